@@ -1,0 +1,1 @@
+"""Attacks: shadow releases, reconstruction, and the metrics every attack reports."""

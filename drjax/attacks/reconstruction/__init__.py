@@ -1,0 +1,1 @@
+"""The reconstruction ladder, from baselines over closed forms to neural networks."""

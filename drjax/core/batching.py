@@ -1,0 +1,208 @@
+"""The one fan-out of drjax over lanes, memory and devices.
+
+A batched function `fn(context, lanes)` is called on chunks of a fixed size, so that it compiles once; the last
+chunk is filled up by repeating its last lane and the surplus is cut off before anybody sees it. The chunk size
+comes from the bytes that one lane needs, unless the caller fixes it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend import core as jex_core
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from drjax.core import validate
+from drjax.core.types import PyTree
+
+CPU_CHUNK_BYTES = 64 * 2**20
+"""Working set of a chunk on a CPU. Larger chunks leave the last-level cache and were not faster (bench/README.md)."""
+
+DEVICE_MEMORY_FRACTION = 0.4
+"""Share of an accelerator's free memory that a chunk may take; the rest is XLA's and the caller's."""
+
+BatchedFn = Callable[[Any, Any], Any]
+
+
+def iter_chunks(
+    fn: BatchedFn,
+    context: PyTree,
+    lanes: PyTree,
+    *,
+    batch_size: int | None = None,
+    mesh: Mesh | None = None,
+    start: int = 0,
+    progress: bool = False,
+    description: str = "lanes",
+) -> Iterator[tuple[int, PyTree]]:
+    """Calls the jitted `fn(context, chunk)` on consecutive chunks of the lanes.
+
+    Args:
+        fn: A function of module level (jit caches on its identity); batched over the leading axis of its second
+            argument. A lane's result must not depend on the other lanes.
+        context: Arrays and hyperparameters that all lanes share; a pytree.
+        lanes: A pytree of arrays with one leading axis m, on the host or a device.
+        batch_size: Lanes per chunk; chosen by `choose_batch_size` if None.
+        mesh: Devices to shard a chunk over, along all its axes; the chunk size is rounded up to a multiple.
+        start: First lane to compute; a multiple of the chunk size, so that a resumed run meets the same chunks.
+        progress: Show a bar with rate and time left on standard error.
+        description: What the bar calls a lane.
+
+    Yields:
+        (offset, results): results has a leading axis of at most the chunk size, padding already removed.
+
+    Raises:
+        ValueError: lanes of unequal length, or a `batch_size` or `start` out of range.
+    """
+    leaves = jax.tree.leaves(lanes)
+    lengths = {int(np.shape(leaf)[0]) for leaf in leaves}
+    if len(lengths) != 1:
+        raise ValueError(f"lanes must share one leading axis, got lengths {sorted(lengths)}")
+    m = lengths.pop()
+    size = batch_size or choose_batch_size(fn, context, lanes)
+    validate.integer(batch_size=size)
+    n_devices = mesh.size if mesh is not None else 1
+    size = math.ceil(min(size, m) / n_devices) * n_devices
+    validate.integer(minimum=0, start=start)
+    if start % size and start < m:
+        raise ValueError(f"start must be a multiple of the chunk size {size}, got {start}")
+
+    run = jax.jit(fn)
+    if mesh is not None:
+        context = jax.device_put(context, NamedSharding(mesh, PartitionSpec()))
+    with _progress_bar(description, m, start) if progress else nullcontext(lambda n: None) as advance:
+        for offset in range(start, m, size):
+            n = min(size, m - offset)
+            chunk = jax.tree.map(lambda leaf: _padded(leaf, offset, n, size), lanes)  # noqa: B023
+            if mesh is not None:
+                chunk = jax.device_put(chunk, NamedSharding(mesh, PartitionSpec(mesh.axis_names)))
+            result = jax.block_until_ready(run(context, chunk))
+            if n < size:
+                result = jax.tree.map(lambda leaf: leaf[:n], result)  # noqa: B023
+            advance(n)
+            yield offset, result
+
+
+def map_lanes(fn: BatchedFn, context: PyTree, lanes: PyTree, **options: Any) -> PyTree:
+    """`iter_chunks` gathered into host arrays with leading axis m: peak memory is the output and one chunk."""
+    m = int(np.shape(jax.tree.leaves(lanes)[0])[0])
+    gathered: PyTree = None
+    for offset, result in iter_chunks(fn, context, lanes, **options):
+        if gathered is None:
+            gathered = jax.tree.map(lambda leaf: np.empty((m, *leaf.shape[1:]), leaf.dtype), result)
+        for target, leaf in zip(jax.tree.leaves(gathered), jax.tree.leaves(result), strict=True):
+            target[offset : offset + leaf.shape[0]] = np.asarray(leaf)
+    return gathered
+
+
+def choose_batch_size(fn: BatchedFn, context: PyTree, lanes: PyTree, *, budget: int | None = None) -> int:
+    """How many lanes fit into `budget` bytes (default: what the device has to spare), at least 1."""
+    budget = budget if budget is not None else memory_budget()
+    return max(1, budget // max(1, lane_bytes(fn, context, lanes)))
+
+
+def lane_bytes(fn: BatchedFn, context: PyTree, lanes: PyTree) -> int:
+    """Bytes that one more lane adds to the peak of live intermediates, arguments and results of `fn`.
+
+    Read from the traced program without running or compiling it: XLA's fusion only lowers the figure.
+    """
+
+    def peak(b: int) -> int:
+        spec = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((b, *np.shape(leaf)[1:]), _dtype(leaf)), lanes)
+        return _peak_bytes(jax.make_jaxpr(fn)(context, spec).jaxpr)
+
+    return max(1, (peak(4) - peak(2)) // 2)
+
+
+def memory_budget() -> int:
+    """Bytes that one chunk may take on the default device."""
+    device = jax.devices()[0]
+    stats = device.memory_stats() if device.platform != "cpu" else None
+    if not stats or "bytes_limit" not in stats:
+        return CPU_CHUNK_BYTES
+    return int(DEVICE_MEMORY_FRACTION * (stats["bytes_limit"] - stats.get("bytes_in_use", 0)))
+
+
+def _dtype(leaf: Any) -> Any:
+    return jax.dtypes.canonicalize_dtype(leaf.dtype) if isinstance(leaf, np.ndarray) else leaf.dtype
+
+
+def _padded(leaf: Any, offset: int, n: int, size: int) -> Any:
+    part = leaf[offset : offset + n]
+    if n == size:
+        return part
+    xp = np if isinstance(part, np.ndarray) else jax.numpy
+    return xp.concatenate([part, xp.repeat(part[-1:], size - n, axis=0)])
+
+
+def _n_bytes(aval: Any) -> int:
+    # Typed keys and tokens have no itemsize of their own; 8 bytes is a threefry key's.
+    return int(np.prod(getattr(aval, "shape", ()))) * getattr(getattr(aval, "dtype", None), "itemsize", 8)
+
+
+def _peak_bytes(jaxpr: jex_core.Jaxpr) -> int:
+    """Largest number of bytes alive at once when the equations run in order; arguments live throughout."""
+    last_use: dict[Any, int] = {}
+    for i, eqn in enumerate(jaxpr.eqns):
+        for var in eqn.invars:
+            if not isinstance(var, jex_core.Literal):
+                last_use[var] = i
+    for var in jaxpr.outvars:
+        if not isinstance(var, jex_core.Literal):
+            last_use[var] = len(jaxpr.eqns)
+    live = sum(_n_bytes(v.aval) for v in (*jaxpr.invars, *jaxpr.constvars))
+    peak = live
+    for i, eqn in enumerate(jaxpr.eqns):
+        inner = [_peak_bytes(sub) for param in eqn.params.values() for sub in _sub_jaxprs(param)]
+        live += sum(_n_bytes(v.aval) for v in eqn.outvars)
+        peak = max(peak, live + max(inner, default=0))
+        dead = {v for v in (*eqn.invars, *eqn.outvars) if not isinstance(v, jex_core.Literal)}
+        arguments = {*jaxpr.invars, *jaxpr.constvars}
+        live -= sum(_n_bytes(v.aval) for v in dead if v not in arguments and last_use.get(v, i) <= i)
+    return peak
+
+
+def _sub_jaxprs(param: Any) -> list[jex_core.Jaxpr]:
+    if isinstance(param, jex_core.ClosedJaxpr):
+        return [param.jaxpr]
+    if isinstance(param, jex_core.Jaxpr):
+        return [param]
+    if isinstance(param, (tuple, list)):
+        return [jaxpr for entry in param for jaxpr in _sub_jaxprs(entry)]
+    return []
+
+
+class _progress_bar:
+    """A rich bar on standard error: done/total, lanes per second, time left."""
+
+    def __init__(self, description: str, total: int, done: int) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=False,
+        )
+        self._task = self._bar.add_task(description, total=total, completed=done, rate="")
+
+    def __enter__(self) -> Callable[[int], None]:
+        self._bar.start()
+        return self._advance
+
+    def _advance(self, n: int) -> None:
+        self._bar.advance(self._task, n)
+        speed = self._bar.tasks[0].speed
+        self._bar.update(self._task, rate=f"{speed:,.0f}/s" if speed else "")
+
+    def __exit__(self, *exc: object) -> None:
+        self._bar.stop()

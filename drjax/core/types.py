@@ -1,0 +1,154 @@
+"""The contracts of drjax: what a DR method is, what it returns, and how a lane says that it failed."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, dataclass_transform, runtime_checkable
+
+import jax
+import numpy as np
+
+Array = jax.Array | np.ndarray
+PyTree = Any
+T = TypeVar("T")
+
+
+class Status(enum.IntFlag):
+    """Bit flags of one lane (one data set of a batch); 0 is a clean result.
+
+    `EXCLUDED` lanes are left out of averages; every other flag is information. Callers count all of them.
+    """
+
+    OK = 0
+    NOT_CONVERGED = 1
+    """The iteration cap was reached before the stopping rule."""
+    DISCONNECTED = 2
+    """A neighbourhood graph had more than one component and was joined."""
+    DEGENERATE = 4
+    """The requested output is not determined by the input (e.g. fewer directions of variance than components)."""
+    NON_FINITE = 8
+    """A nan or an infinity is in the result."""
+    SIGN_TIE = 16
+    """The largest positive and the largest negative loading tie within rounding: a component's sign may flip."""
+    SMALL_GAP = 32
+    """Two eigenvalues are so close that their eigenvectors may rotate into each other."""
+
+    @classmethod
+    def excluded(cls) -> Status:
+        """The flags whose lanes must not enter an average."""
+        return cls.DEGENERATE | cls.NON_FINITE
+
+
+def is_usable(status: Array) -> np.ndarray:
+    """True where a lane may enter an average; status of any shape, result of the same shape."""
+    return (np.asarray(status) & np.uint32(Status.excluded())) == 0
+
+
+def count_status(status: Array) -> dict[str, int]:
+    """How many lanes carry each flag, named, with "OK" for the clean ones; flags nobody carries are left out."""
+    flags = np.asarray(status).ravel()
+    counts = {"OK": int(np.sum(flags == 0))}
+    for flag in Status:
+        if flag and (n := int(np.sum((flags & np.uint32(flag)) != 0))):
+            counts[str(flag.name)] = n
+    return counts
+
+
+class Embedding(NamedTuple):
+    """What a DR method returns for one data set; batched, every field gains a leading axis m.
+
+    Attributes:
+        coords: (n, k); row 0 is the target's after `insert`. Units of the input for PCA and SRP.
+        objective: (), what the method minimises; nan where it has none.
+        n_iter: (), int32 iterations used.
+        status: (), uint32 `Status` flags.
+        info: the method's own diagnostics, a pytree.
+    """
+
+    coords: Any
+    objective: Any
+    n_iter: Any
+    status: Any
+    info: Any
+
+
+class Reconstruction(NamedTuple):
+    """What a reconstruction attack returns for m releases (no leading axis if one release was given).
+
+    Attributes:
+        x: (m, d) the reconstructed targets, units of the input.
+        y: (m,) the reconstructed label, or None where the release has none.
+        candidates: (m, c, d) all solutions the release admits, the returned one first.
+        residual_norm: (m,) Euclidean norm of the part of x that the release leaves undetermined
+            (0 where it is exact; nan where unknown), units of the input.
+        status: (m,) uint32 `Status` flags.
+    """
+
+    x: np.ndarray
+    y: np.ndarray | None
+    candidates: np.ndarray
+    residual_norm: np.ndarray
+    status: np.ndarray
+
+
+@runtime_checkable
+class DRMethod(Protocol):
+    """A dimensionality-reduction method: a frozen dataclass of hyperparameters with pure functions.
+
+    It knows nothing of batches over devices, memory, noise or attacks. n rows, d input dimensions, k output
+    dimensions, m shadows. `insert` is exact: it agrees with `fit_transform([target; known])`.
+    """
+
+    name: ClassVar[str]
+
+    @property
+    def n_components(self) -> int:
+        """Output dimension k."""
+        ...
+
+    @property
+    def deterministic(self) -> bool:
+        """True if the result does not depend on the key."""
+        ...
+
+    def fit_transform(self, key: Array, x: Array) -> Embedding:
+        """Embeds x (n, d); pure, safe under jit and vmap."""
+        ...
+
+    def objective(self, coords: Array, x: Array) -> Array:
+        """What the method minimises, at coords (n, k) for data x (n, d); ()."""
+        ...
+
+    def prepare(self, known: Array, *, shared_key: Array | None = None) -> PyTree:
+        """What every shadow shares, from known (n-1, d); computed once, on the host in float64."""
+        ...
+
+    def insert(self, key: Array, shared: PyTree, target: Array) -> Embedding:
+        """The embedding of [target; known], target (d,) becoming row 0."""
+        ...
+
+    def insert_batch(self, keys: Array, shared: PyTree, targets: Array) -> Embedding:
+        """`insert` for keys (b,) and targets (b, d); every field gains a leading axis b."""
+        ...
+
+
+def traced(**kwargs: Any) -> Any:
+    """A dataclass field that is swept without retracing (a pytree leaf); others are static."""
+    return dataclasses.field(metadata={"traced": True}, **kwargs)
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(traced, dataclasses.field))
+def hyperparams(cls: type[T]) -> type[T]:
+    """Makes a frozen, keyword-only dataclass whose instances may be passed to jitted functions.
+
+    Equal static fields give one trace; fields made with `traced` are leaves and may change freely.
+    """
+    decorate: Callable[[type], type] = dataclasses.dataclass(frozen=True, kw_only=True)
+    made = decorate(cls)
+    fields = [f for f in dataclasses.fields(made) if f.init]
+    leaves = [f.name for f in fields if f.metadata.get("traced")]
+    static = [f.name for f in fields if not f.metadata.get("traced")]
+    jax.tree_util.register_dataclass(made, data_fields=leaves, meta_fields=static)
+    return made

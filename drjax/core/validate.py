@@ -1,0 +1,104 @@
+"""Eager checks at the public boundary; each raises a ValueError naming the argument, the rule and the value.
+
+Ranges are stated as what is accepted, so that nan fails every one of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def positive(**values: float) -> None:
+    """Each value > 0."""
+    for name, value in values.items():
+        if not value > 0:
+            raise ValueError(f"{name} must be > 0, got {value}")
+
+
+def non_negative(**values: float) -> None:
+    """Each value >= 0."""
+    for name, value in values.items():
+        if not value >= 0:
+            raise ValueError(f"{name} must be >= 0, got {value}")
+
+
+def integer(*, minimum: int = 1, **values: Any) -> None:
+    """Each value an integer (bool excluded) of at least `minimum`."""
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < minimum:
+            raise ValueError(f"{name} must be an integer >= {minimum}, got {value!r}")
+
+
+def at_most(limit: float, what: str = "the limit", **values: float) -> None:
+    """Each value <= limit; `what` names the limit in the message, e.g. "min(n, d)"."""
+    for name, value in values.items():
+        if not value <= limit:
+            raise ValueError(f"{name} must be <= {what} = {limit}, got {value}")
+
+
+def probability(**values: Any) -> None:
+    """Each value, or each entry of an array, in [0, 1]."""
+    for name, value in values.items():
+        entries = np.asarray(value)
+        bad = ~((entries >= 0) & (entries <= 1))
+        if bad.any():
+            raise ValueError(f"{name} must be in [0, 1], got {entries[bad].flat[0]}")
+
+
+def one_of(options: Any, **values: Any) -> None:
+    """Each value among the options."""
+    names = sorted(options)
+    for name, value in values.items():
+        if value not in options:
+            raise ValueError(f"{name} must be one of {', '.join(map(str, names))}; got {value!r}")
+
+
+def shape_2d(**arrays: Any) -> None:
+    """Each array has rank 2 and no empty axis; safe on traced arrays."""
+    for name, array in arrays.items():
+        if np.ndim(array) != 2 or 0 in np.shape(array):
+            raise ValueError(f"{name} must be a non-empty array of shape (rows, columns), got shape {np.shape(array)}")
+
+
+def matrix(x: Any, name: str = "x", *, min_rows: int = 1, columns: int | None = None) -> np.ndarray:
+    """A finite, numeric (rows, columns) array on the host, with at least `min_rows` rows.
+
+    Integers and booleans are accepted and kept; objects, strings and complex numbers are not.
+
+    Raises:
+        ValueError: wrong rank, empty, too few rows, another number of columns, not numeric, nan or infinity.
+    """
+    array = np.asarray(x)
+    if array.dtype.kind not in "fiub" and array.dtype.name != "bfloat16":
+        raise ValueError(f"{name} must be numeric (float, integer or bool), got dtype {array.dtype}")
+    shape_2d(**{name: array})
+    if array.shape[0] < min_rows:
+        raise ValueError(f"{name} must have at least {min_rows} rows, got {array.shape[0]}")
+    if columns is not None and array.shape[1] != columns:
+        raise ValueError(f"{name} must have {columns} columns, got {array.shape[1]}")
+    finite(**{name: array})
+    return array
+
+
+def finite(**arrays: Any) -> None:
+    """Every entry finite; the message says how many are not and where the first one is."""
+    for name, value in arrays.items():
+        array = np.asarray(value)
+        if array.dtype.kind in "iub":
+            continue
+        bad = ~np.isfinite(array)
+        if bad.any():
+            where = tuple(int(i) for i in np.argwhere(bad)[0])
+            raise ValueError(
+                f"{name} must be finite, got {int(bad.sum())} nan or infinite entries, the first at {where}"
+            )
+
+
+def prng_key(key: Any, name: str = "key") -> None:
+    """A single new-style JAX PRNG key, as `jax.random.key(seed)` makes."""
+    import jax
+
+    if not (isinstance(key, jax.Array) and jax.dtypes.issubdtype(key.dtype, jax.dtypes.prng_key) and key.shape == ()):
+        raise ValueError(f"{name} must be a single key from jax.random.key(seed), got {key!r}")

@@ -1,0 +1,1 @@
+"""Dimensionality-reduction methods: one file each, one line each in `METHODS`."""

@@ -20,11 +20,13 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from drjax.core import validate
 from drjax.core.types import PyTree
 
-CPU_CHUNK_BYTES = 64 * 2**20
-"""Working set of a chunk on a CPU. Larger chunks leave the last-level cache and were not faster (bench/README.md)."""
+CPU_CHUNK_BYTES = 8 * 2**20
+"""Working set of a chunk on a CPU: larger ones leave the cache and lose to memory traffic (see bench/README.md)."""
 
 DEVICE_MEMORY_FRACTION = 0.4
 """Share of an accelerator's free memory that a chunk may take; the rest is XLA's and the caller's."""
+
+_MANY_LANES = 2**16
 
 BatchedFn = Callable[[Any, Any], Any]
 
@@ -75,7 +77,7 @@ def iter_chunks(
     run = jax.jit(fn)
     if mesh is not None:
         context = jax.device_put(context, NamedSharding(mesh, PartitionSpec()))
-    with _progress_bar(description, m, start) if progress else nullcontext(lambda n: None) as advance:
+    with _progress_bar(description, m, start) if progress else nullcontext(lambda _: None) as advance:
         for offset in range(start, m, size):
             n = min(size, m - offset)
             chunk = jax.tree.map(lambda leaf: _padded(leaf, offset, n, size), lanes)  # noqa: B023
@@ -116,7 +118,8 @@ def lane_bytes(fn: BatchedFn, context: PyTree, lanes: PyTree) -> int:
         spec = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((b, *np.shape(leaf)[1:]), _dtype(leaf)), lanes)
         return _peak_bytes(jax.make_jaxpr(fn)(context, spec).jaxpr)
 
-    return max(1, (peak(4) - peak(2)) // 2)
+    # Enough lanes for what grows with them to outweigh what does not, wherever the peak is; nothing is allocated.
+    return max(1, (peak(2 * _MANY_LANES) - peak(_MANY_LANES)) // _MANY_LANES)
 
 
 def memory_budget() -> int:

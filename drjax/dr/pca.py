@@ -1,0 +1,226 @@
+"""Principal component analysis, and what one more record does to it in closed form."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from drjax.core import validate
+from drjax.core.linalg import HIGHEST, compute_dtype, scatter_basis, sign_and_margin
+from drjax.core.types import Array, Embedding, Status, hyperparams
+from drjax.dr import secular
+
+
+class PCAInfo(NamedTuple):
+    """Diagnostics of one PCA.
+
+    Attributes:
+        eigenvalues: (k,), of the scatter matrix (singular values of the centred data, squared); input units squared.
+        eigengap: (k,), distance of each eigenvalue to its nearest neighbour, as a share of the largest.
+        sign_margin: (k,), largest positive minus largest negative loading in absolute value: what decides the sign.
+    """
+
+    eigenvalues: Array
+    eigengap: Array
+    sign_margin: Array
+
+
+class PCAShared(NamedTuple):
+    """What all shadows share: the known records (n-1, d) in the basis of their own r principal directions.
+
+    Attributes:
+        mean: (d,).
+        scale: (), largest singular value of the centred known records; everything below is in this unit.
+        basis: (r, d), orthonormal rows.
+        scores: (n-1, r), centred known records in the basis, in input units.
+        poles: squared singular values over scale^2, then 0 for the direction outside the basis.
+        scatter: (), sum of squares of the centred known records over scale^2.
+    """
+
+    mean: Array
+    scale: Array
+    basis: Array
+    scores: Array
+    poles: secular.Poles
+    scatter: Array
+
+
+@hyperparams
+class PCA:
+    """Principal component analysis onto the leading k directions of variance.
+
+    Deterministic. Signs follow scikit-learn's `PCA` (each component's largest |loading| is positive).
+    `fit_transform` costs a thin SVD, O(n d min(n, d)); `insert` costs O(r (d + n k)), no decomposition.
+
+    Attributes:
+        n_components: Output dimension k, 1 <= k <= min(n, d).
+
+    Source: the update is the symmetric rank-one eigenproblem of Bunch, Nielsen & Sorensen (1978).
+    """
+
+    name: ClassVar[str] = "pca"
+    n_components: int = 2
+
+    def __post_init__(self) -> None:
+        validate.integer(n_components=self.n_components)
+
+    @property
+    def deterministic(self) -> bool:
+        """True: the key is ignored."""
+        return True
+
+    def fit_transform(self, key: Array, x: Array) -> Embedding:
+        """Scores of x (n, d) on its first k principal components, (n, k) in the units of x.
+
+        The objective is the sum of squares that the components leave unexplained.
+
+        Raises:
+            ValueError: at trace time, if x has not rank 2 or k > min(n, d).
+        """
+        del key
+        validate.shape_2d(x=x)
+        self._check_size(*x.shape)
+        k = self.n_components
+        x = jnp.asarray(x, compute_dtype(x))
+        centred = x - jnp.mean(x, axis=0)
+        # SVD of a matrix with a nan may not return; the lane is reported NON_FINITE below all the same.
+        finite = jnp.all(jnp.isfinite(centred))
+        u, s, vt = jnp.linalg.svd(jnp.where(finite, centred, 0), full_matrices=False)
+        sign, margin = sign_and_margin(vt[:k])
+        coords = jnp.where(finite, u[:, :k] * (s[:k] * sign), jnp.nan)
+        return _embedding(
+            coords,
+            eigenvalues=jnp.append(s**2, 0)[: k + 1],
+            scatter=jnp.sum(centred**2),
+            margin=margin,
+            converged=jnp.bool_(True),
+            n_iter=jnp.int32(0),
+        )
+
+    def objective(self, coords: Array, x: Array) -> Array:
+        """Sum of squares of the centred x (n, d) that no linear map of the centred coords (n, k) explains; ()."""
+        centred, y = x - jnp.mean(x, axis=0), coords - jnp.mean(coords, axis=0)
+        basis, _ = jnp.linalg.qr(y)
+        return jnp.sum(centred**2) - jnp.sum(jnp.matmul(basis.T, centred, precision=HIGHEST) ** 2)
+
+    def prepare(self, known: Array, *, shared_key: Array | None = None) -> PCAShared:
+        """The known records (n-1, d) in their principal basis; host, float64, O(n d min(n, d)) once.
+
+        Raises:
+            ValueError: known is not a finite numeric matrix, or k > min(n, d).
+        """
+        del shared_key
+        array = validate.matrix(known, "known")
+        self._check_size(array.shape[0] + 1, array.shape[1])
+        dtype = compute_dtype(array)
+        mean, basis, singular, scores = scatter_basis(array)
+        scale = float(singular[0]) if singular[0] > 0 else 1.0
+        squares = np.append((singular / scale) ** 2, 0.0)
+        n_roots = min(self.n_components + 1, len(squares))
+        shared = PCAShared(
+            mean=mean,
+            scale=np.float64(scale),
+            basis=basis,
+            scores=scores,
+            poles=secular.make_poles(squares, n_roots, dtype),
+            scatter=np.float64(np.sum(squares)),
+        )
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), shared)
+
+    def insert(self, key: Array, shared: PCAShared, target: Array) -> Embedding:
+        """The PCA of [target; known] for target (d,): `fit_transform` of the n records up to rounding.
+
+        Raises:
+            ValueError: at trace time, if target has not the shape (d,).
+        """
+        batch = self.insert_batch(key[None], shared, target[None])
+        return jax.tree.map(lambda leaf: leaf[0], batch)
+
+    def insert_batch(self, keys: Array, shared: PCAShared, targets: Array) -> Embedding:
+        """`insert` for targets (b, d): three matrix products over the batch and a root finder.
+
+        About 2 r d (1 + k) + 2 r n k floating-point operations per target.
+        """
+        del keys
+        d = shared.mean.shape[0]
+        if targets.ndim != 2 or targets.shape[1] != d:
+            raise ValueError(f"targets must have shape (m, {d}) to match known, got {targets.shape}")
+        k = self.n_components
+        n = shared.scores.shape[0] + 1
+        dtype = shared.basis.dtype
+        # A nan would keep the root finder of its whole chunk from stopping.
+        finite = jnp.all(jnp.isfinite(targets), axis=-1)
+        offset = (jnp.where(finite[:, None], targets, 0).astype(dtype) - shared.mean) / shared.scale
+        weight = (n - 1) / n  # scatter of n records = scatter of the known + weight * offset offset^T
+
+        inside = jnp.matmul(offset, shared.basis.T, precision=HIGHEST)
+        squared_norm = jnp.sum(offset**2, axis=-1, keepdims=True)
+        outside = jnp.maximum(squared_norm - jnp.sum(inside**2, axis=-1, keepdims=True), 0)
+        # A vanishing coefficient makes an eigenvector 0/0. Lifting it to rounding level deflates its pole.
+        eps = float(jnp.finfo(dtype).eps)
+        floor = eps * jnp.sqrt(squared_norm + eps**2)
+        inside = jnp.where(jnp.abs(inside) < floor, jnp.where(inside < 0, -floor, floor), inside)
+        squared = jnp.concatenate([inside**2, jnp.maximum(outside, floor**2)], axis=-1)
+
+        roots = secular.largest_roots(shared.poles, weight * squared)
+        kept = min(k, roots.values.shape[1])
+        inverse = 1 / roots.distances[:, :kept]  # (b, k, r + 1)
+        norm = jnp.sqrt(jnp.sum(squared[:, None] * inverse**2, axis=-1))
+        coefficients = inside[:, None] * inverse[..., :-1] / norm[..., None]  # eigenvectors inside the basis
+        beyond = inverse[..., -1] / norm  # and along offset - basis^T inside
+
+        sign, margin = sign_and_margin(
+            beyond[..., None] * offset[:, None]
+            + jnp.einsum(
+                "bkr,rd->bkd", coefficients - beyond[..., None] * inside[:, None], shared.basis, precision=HIGHEST
+            )
+        )
+        # The secular equation itself says that offset . eigenvector = -1 / (weight norm).
+        along = -sign * shared.scale / (weight * norm)
+        rows = jnp.einsum("bkr,nr->bkn", coefficients * sign[..., None], shared.scores, precision=HIGHEST)
+        coords = jnp.concatenate([along[..., None] * (1 - 1 / n), rows - along[..., None] / n], axis=-1)
+        coords = jnp.where(finite[:, None, None], jnp.swapaxes(coords, 1, 2), jnp.nan)
+
+        # Directions beyond those of the data have no variance: their coordinates are 0.
+        fill = ((0, 0), (0, k - kept))
+        eigenvalues = jnp.pad(roots.values, ((0, 0), (0, k + 1 - roots.values.shape[1])))
+        return jax.vmap(_embedding)(
+            jnp.pad(coords, ((0, 0), *fill)),
+            eigenvalues=eigenvalues * shared.scale**2,
+            scatter=(shared.scatter + weight * squared_norm[:, 0]) * shared.scale**2,
+            margin=jnp.pad(margin, fill),
+            converged=roots.converged,
+            n_iter=jnp.broadcast_to(roots.n_iter, (targets.shape[0],)),
+        )
+
+    def _check_size(self, n: int, d: int) -> None:
+        validate.at_most(min(n, d), f"min(n, d) of n = {n} records with d = {d} features", n_components=self.n_components)
+
+
+def _embedding(
+    coords: Array, *, eigenvalues: Array, scatter: Array, margin: Array, converged: Array, n_iter: Array
+) -> Embedding:
+    """Puts flags and diagnostics beside the coordinates of one PCA; eigenvalues (k+1,) decreasing."""
+    k = coords.shape[-1]
+    eps = float(jnp.finfo(coords.dtype).eps)
+    largest = jnp.maximum(eigenvalues[0], jnp.finfo(coords.dtype).tiny)
+    below = (eigenvalues[:k] - eigenvalues[1:]) / largest
+    gap = jnp.minimum(below, jnp.concatenate([jnp.ones(1, below.dtype), below[:-1]]))
+    # An eigenvector moves by about eps / gap when the matrix is rounded: below that margin its sign is arbitrary.
+    tie = margin * gap < 8 * eps
+
+    def flag(condition: Any, status: Status) -> Array:
+        return jnp.where(condition, jnp.uint32(status), jnp.uint32(0))
+
+    status = (
+        flag(~converged, Status.NOT_CONVERGED)
+        | flag(eigenvalues[k - 1] <= 8 * eps * largest, Status.DEGENERATE)
+        | flag(~jnp.all(jnp.isfinite(coords)), Status.NON_FINITE)
+        | flag(jnp.any(tie), Status.SIGN_TIE)
+        | flag(jnp.any(gap < eps**0.5), Status.SMALL_GAP)
+    )
+    objective = jnp.maximum(scatter - jnp.sum(eigenvalues[:k]), 0)
+    return Embedding(coords, objective, n_iter, status, PCAInfo(eigenvalues[:k], gap, margin))

@@ -1,1 +1,1 @@
-"""Placeholder docstring."""
+"""Reports: result records with provenance, figures, the attack ladder with its verdict, one self-contained page."""

@@ -1,0 +1,285 @@
+"""Thousands of shadow embeddings: drjax against scikit-learn and against naive vmap, on the same cores in one run.
+
+    python -m bench.shadow_embeddings --data mnist
+
+README.md beside this file says what is compared and what the columns mean.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import tyro
+
+from bench import harness
+from bench.peers import PeerPool
+from drjax.attacks.shadow import Randomness, shadow_batch_size, shadow_embeddings
+from drjax.core import batching
+from drjax.core.types import count_status
+from drjax.dr import METHODS
+
+THREAT_MODELS: dict[Randomness, str] = {"fresh": "seed unknown", "shared": "seed known"}
+PEERS: dict[tuple[str, Randomness], tuple[str, ...]] = {
+    ("pca", "fresh"): ("pca_default", "pca_full"),
+    ("srp", "fresh"): ("srp_fit_transform",),
+    ("srp", "shared"): ("srp_fit_transform", "srp_transform", "srp_rows"),
+}
+"""The cells of the benchmark by method and randomness, and the peers each is compared with."""
+
+NAIVE_RATE = 1e9
+"""`Cell.naive_flops` per second assumed before the first cell of a kind is timed."""
+
+NAIVE_LANES_S = 0.5
+NAIVE_LANES_BYTES = 64 * 2**20
+NAIVE_LANES_MAX = 256
+"""A naive batch is as large as fits into these seconds (predicted), bytes of data sets, and lanes."""
+
+QUICK_PEAKS = {"gemm_size": 512, "copy_entries": 2**22, "repeats": 3}
+
+PEER_TARGETS = 512
+"""Different targets that the peers cycle through; more would only cost memory."""
+
+
+@dataclass
+class Config:
+    """What to run.
+
+    Attributes:
+        n: Records in a release, the target included.
+        d: Features. With `data=mnist`, 784 is real MNIST; every other size is synthetic.
+        shadows: Shadow embeddings per cell.
+        dtype: Precisions; float64 turns x64 on.
+        data: Source of the records.
+        data_dir: Where the files of `data` lie; the loader's default if None.
+        repeats: Timed runs of drjax per cell, at most.
+        budget_s: Seconds after which drjax's runs of a cell are not repeated again.
+        peer_s: Seconds that each PCA peer runs per cell; projections get a third.
+        naive_limit_s: A naive cell predicted to take longer for one call is skipped.
+        out: JSON-lines file that the rows are added to.
+        quick: A small grid in seconds, to see that everything runs; its figures mean nothing.
+    """
+
+    n: list[int] = field(default_factory=lambda: [10, 100, 200, 500, 1000])
+    d: list[int] = field(default_factory=lambda: [64, 784, 4096])
+    shadows: int = 5000
+    dtype: list[Literal["float32", "float64"]] = field(default_factory=lambda: ["float32", "float64"])
+    data: Literal["synthetic", "mnist"] = "synthetic"
+    data_dir: Path | None = None
+    repeats: int = 5
+    budget_s: float = 2.0
+    peer_s: float = 1.5
+    naive_limit_s: float = 20.0
+    out: Path = harness.RESULTS / "shadow_embeddings.jsonl"
+    quick: bool = False
+
+    def __post_init__(self) -> None:
+        if self.quick:
+            self.n, self.d, self.shadows, self.repeats, self.peer_s = [10, 100], [64], 300, 2, 0.3
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One method on one data set under one threat model."""
+
+    method: str
+    randomness: Randomness
+    known: np.ndarray
+    targets: np.ndarray
+
+    @property
+    def kind(self) -> tuple[str, Randomness]:
+        """Method and randomness: the key of `PEERS`."""
+        return self.method, self.randomness
+
+    @property
+    def labels(self) -> dict[str, Any]:
+        """What the rows of this cell have in common."""
+        return {
+            "method": self.method,
+            "threat_model": "none" if METHODS[self.method]().deterministic else THREAT_MODELS[self.randomness],
+            "n": len(self.known) + 1,
+            "d": self.known.shape[1],
+            "k": METHODS[self.method]().n_components,
+            "shadows": len(self.targets),
+            "dtype": str(self.known.dtype),
+        }
+
+    @property
+    def flops(self) -> float:
+        """Floating-point operations per shadow that the algorithm needs, without `prepare`."""
+        n, d, k = len(self.known) + 1, self.known.shape[1], METHODS[self.method]().n_components
+        if self.method == "pca":
+            rank = min(n - 2, d)
+            return 2 * d * rank * (1 + k) + 2 * n * rank * k
+        return 2 * (n if self.randomness == "fresh" else 1) * d * k
+
+    @property
+    def naive_flops(self) -> float:
+        """Of one `fit_transform`, up to a constant per method: it only scales earlier cells' times to later ones."""
+        n, d = len(self.known) + 1, self.known.shape[1]
+        return n * d * min(n, d) if self.method == "pca" else n * d
+
+
+def main(config: Config) -> None:
+    """Runs every cell, adds its rows to the results as soon as they are there, and prints the table."""
+    start = time.perf_counter()
+    peaks = harness.machine_peaks(**QUICK_PEAKS) if config.quick else harness.machine_peaks()
+    run = {"config": config}
+    for row in peaks:
+        harness.append_row(config.out, row | run)
+    n_workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    ours: dict[str, list[dict[str, Any]]] = {}
+    with PeerPool(n_workers) as pool:
+        for dtype in config.dtype:
+            jax.config.update("jax_enable_x64", dtype == "float64")
+            naive_rates: dict[tuple[str, Randomness], float] = {}
+            for cell, source in _cells(config, dtype):
+                print(*cell.labels.values(), file=sys.stderr, flush=True)
+                rivals = [_measure_naive(cell, config, naive_rates), *_measure_peers(cell, config, pool)]
+                row = _measure_drjax(cell, config, peaks)
+                timed = [rival for rival in rivals if "skipped" not in rival]
+                row["speedup"] = {rival["name"]: rival["ms_per_shadow"] / row["ms_per_shadow"] for rival in timed}
+                for entry in (row, *rivals):
+                    harness.append_row(config.out, entry | run | {"data": source})
+                ours.setdefault(cell.method, []).append(row)
+    print(_machine(peaks), *(_table(method, rows) for method, rows in ours.items()), sep="\n")
+    print(f"\n{time.perf_counter() - start:.0f} s in all")
+
+
+def _cells(config: Config, dtype: str) -> Iterator[tuple[Cell, str]]:
+    for d in config.d:
+        records, source = _records(config, max(config.n) - 1 + config.shadows, d)
+        records = records.astype(dtype)
+        for n in config.n:
+            known, targets = records[: n - 1], records[len(records) - config.shadows :]
+            for method, randomness in PEERS:
+                yield Cell(method, randomness, known, targets), source
+
+
+def _records(config: Config, count: int, d: int) -> tuple[np.ndarray, str]:
+    rng = np.random.default_rng(0)
+    if config.data == "mnist" and d == 784:
+        from drjax.data import load
+
+        x = load("mnist", data_dir=config.data_dir).x
+        return x[rng.choice(len(x), size=count, replace=False)], "mnist"
+    # A falling spectrum as images have; a flat one would make the eigenvalues nearly coincide.
+    rank = min(d, 128)
+    factors = rng.standard_normal((count, rank)) / np.arange(1, rank + 1)
+    noise = 0.01 * rng.standard_normal((count, d))
+    x = 0.5 + 0.15 * factors @ rng.standard_normal((rank, d)) + noise
+    return np.clip(x, 0, 1).astype(np.float32), "synthetic"
+
+
+def _measure_drjax(cell: Cell, config: Config, peaks: list[dict[str, Any]]) -> dict[str, Any]:
+    method, key = METHODS[cell.method](), jax.random.key(0)
+    m = len(cell.targets)
+    shared_key = key if cell.randomness == "shared" else None
+    prepare = harness.measure(
+        "prepare", lambda: method.prepare(cell.known, shared_key=shared_key), repeats=3, budget_s=1.0
+    )
+    statuses: dict[str, int] = {}
+
+    def embed() -> Any:
+        result = shadow_embeddings(key, method, cell.known, cell.targets, randomness=cell.randomness)
+        statuses.update(count_status(result.status))
+        return result
+
+    row = harness.measure(
+        "drjax", embed, repeats=config.repeats, budget_s=config.budget_s, flops=m * cell.flops, **cell.labels
+    )
+    row["gbyte_per_s"] = row["output_bytes"] / row["run_s"] / 1e9
+    return row | {
+        "prepare_s": prepare["run_s"],
+        "ms_per_shadow": 1e3 * row["run_s"] / m,
+        "gemm_share": row["gflop_per_s"] / harness.best_peak(peaks, "peak/gemm", str(cell.known.dtype)),
+        "memory_share": row["gbyte_per_s"] / harness.best_peak(peaks, "peak/triad", "float32"),
+        "chunk": shadow_batch_size(method, cell.known, cell.targets, randomness=cell.randomness),
+        "chunk_budget_bytes": batching.memory_budget(),
+        "status": statuses,
+    }
+
+
+def _measure_peers(cell: Cell, config: Config, pool: PeerPool) -> list[dict[str, Any]]:
+    pool.load(cell.known, cell.targets[:PEER_TARGETS])
+    budget = config.peer_s if cell.method == "pca" else config.peer_s / 3
+    peers = PEERS[cell.kind]
+    return [harness.make_row(f"sklearn/{peer}", cell.labels, pool.fit(peer, budget_s=budget)) for peer in peers]
+
+
+def _measure_naive(cell: Cell, config: Config, rates: dict[tuple[str, Randomness], float]) -> dict[str, Any]:
+    """Times jit(vmap(fit_transform)) on one bounded batch, or says why not; keeps the rate to predict the next cell."""
+    method = METHODS[cell.method]()
+    lane_s = cell.naive_flops / rates.get(cell.kind, NAIVE_RATE)
+    labels = cell.labels
+    if lane_s > config.naive_limit_s:
+        reason = f"one fit is predicted to take {lane_s:.0f} s, over the limit of {config.naive_limit_s:g} s"
+        return harness.make_row("naive", labels, {"skipped": reason})
+    fits = NAIVE_LANES_BYTES // (cell.known.nbytes + cell.known[0].nbytes)
+    lanes = int(np.clip(min(fits, NAIVE_LANES_S / lane_s), 1, min(NAIVE_LANES_MAX, len(cell.targets))))
+    labels["shadows"] = lanes
+
+    @jax.jit
+    def batch(known: jax.Array, targets: jax.Array) -> jax.Array:
+        def one(index: jax.Array, target: jax.Array) -> jax.Array:
+            key = jax.random.key(0) if cell.randomness == "shared" else jax.random.fold_in(jax.random.key(0), index)
+            return method.fit_transform(key, jnp.concatenate([target[None], known])).coords
+
+        return jax.vmap(one)(jnp.arange(lanes), targets)
+
+    arguments: tuple[Any, ...] = (jnp.asarray(cell.known), jnp.asarray(cell.targets[:lanes]))
+    row = harness.measure("naive", batch, *arguments, repeats=3, budget_s=NAIVE_LANES_S, **labels)
+    rates[cell.kind] = lanes * cell.naive_flops / row["run_s"]
+    return row | {"ms_per_shadow": 1e3 * row["run_s"] / lanes}
+
+
+COLUMNS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "threat model": lambda r: r["threat_model"],
+    "dtype": lambda r: r["dtype"],
+    "d": lambda r: str(r["d"]),
+    "n": lambda r: str(r["n"]),
+    "ms/shadow": lambda r: f"{r['ms_per_shadow']:.4f}",
+    "total s": lambda r: f"{r['run_s']:.3f} ± {r['run_iqr_s']:.3f}",
+    "of it prepare s": lambda r: f"{r['prepare_s']:.3f}",
+    "compile s": lambda r: f"{r['compile_s']:.2f}",
+    "GFLOP/s": lambda r: f"{r['gflop_per_s']:.1f} ({r['gemm_share']:.0%})",
+    "GB/s out": lambda r: f"{r['gbyte_per_s']:.2f} ({r['memory_share']:.0%})",
+    "chunk": lambda r: str(r["chunk"]),
+    "MB grown": lambda r: _megabytes(r["extra_rss_bytes"]),
+    "MB output + chunk": lambda r: _megabytes(r["output_bytes"] + r["chunk_budget_bytes"]),
+}
+
+
+def _table(method: str, rows: list[dict[str, Any]]) -> str:
+    """A Markdown table of drjax's rows of one method; one column per peer says how many times faster drjax is."""
+    rivals = list(dict.fromkeys(name for row in rows for name in row["speedup"]))
+    lines = [[*COLUMNS, *(f"x {rival}" for rival in rivals)]]
+    lines += [["---"] * len(lines[0])]
+    for row in rows:
+        ratios = [f"{row['speedup'][rival]:.3g}" if rival in row["speedup"] else "" for rival in rivals]
+        lines.append([*(column(row) for column in COLUMNS.values()), *ratios])
+    return f"\n{method}\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _machine(peaks: list[dict[str, Any]]) -> str:
+    gemm = ", ".join(f"{harness.best_peak(peaks, 'peak/gemm', t):.0f} GFLOP/s {t}" for t in ("float32", "float64"))
+    triad = harness.best_peak(peaks, "peak/triad", "float32")
+    first = peaks[0]
+    return f"{first['cpu']}, {first['cores']} cores, {first['device_kind']}: GEMM {gemm}; memory {triad:.1f} GB/s"
+
+
+def _megabytes(n: int | None) -> str:
+    return "?" if n is None else f"{n / 1e6:.0f}"
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Config, description=__doc__))

@@ -1,0 +1,260 @@
+"""What is reported for every attack: how far off, how often closer than any known record, how often told apart.
+
+Everything runs on the host in float64 and in the units of the records. The errors here are mean squared errors per
+coordinate; the radius eta of the reconstruction-robustness bounds is a Euclidean distance, eta = sqrt(d * MSE).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from scipy.stats import beta
+
+from drjax.core import validate
+from drjax.core.types import Array, is_usable
+
+CHUNK_ENTRIES = 4 * 2**20
+"""Distances held at once, 32 MiB: large enough for GEMM speed, small beside the data."""
+
+
+class Interval(NamedTuple):
+    """An estimate with its two-sided confidence bounds; nan where nothing could be estimated."""
+
+    estimate: float
+    low: float
+    high: float
+
+
+UNKNOWN = Interval(math.nan, math.nan, math.nan)
+
+
+@dataclass(frozen=True)
+class AttackScores:
+    """How well an attack did on the targets whose lanes are usable.
+
+    Attributes:
+        n_targets: Targets attacked, the excluded ones among them.
+        n_excluded: Targets left out of every figure: their lane is unusable or the reconstruction is not finite.
+        mse: Mean over targets of the per-target MSE, units of the records squared; bootstrap interval.
+        mse_median: Median over targets of the per-target MSE; bootstrap interval.
+        success: Share in [0, 1] of targets whose reconstruction is nearer to them than every known or public record;
+            Clopper-Pearson interval.
+        identification: Share in [0, 1] of targets that are nearer to the reconstruction than every decoy;
+            Clopper-Pearson interval.
+        identification_chance: What guessing would score, 1 / (decoys + 1).
+        seconds_per_target: Wall time of the attack divided by `n_targets`.
+    """
+
+    n_targets: int
+    n_excluded: int
+    mse: Interval
+    mse_median: Interval
+    success: Interval
+    identification: Interval
+    identification_chance: float
+    seconds_per_target: float
+
+
+def evaluate(
+    key: Array,
+    reconstructions: Array,
+    targets: Array,
+    *,
+    neighbors: Array,
+    decoys: Array,
+    status: Array | None = None,
+    seconds: float,
+    level: float = 0.95,
+    n_bootstrap: int = 1000,
+) -> AttackScores:
+    """Scores m reconstructions against their targets, with confidence intervals over the targets.
+
+    The intervals of the errors are percentile bootstraps. Those of the shares are Clopper-Pearson's, exact and never
+    too short: resampling a share of 0 or 1 returns the same share every time, an interval of width zero.
+    Comparisons are strict: a reconstruction exactly as far as the nearest record is no success, and one exactly as
+    near to a decoy is no identification, unless that decoy is the target's twin, which nobody could tell apart.
+    Costs 2 m d (N + c) FLOP in chunks of `CHUNK_ENTRIES` distances.
+
+    Args:
+        key: Seeds the bootstrap; equal keys give equal intervals.
+        reconstructions: (m, d), units of the records; rows may hold nan where the attack failed.
+        targets: (m, d), the truth.
+        neighbors: (N, d), all records that the adversary holds: known and public ones together.
+        decoys: (c, d), records the target has to be told from.
+        status: (m,) uint32 `Status` flags of the lanes; None if every lane is usable.
+        seconds: Wall time that the attack took on all m targets, >= 0.
+        level: Confidence level, in (0, 1).
+        n_bootstrap: Resamples of the targets.
+
+    Raises:
+        ValueError: shapes that do not match, arrays other than `reconstructions` not finite, or a value out of range.
+
+    Source: success as in Balle, Cherubin & Hayes (2022); Clopper & Pearson (1934).
+    """
+    validate.prng_key(key)
+    recon, truth = _pairs(reconstructions, targets)
+    m, d = truth.shape
+    neighbors = validate.matrix(neighbors, "neighbors", columns=d)
+    decoys = validate.matrix(decoys, "decoys", columns=d)
+    flags = np.zeros(m, np.uint32) if status is None else np.asarray(status)
+    if flags.shape != (m,):
+        raise ValueError(f"status must have shape ({m},), one entry per target, got {flags.shape}")
+    validate.non_negative(seconds=seconds)
+    validate.integer(n_bootstrap=n_bootstrap)
+    _open_unit(level=level)
+
+    used = is_usable(flags) & np.isfinite(recon).all(axis=1)
+    recon, truth = recon[used], truth[used]
+    squared = np.sum((recon - truth) ** 2, axis=1)
+    closer = squared < _nearest_row(truth, neighbors)[1]
+    identified = squared < _nearest_row(recon, decoys, forbidden=_twins(truth, decoys))[1]
+    mse, mse_median = _bootstrap(key, squared / d, level, n_bootstrap)
+    return AttackScores(
+        n_targets=m,
+        n_excluded=m - int(used.sum()),
+        mse=mse,
+        mse_median=mse_median,
+        success=share_interval(int(closer.sum()), closer.size, level=level),
+        identification=share_interval(int(identified.sum()), identified.size, level=level),
+        identification_chance=1 / (decoys.shape[0] + 1),
+        seconds_per_target=seconds / m,
+    )
+
+
+def mean_squared_errors(reconstructions: Array, targets: Array) -> np.ndarray:
+    """(m,) mean squared error over the d coordinates of each pair of rows, by direct subtraction in float64.
+
+    Nothing cancels, so a reconstruction exact to 1e-13 per coordinate reads 1e-26; nan where a row is not finite.
+
+    Raises:
+        ValueError: not two numeric (m, d) arrays of one shape, or `targets` not finite.
+    """
+    recon, truth = _pairs(reconstructions, targets)
+    return np.mean((recon - truth) ** 2, axis=1)
+
+
+def nearest(queries: Array, records: Array) -> tuple[np.ndarray, np.ndarray]:
+    """The nearest record of each query: its row (m,) and its squared Euclidean distance (m,), float64.
+
+    The row is found by GEMM on data centred at the records' mean, so among records whose squared distances differ by
+    less than about 1e-15 d of the squared norms either may be named; its distance is then computed directly, so that
+    of a copy of the query is exactly 0. Costs 2 m N d FLOP.
+
+    Args:
+        queries: (m, d), finite.
+        records: (N, d), finite.
+
+    Raises:
+        ValueError: not finite numeric arrays with the same number of columns.
+    """
+    q = validate.matrix(queries, "queries")
+    r = validate.matrix(records, "records", columns=q.shape[1])
+    return _nearest_row(q.astype(np.float64), r)
+
+
+def sample_decoys(key: Array, pool: Array, n: int) -> np.ndarray:
+    """n different rows of pool (N, d), drawn without replacement; (n, d).
+
+    Raises:
+        ValueError: n < 1, more rows wanted than there are, or `pool` not a finite numeric matrix.
+    """
+    validate.prng_key(key)
+    pool = validate.matrix(pool, "pool")
+    validate.integer(n=n)
+    validate.at_most(pool.shape[0], "the rows of pool", n=n)
+    return pool[_generator(key).choice(pool.shape[0], size=n, replace=False)]
+
+
+def share_interval(count: int, total: int, *, level: float = 0.95) -> Interval:
+    """The share count / total in [0, 1] with its exact Clopper-Pearson interval; nan if total is 0.
+
+    Raises:
+        ValueError: count outside [0, total] or level outside (0, 1).
+    """
+    validate.integer(minimum=0, count=count, total=total)
+    validate.at_most(total, "total", count=count)
+    _open_unit(level=level)
+    if total == 0:
+        return UNKNOWN
+    tail = (1 - level) / 2
+    low = float(beta.ppf(tail, count, total - count + 1)) if count > 0 else 0.0
+    high = float(beta.ppf(1 - tail, count + 1, total - count)) if count < total else 1.0
+    return Interval(count / total, low, high)
+
+
+def _bootstrap(key: Array, errors: np.ndarray, level: float, n_bootstrap: int) -> tuple[Interval, Interval]:
+    if errors.size == 0:
+        return UNKNOWN, UNKNOWN
+    rng = _generator(key)
+    resampled = np.empty((n_bootstrap, 2))
+    for row in resampled:
+        sample = errors[rng.integers(errors.size, size=errors.size)]
+        row[:] = sample.mean(), np.median(sample)
+    low, high = np.quantile(resampled, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    return (
+        Interval(float(errors.mean()), float(low[0]), float(high[0])),
+        Interval(float(np.median(errors)), float(low[1]), float(high[1])),
+    )
+
+
+def _generator(key: Array) -> np.random.Generator:
+    return np.random.default_rng(np.asarray(jax.random.bits(key, (4,), np.uint32)))
+
+
+def _twins(truth: np.ndarray, decoys: np.ndarray) -> list[list[int]]:
+    """For each target, the decoys that equal it."""
+    rows: dict[bytes, list[int]] = {}
+    for j, decoy in enumerate(decoys):
+        rows.setdefault(_identity(decoy), []).append(j)
+    return [rows.get(_identity(target), []) for target in truth]
+
+
+def _identity(row: np.ndarray) -> bytes:
+    # Adding 0.0 makes -0.0 and 0.0, which are equal, the same bytes.
+    return (row.astype(np.float64) + 0.0).tobytes()
+
+
+def _nearest_row(
+    queries: np.ndarray, records: np.ndarray, *, forbidden: list[list[int]] | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """`nearest` without the rows forbidden to each query; row -1 and distance infinity if none is left."""
+    m, d = queries.shape
+    center = records.mean(axis=0, dtype=np.float64)
+    q = queries - center
+    best, row = np.full(m, np.inf), np.full(m, -1)
+    step = max(1, CHUNK_ENTRIES // max(m, d))
+    for start in range(0, records.shape[0], step):
+        r = records[start : start + step] - center
+        # |q|^2 is the same for every record and would only cost digits.
+        partial = np.einsum("ij,ij->i", r, r) - 2 * (q @ r.T)
+        for i, rows in enumerate(forbidden or []):
+            partial[i, [j - start for j in rows if start <= j < start + r.shape[0]]] = np.inf
+        here = partial.argmin(axis=1)
+        value = partial[np.arange(m), here]
+        better = value < best
+        best[better], row[better] = value[better], here[better] + start
+    squared = np.full(m, np.inf)
+    found = row >= 0
+    squared[found] = np.sum((queries[found] - records[row[found]]) ** 2, axis=1)
+    return row, squared
+
+
+def _pairs(reconstructions: Array, targets: Array) -> tuple[np.ndarray, np.ndarray]:
+    truth = validate.matrix(targets, "targets").astype(np.float64)
+    recon = np.asarray(reconstructions)
+    if recon.dtype.kind not in "fiub" or recon.shape != truth.shape:
+        raise ValueError(
+            f"reconstructions must be numeric with the targets' shape {truth.shape}, "
+            f"got dtype {recon.dtype} and shape {recon.shape}"
+        )
+    return recon.astype(np.float64), truth
+
+
+def _open_unit(**values: float) -> None:
+    for name, value in values.items():
+        if not 0 < value < 1:
+            raise ValueError(f"{name} must be in (0, 1), got {value}")

@@ -1,0 +1,150 @@
+"""The three scores every attack is read beside: no release at all, an oracle's pick, and ridge on raw coordinates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from drjax.attacks.metrics import nearest
+from drjax.core import validate
+from drjax.core.types import Array, Reconstruction, Status
+
+PENALTIES = tuple(float(10.0**e) for e in range(-3, 7))
+"""Grid for standardised features, whose Gram matrix has trace m * n * k: from no shrinkage to almost all of it."""
+
+
+def mean_image(public: Array, m: int) -> Reconstruction:
+    """The mean of the public records (N, d), m times: what an adversary without the release would answer.
+
+    Raises:
+        ValueError: `public` not a finite numeric matrix, or m < 1.
+    """
+    validate.integer(m=m)
+    mean = validate.matrix(public, "public").mean(axis=0, dtype=np.float64)
+    return _unlabelled(np.tile(mean, (m, 1)))
+
+
+def nearest_neighbor(targets: Array, records: Array) -> Reconstruction:
+    """The record (N, d) nearest to each target (m, d): an oracle, since finding it takes the target itself.
+
+    Raises:
+        ValueError: not finite numeric arrays with the same number of columns.
+    """
+    row, _ = nearest(targets, records)
+    return _unlabelled(np.asarray(records)[row].astype(np.float64))
+
+
+@dataclass(frozen=True)
+class RidgeModel:
+    """A linear map from the raw coordinates of a release (n, k) to the target (d,); see `fit_ridge`.
+
+    Attributes:
+        center: (n * k,), means of the features on the training shadows.
+        scale: (n * k,), their standard deviations; infinite for a feature that did not vary, which so becomes 0.
+        weights: (n * k, d), of the standardised features.
+        intercept: (d,), the mean of the training targets.
+        penalty: The chosen penalty.
+        loo_mse: {penalty: mean squared leave-one-out error per coordinate} over the grid.
+        release_shape: (n, k).
+    """
+
+    center: np.ndarray
+    scale: np.ndarray
+    weights: np.ndarray
+    intercept: np.ndarray
+    penalty: float
+    loo_mse: dict[float, float]
+    release_shape: tuple[int, int]
+
+    def reconstruct(self, coords: Array) -> Reconstruction:
+        """Reconstructs the targets of m releases, coords (m, n, k); 2 m n k d FLOP.
+
+        A release that is not finite gives a row of nan with status NON_FINITE.
+
+        Raises:
+            ValueError: coords of another shape than (m, n, k) with the training releases' n and k.
+        """
+        coords = np.asarray(coords, np.float64)
+        if coords.ndim != 3 or coords.shape[1:] != self.release_shape:
+            n, k = self.release_shape
+            raise ValueError(f"coords must have shape (m, {n}, {k}) as in training, got {coords.shape}")
+        features = coords.reshape(coords.shape[0], -1)
+        finite = np.isfinite(features).all(axis=1)
+        x = np.full((features.shape[0], self.intercept.size), np.nan)
+        x[finite] = (features[finite] - self.center) / self.scale @ self.weights + self.intercept
+        return _unlabelled(x, np.where(finite, Status.OK, Status.NON_FINITE).astype(np.uint32))
+
+
+def fit_ridge(coords: Array, targets: Array, *, penalties: Sequence[float] = PENALTIES) -> RidgeModel:
+    """Ridge regression of the targets on the raw flattened coordinates, the penalty chosen by leave-one-out.
+
+    The features are standardised on these shadows alone, so that one grid serves releases of every scale; the
+    intercept is not penalised. The leave-one-out errors are exact, and one eigendecomposition of the smaller Gram
+    matrix serves the whole grid: with p = n k and q = min(m, p), O(m p q + q^3) once and 2 m q d FLOP per penalty.
+
+    Args:
+        coords: (m, n, k) releases of the training shadows, finite; leave out unusable lanes before.
+        targets: (m, d), the record in row 0 of each.
+        penalties: The grid, each > 0.
+
+    Raises:
+        ValueError: fewer than two shadows, shapes that do not match, values not finite, or a bad grid.
+
+    Source: Hoerl & Kennard (1970); leave-one-out by Golub, Heath & Wahba (1979).
+    """
+    raw = np.asarray(coords)
+    if raw.ndim != 3:
+        raise ValueError(f"coords must have shape (m, n, k), got {raw.shape}")
+    raw = validate.matrix(raw.reshape(raw.shape[0], -1), "coords", min_rows=2)
+    y = validate.matrix(targets, "targets").astype(np.float64)
+    if y.shape[0] != raw.shape[0]:
+        raise ValueError(f"targets must have one row per release, {raw.shape[0]}, got {y.shape[0]}")
+    if len(penalties) == 0:
+        raise ValueError("penalties must hold at least one value, got none")
+    for penalty in penalties:
+        validate.positive(penalties=penalty)
+
+    _, n, k = np.shape(coords)
+    features = raw.astype(np.float64)
+    center, scale = features.mean(axis=0), _scales(features, raw.dtype)
+    features = (features - center) / scale
+    intercept = y.mean(axis=0)
+    y = y - intercept
+    left, squared = _left_singular(features)
+    projected = left.T @ y
+    losses = {float(p): _leave_one_out(left, squared / (squared + p), projected, y) for p in penalties}
+    best = min(losses, key=lambda p: losses[p])
+    weights = features.T @ (left @ (projected / (squared + best)[:, None]))
+    return RidgeModel(center, scale, weights, intercept, best, losses, (n, k))
+
+
+def _scales(features: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    # A known row that the target cannot move still jitters by rounding; standardising would blow that up to a feature.
+    eps = np.finfo(dtype).eps if dtype.kind == "f" else np.finfo(np.float64).eps
+    spread = features.std(axis=0)
+    return np.where(spread > 4 * eps * np.abs(features).max(axis=0), spread, np.inf)
+
+
+def _left_singular(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Left singular vectors (m, r) and squared singular values (r,) of rank r, from the smaller Gram matrix."""
+    m, p = features.shape
+    squared, vectors = np.linalg.eigh(features.T @ features if p <= m else features @ features.T)
+    # Below this the Gram matrix holds rounding only; such a direction carries no weight under any positive penalty.
+    kept = squared > max(m, p) * np.finfo(np.float64).eps * squared[-1]
+    squared, vectors = squared[kept], vectors[:, kept]
+    return (features @ vectors / np.sqrt(squared) if p <= m else vectors), squared
+
+
+def _leave_one_out(left: np.ndarray, shrinkage: np.ndarray, projected: np.ndarray, y: np.ndarray) -> float:
+    residual = y - left @ (shrinkage[:, None] * projected)
+    # 1/m is the intercept's share of a row's influence on its own prediction.
+    leverage = 1 / y.shape[0] + (left**2) @ shrinkage
+    return float(np.mean((residual / (1 - leverage)[:, None]) ** 2))
+
+
+def _unlabelled(x: np.ndarray, status: np.ndarray | None = None) -> Reconstruction:
+    m = x.shape[0]
+    status = np.zeros(m, np.uint32) if status is None else status
+    return Reconstruction(x, None, x[:, None], np.full(m, np.nan), status)

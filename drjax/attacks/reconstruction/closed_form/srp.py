@@ -1,0 +1,249 @@
+"""Attack on a sparse random projection: recover the matrix from the known rows, then condition on what it measured.
+
+The known rows give n-1 equations known @ r = coords per column r of the matrix, whose entries are in {0, +v, -v}. Once
+r is known, the target's coordinates are k linear measurements of the target, and no more: with a Gaussian prior the
+best reconstruction (in squared error) is the conditional mean given those k numbers. Two numbers leak, no picture.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from drjax.attacks.reconstruction.priors import GaussianPrior
+from drjax.core import validate
+from drjax.core.types import Array, Reconstruction, Status
+
+FLOAT32_PRECISION = 2e-6
+"""Error of coordinates computed in float32, relative to the largest of them; a sum of some 30 products."""
+
+
+class RecoveredMatrix(NamedTuple):
+    """What the known rows say about q columns of a sparse random projection.
+
+    Attributes:
+        matrix: (d, q) the best linear estimate of the columns; exact entries where a column is exact.
+        is_exact: (q,) the certificate: an alphabet vector reproduces the known coordinates within their precision, and
+            it is sparse enough (at most rank / 2 entries) or the rows are many enough that rows in general position
+            admit no other. Columns of `known` that are zero or equal to another one are left at their estimate.
+        error_bases: two (d, r) orthonormal bases of the determined directions, for inexact and for exact columns; the
+            rest of a column is unknown with mean 0 and variance 1/k in every direction orthogonal to the basis.
+    """
+
+    matrix: np.ndarray
+    is_exact: np.ndarray
+    error_bases: tuple[np.ndarray, np.ndarray]
+
+
+def reconstruct_srp(
+    known: Array,
+    coords: Array,
+    *,
+    target_index: int = 0,
+    prior: GaussianPrior | None = None,
+    density: float | None = None,
+    precision: float | None = None,
+    bounds: tuple[float, float] | None = None,
+) -> Reconstruction:
+    """The target's conditional mean given its coordinates in m releases, each from its own or one common matrix.
+
+    Where a column r of the matrix is exact, its coordinate is r . x. Where it is not, r = r_hat + e with r_hat the
+    projection of r on the known rows' span. Entries of r have mean 0 and variance v^2 density = 1/k and are
+    uncorrelated, so for any fixed x the error e . x has mean 0 and variance |P x|^2 / k, P projecting on the
+    directions that the known rows do not determine. Its prior expectation (mean' P mean + tr(P covariance)) / k is the
+    measurement noise: the estimate is the best affine one in (r_hat, coordinate) up to that averaging over x.
+
+    Args:
+        known: (n-1, d) the known records.
+        coords: (n, k) or (m, n, k) released coordinates. Releases whose known coordinates are bit-identical (one shared
+            matrix) cost one recovery together; otherwise one each, see `recover_matrix`.
+        target_index: Row of the target; the other rows are the known records in their order.
+        prior: Fitted on public data. None: the known records' mean and one common variance, that is the smallest
+            correction of the known mean that fits the coordinates.
+        density: Of the matrix, in (0, 1]; None is 1 / sqrt(d).
+        precision: Largest error of a released coordinate, units of the coordinates: 0.5e-4 if rounded to 4 decimals.
+            None is float32 arithmetic.
+        bounds: (low, high) that the entries of a record are clipped to.
+
+    Returns:
+        Reconstruction with residual_norm nan. Status NOT_CONVERGED where a column was not recovered exactly,
+        DEGENERATE where the release measures nothing of the target, NON_FINITE (and x nan) where a coordinate is not
+        finite.
+
+    Raises:
+        ValueError: Shapes that do not fit, known not finite, an argument out of range.
+
+    Source: our derivation; the estimate is the linear minimum-mean-square-error one.
+    """
+    known = validate.matrix(known, "known").astype(np.float64)
+    coords = np.asarray(coords, np.float64)
+    releases = coords[None] if coords.ndim == 2 else coords
+    n, d = known.shape[0] + 1, known.shape[1]
+    if releases.ndim != 3 or releases.shape[1] != n or 0 in releases.shape:
+        raise ValueError(f"coords must have shape ({n}, k) or (m, {n}, k) for {n - 1} known rows, got {coords.shape}")
+    validate.integer(minimum=0, target_index=target_index)
+    validate.at_most(n - 1, "n - 1", target_index=target_index)
+    if bounds is not None and not bounds[0] < bounds[1]:
+        raise ValueError(f"bounds must be (low, high) with low < high, got {bounds}")
+    m, _, k = releases.shape
+    prior = prior if prior is not None else _isotropic_prior(known)
+
+    status = np.where(np.isfinite(releases).all((1, 2)), Status.OK, Status.NON_FINITE).astype(np.uint32)
+    x = np.full((m, d), np.nan)
+    groups = _groups_by_known_coords(releases, target_index, np.flatnonzero(status == Status.OK))
+    if groups:
+        known_coords = np.concatenate([np.delete(releases[lanes[0]], target_index, axis=0) for lanes in groups], axis=1)
+        recovered = recover_matrix(known, known_coords, n_components=k, density=density, precision=precision)
+        rounding = (_precision(precision, known_coords) ** 2) / 3  # of an error uniform in +-precision
+        inexact, exact = (_unknown_variance(prior, basis) / k for basis in recovered.error_bases)
+        noise = np.where(recovered.is_exact, exact, inexact) + rounding
+    for i, lanes in enumerate(groups):
+        columns = slice(i * k, (i + 1) * k)
+        operator = recovered.matrix[:, columns].T
+        x[lanes] = prior.condition(operator, releases[lanes, target_index], noise[columns])
+        status[lanes] |= np.uint32(Status.OK if recovered.is_exact[columns].all() else Status.NOT_CONVERGED)
+        status[lanes] |= np.uint32(Status.OK if operator.any() else Status.DEGENERATE)
+    if bounds is not None:
+        x = np.clip(x, *bounds)
+    result = Reconstruction(x, None, x[:, None], np.full(m, np.nan), status)
+    if coords.ndim == 3:
+        return result
+    return Reconstruction(x[0], None, x[:1], result.residual_norm[0], status[0])
+
+
+def recover_matrix(
+    known: Array,
+    known_coords: Array,
+    *,
+    n_components: int,
+    density: float | None = None,
+    precision: float | None = None,
+) -> RecoveredMatrix:
+    """Solves known @ r = c for columns r with entries in {0, +v, -v}, v = sqrt(1 / (density k)).
+
+    Basis pursuit in the box |r| <= v for all columns at once (Douglas-Rachford splitting: two products with the right
+    singular vectors of `known` per step), rounding, then greedy single-entry repairs; a column that passes the
+    certificate leaves the batch. One singular value decomposition of `known` serves all columns; a column costs at most
+    400 steps of 4 d rank operations. Linear programming solves the same problem one column at a time.
+
+    Args:
+        known: (n-1, d).
+        known_coords: (n-1, q); columns of any number of releases side by side.
+        n_components: k of one release; it sets v.
+        density: In (0, 1]; None is 1 / sqrt(d).
+        precision: Largest error of a coordinate; None is float32 arithmetic.
+
+    Raises:
+        ValueError: An argument of the wrong shape, not finite or out of range.
+    """
+    known = validate.matrix(known, "known").astype(np.float64)
+    known_coords = validate.matrix(known_coords, "known_coords").astype(np.float64)
+    if known_coords.shape[0] != known.shape[0]:
+        raise ValueError(f"known_coords must have {known.shape[0]} rows, as known has, got {known_coords.shape[0]}")
+    validate.integer(n_components=n_components)
+    density = density if density is not None else 1 / math.sqrt(known.shape[1])
+    validate.positive(density=density)
+    validate.at_most(1, density=density)
+    precision = _precision(precision, known_coords)
+    value = math.sqrt(1 / density / n_components)
+
+    distinct = _distinct_columns(known, 2 * precision / value)
+    u, s, vt = np.linalg.svd(known, full_matrices=False)
+    # A direction is worth keeping while the release's error in it stays small against r's own deviation 1/sqrt(k).
+    keep = s > max(10 * precision * math.sqrt(n_components), 1e-12 * s[0])
+    basis = vt[keep].T
+    values = (u[:, keep].T @ known_coords) / s[keep, None]
+    matrix, is_exact = basis @ values, np.zeros(known_coords.shape[1], bool)
+    is_determined = distinct.any(axis=1)
+    is_injective = keep.sum() >= distinct.shape[1]
+    for start in range(0, known_coords.shape[1], 256):
+        open_ = np.arange(start, min(start + 256, known_coords.shape[1]))
+        state = matrix[:, open_]
+        for _ in range(4):
+            state, estimate = _basis_pursuit(basis, values[:, open_], value, state)
+            rounded = _repair(basis, values[:, open_], value, value * np.round(estimate / value))
+            rounded *= is_determined[:, None]
+            is_sparse = 2 * np.count_nonzero(rounded, axis=0) <= keep.sum()
+            fits = np.abs(known @ rounded - known_coords[:, open_]).max(axis=0) <= precision
+            done = fits & (is_sparse | is_injective)
+            matrix[:, open_[done]] = distinct @ (distinct.T @ rounded[:, done])
+            is_exact[open_[done]] = True
+            open_, state = open_[~done], state[:, ~done]
+            if not open_.size:
+                break
+    return RecoveredMatrix(matrix, is_exact, (basis, distinct))
+
+
+def _basis_pursuit(
+    basis: np.ndarray, values: np.ndarray, bound: float, state: np.ndarray, n_steps: int = 100
+) -> tuple[np.ndarray, np.ndarray]:
+    """Douglas-Rachford steps towards min |r|_1 with basis.T @ r = values, |r| <= bound; (state, estimate), (d, q)."""
+    threshold = 0.1 * bound
+    offset = basis @ values
+
+    def shrink(z: np.ndarray) -> np.ndarray:
+        return np.clip(np.sign(z) * np.maximum(np.abs(z) - threshold, 0), -bound, bound)
+
+    for _ in range(n_steps):
+        estimate = shrink(state)
+        reflected = 2 * estimate - state
+        state = state + reflected - basis @ (basis.T @ reflected) + offset - estimate
+    return state, shrink(state)
+
+
+def _repair(basis: np.ndarray, values: np.ndarray, value: float, r: np.ndarray, n_steps: int = 40) -> np.ndarray:
+    """Changes one entry of each column at a time to the symbol that lowers |basis.T @ r - values| most."""
+    norms = np.sum(basis**2, axis=1)[:, None]
+    columns = np.arange(r.shape[1])
+    symbols = np.array([-value, 0.0, value])
+    for _ in range(n_steps):
+        slope = basis @ (values - basis.T @ r)
+        change = symbols[:, None, None] - r
+        gain = 2 * change * slope - change**2 * norms
+        symbol = gain.argmax(axis=0)
+        best = gain.max(axis=0)
+        row = best.argmax(axis=0)
+        improves = best[row, columns] > 1e-9 * value**2
+        if not improves.any():
+            break
+        r[row[improves], columns[improves]] = symbols[symbol[row, columns]][improves]
+    return r
+
+
+def _distinct_columns(known: np.ndarray, smallest: float) -> np.ndarray:
+    """(d, g): an orthonormal indicator of every set of equal columns; columns within +-smallest of 0 are in none."""
+    d = known.shape[1]
+    visible = np.flatnonzero(np.abs(known).max(axis=0) > smallest)
+    _, group = np.unique(known[:, visible], axis=1, return_inverse=True)
+    sizes = np.bincount(group)
+    indicator = np.zeros((d, sizes.size))
+    indicator[visible, group] = 1 / np.sqrt(sizes[group])
+    return indicator
+
+
+def _unknown_variance(prior: GaussianPrior, basis: np.ndarray) -> float:
+    """E |P x|^2 with P orthogonal to the basis; units of the input, squared."""
+    mean, covariance = np.asarray(prior.mean), np.asarray(prior.covariance)
+    determined = np.sum((mean @ basis) ** 2) + np.sum((covariance @ basis) * basis)
+    return float(max(mean @ mean + np.trace(covariance) - determined, 0.0))
+
+
+def _groups_by_known_coords(releases: np.ndarray, target_index: int, lanes: np.ndarray) -> list[np.ndarray]:
+    groups: dict[bytes, list[int]] = {}
+    for lane in lanes:
+        groups.setdefault(np.delete(releases[lane], target_index, axis=0).tobytes(), []).append(int(lane))
+    return [np.array(members) for members in groups.values()]
+
+
+def _isotropic_prior(known: np.ndarray) -> GaussianPrior:
+    variance = max(float(known.var(axis=0).mean()), np.finfo(np.float64).tiny)
+    return GaussianPrior(mean=known.mean(axis=0), covariance=variance * np.eye(known.shape[1]))
+
+
+def _precision(precision: float | None, coords: np.ndarray) -> float:
+    if precision is None:
+        return FLOAT32_PRECISION * float(np.abs(coords).max())
+    validate.non_negative(precision=precision)
+    return float(precision)

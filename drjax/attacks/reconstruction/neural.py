@@ -1,0 +1,252 @@
+"""The learned attack: a network trained on shadow releases maps a release to the target's record.
+
+Sources: Lumbut & Ponnoprat, "Reconstruction attack on dimensionality reduction", section 3; Balle, Cherubin & Hayes
+(2022), called BCH22, for the dense network.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from drjax.core import validate
+from drjax.core.types import Array, PyTree, Reconstruction, Status, is_usable
+from drjax.data.preprocess import MinMaxScaler, StandardScaler
+from drjax.nets import arrays, reconstructors
+from drjax.nets.training import History, MakeModel, TrainConfig, abstract_state, predict, train
+
+SCALERS = {"minmax": MinMaxScaler, "standard": StandardScaler}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeuralConfig(TrainConfig):
+    """The network and how it is trained; the defaults are the paper's.
+
+    Attributes:
+        architecture: A name in `drjax.nets.reconstructors.ARCHITECTURES`, or "auto": see `resolve` there.
+        scaling: "minmax" or "standard", of every coordinate of a release, fitted on the training releases.
+        align_signs: Undo the arbitrary sign of each component first, by the known rows that all releases share.
+        clip: Clip reconstructions to [0, 1].
+        n_ensemble: Networks from different keys whose outputs are averaged, >= 1.
+    """
+
+    architecture: str = "auto"
+    scaling: str = "minmax"
+    align_signs: bool = False
+    clip: bool = False
+    n_ensemble: int = 1
+
+    def __post_init__(self) -> None:
+        """Checks every field."""
+        super().__post_init__()
+        validate.one_of({*reconstructors.ARCHITECTURES, "auto"}, architecture=self.architecture)
+        validate.one_of(SCALERS, scaling=self.scaling)
+        validate.integer(n_ensemble=self.n_ensemble)
+
+
+_FAST = NeuralConfig(
+    epochs=20,
+    learning_rate=1e-3,
+    schedule="cosine",
+    warmup_epochs=1,
+    patience=20,
+    scaling="standard",
+    align_signs=True,
+    clip=True,
+)
+
+RECIPES = {
+    "paper000": NeuralConfig(),
+    "fast": _FAST,
+    "bch22": NeuralConfig(architecture="bch22"),
+    "bch22-fast": dataclasses.replace(_FAST, architecture="bch22"),
+}
+"""Configurations by name. "paper000" and "bch22" are trained as the paper says: Adam at 1e-5, batches of 64, at most
+500 epochs, patience 5."""
+
+
+@dataclass(frozen=True)
+class NeuralModel:
+    """A trained attack.
+
+    Attributes:
+        config: As given to `fit`.
+        n: Points in a release.
+        k: Coordinates of a point.
+        d: Entries of a record.
+        sign_reference: (n-1, k) centred mean coordinates of the known rows, or None without sign alignment.
+        scaler: Fitted on the aligned training releases.
+        state: Weights and running statistics, with a leading axis of members.
+        member_status: (members,) uint32 `Status` flags; those with an excluding flag do not enter the mean.
+    """
+
+    config: NeuralConfig
+    n: int
+    k: int
+    d: int
+    sign_reference: np.ndarray | None
+    scaler: MinMaxScaler | StandardScaler
+    state: PyTree
+    member_status: np.ndarray
+
+    def save(self, path: str | Path) -> None:
+        """Writes an npz file that `load` reads; no pickle, and never half a file."""
+        header = {"config": dataclasses.asdict(self.config), "n": self.n, "k": self.k, "d": self.d}
+        fields = {"offset": self.scaler.offset, "scale": self.scaler.scale, "member_status": self.member_status}
+        if self.sign_reference is not None:
+            fields["sign_reference"] = self.sign_reference
+        arrays.write_npz(Path(path), header, fields | arrays.flatten(self.state, "state"))
+
+    @classmethod
+    def load(cls, path: str | Path) -> NeuralModel:
+        """Reads what `save` wrote.
+
+        Raises:
+            ValueError: the file is damaged or not a model's.
+            FileNotFoundError: there is no file.
+        """
+        header, fields = arrays.read_npz(Path(path))
+        if not {"config", "n", "k", "d"} <= header.keys() or not {"offset", "scale", "member_status"} <= fields.keys():
+            raise ValueError(f"{path} must be a saved NeuralModel, got an npz file without its fields")
+        config = NeuralConfig(**header["config"])
+        n, k, d = header["n"], header["k"], header["d"]
+        template = abstract_state(_make_model(config, n, k, d), config.n_ensemble)
+        return cls(
+            config=config,
+            n=n,
+            k=k,
+            d=d,
+            sign_reference=fields.get("sign_reference"),
+            scaler=SCALERS[config.scaling](fields["offset"], fields["scale"]),
+            state=arrays.unflatten(template, fields, "state"),
+            member_status=fields["member_status"],
+        )
+
+
+def fit(
+    key: Array,
+    releases: Array,
+    targets: Array,
+    config: NeuralConfig,
+    *,
+    validation: tuple[Array, Array],
+    checkpoint: Path | None = None,
+    progress: bool = False,
+) -> tuple[NeuralModel, History]:
+    """Trains the attack on shadow releases of known targets.
+
+    Args:
+        key: Decides initialisation, shuffling and dropout; ensemble member e uses fold_in(key, e).
+        releases: (m, n, k) shadow releases, target in row 0.
+        targets: (m, d) the records behind those rows, in [0, 1].
+        config: One of `RECIPES`, or your own.
+        validation: Releases (v, n, k) and targets (v, d) that early stopping looks at, disjoint from the training ones.
+        checkpoint: See `drjax.nets.training.train`: lets a killed run go on; yours to delete once the model is saved.
+        progress: Show a bar of epochs on standard error.
+
+    Returns:
+        The model with each member's best weights, and the training history.
+
+    Raises:
+        ValueError: arrays that are not finite or do not fit each other, an architecture for other records, or a
+            checkpoint of another run.
+    """
+    validate.prng_key(key)
+    releases = _releases(releases, "releases")
+    n, k = releases.shape[1:]
+    targets = validate.matrix(targets, "targets")
+    validation_releases = _releases(validation[0], "validation[0]", (n, k))
+    validation_targets = validate.matrix(validation[1], "validation[1]", columns=targets.shape[1])
+    validate.finite(releases=releases, **{"validation[0]": validation_releases})
+    d = targets.shape[1]
+    name = reconstructors.resolve(config.architecture, (d,))
+
+    reference = _sign_reference(releases) if config.align_signs else None
+    aligned = _aligned(releases, reference)
+    scaler = SCALERS[config.scaling].fit(aligned)
+    make_model = _make_model(config, n, k, d)
+    keys = jax.vmap(lambda e: jax.random.fold_in(key, e))(np.arange(config.n_ensemble))
+    state, history = train(
+        keys,
+        make_model,
+        scaler.transform(aligned),
+        targets,
+        config,
+        validation=(scaler.transform(_aligned(validation_releases, reference)), validation_targets),
+        checkpoint=checkpoint,
+        tag=name,
+        progress=progress,
+    )
+    model = NeuralModel(config, n, k, d, reference, scaler, jax.tree.map(np.asarray, state), history.status)
+    return model, history
+
+
+def reconstruct(model: NeuralModel, releases: Array) -> Reconstruction:
+    """The ensemble's mean reconstruction of each release's first row.
+
+    Args:
+        model: From `fit` or `NeuralModel.load`.
+        releases: (m, n, k), target in row 0; a release that is not finite gets status NON_FINITE and nan.
+
+    Returns:
+        x (m, d) float32, its only candidate; residual_norm is nan, because a network knows nothing of it.
+
+    Raises:
+        ValueError: releases of another shape than the model was trained on.
+    """
+    releases = _releases(releases, "releases", (model.n, model.k))
+    inputs = model.scaler.transform(_aligned(releases, model.sign_reference))
+    state = jax.tree.map(lambda leaf: leaf[is_usable(model.member_status)], model.state)
+    if is_usable(model.member_status).any():
+        x = np.asarray(predict(_make_model(model.config, model.n, model.k, model.d), state, inputs)).mean(axis=0)
+    else:
+        x = np.full((len(releases), model.d), np.nan, np.float32)
+    if model.config.clip:
+        x = np.clip(x, 0, 1)
+    # A ReLU may turn a nan into 0, so that the output alone would not show a lane that was never valid.
+    is_bad = ~np.isfinite(x).all(axis=1) | ~np.isfinite(releases).all(axis=(1, 2))
+    x[is_bad] = np.nan
+    status = np.where(is_bad, np.uint32(Status.NON_FINITE), np.uint32(Status.OK))
+    return Reconstruction(
+        x=x, y=None, candidates=x[:, None], residual_norm=np.full(len(x), np.nan, np.float32), status=status
+    )
+
+
+def _releases(releases: Array, name: str, shape: tuple[int, ...] | None = None) -> np.ndarray:
+    array = np.asarray(releases)
+    if array.ndim != 3 or 0 in array.shape or array.shape[1] < 2 or array.dtype.kind not in "fiu":
+        raise ValueError(
+            f"{name} must be numeric, of shape (m, n, k) with n >= 2, got {array.shape} and dtype {array.dtype}"
+        )
+    if shape is not None and array.shape[1:] != shape:
+        raise ValueError(f"{name} must have shape (m, {shape[0]}, {shape[1]}), got {array.shape}")
+    return array.astype(np.float32)
+
+
+def _sign_reference(releases: np.ndarray) -> np.ndarray:
+    # A plain mean would cancel where half of the releases are flipped: align with one of them first.
+    return _centred_known(_aligned(releases, _centred_known(releases[:1])[0])).mean(axis=0)
+
+
+def _aligned(releases: np.ndarray, reference: np.ndarray | None) -> np.ndarray:
+    if reference is None:
+        return releases
+    correlation = np.einsum("mik,ik->mk", _centred_known(releases), reference)
+    return releases * np.where(correlation < 0, -1, 1).astype(releases.dtype)[:, None]
+
+
+def _centred_known(releases: np.ndarray) -> np.ndarray:
+    known = releases[:, 1:]
+    return known - known.mean(axis=1, keepdims=True)
+
+
+def _make_model(config: NeuralConfig, n: int, k: int, d: int) -> MakeModel:
+    def make(rngs: Any) -> reconstructors.Reconstructor:
+        return reconstructors.build(config.architecture, rngs=rngs, n=n, k=k, record_shape=(d,))
+
+    return make

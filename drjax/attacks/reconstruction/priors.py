@@ -1,0 +1,191 @@
+"""What an adversary expects of a record before seeing the release, fitted on public data only.
+
+A prior plugs into every closed-form attack through `condition`: the release measures some linear functions of the
+target, the prior predicts the rest.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import scipy.linalg
+from sklearn.covariance import ledoit_wolf
+
+from drjax.core import validate
+from drjax.core.types import Array
+
+MAX_ITER = 400
+"""Iterations of the truncation; lanes stop at `TOLERANCE`. On MNIST the error changes by under 2% past 300."""
+
+TOLERANCE = 1e-6
+"""Root-mean-square change between iterations at which a lane stops, in units of the features."""
+
+
+@runtime_checkable
+class Prior(Protocol):
+    """What a closed-form attack needs of a prior."""
+
+    mean: np.ndarray
+
+    def condition(
+        self,
+        operator: Array,
+        values: Array,
+        noise_variance: Array | float = 0.0,
+        *,
+        lower: Array | float | None = None,
+        upper: Array | float | None = None,
+    ) -> np.ndarray:
+        """The expected records (m, d) given m measurements values = operator @ x + noise."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class GaussianPrior:
+    """Records as draws from N(mean, covariance); given a measurement, the best linear predictor of the rest.
+
+    Attributes:
+        mean: (d,).
+        covariance: (d, d), positive semi-definite.
+    """
+
+    mean: np.ndarray
+    covariance: np.ndarray
+
+    @classmethod
+    def fit(cls, public: Array, *, shrinkage: float | None = None) -> GaussianPrior:
+        """Mean and shrunken covariance of public records (N, d), N >= 2; float64, O(N d^2), 8 d^2 bytes.
+
+        Args:
+            public: Records the adversary may use: neither the target's nor derived from it.
+            shrinkage: Weight in [0, 1] of the scaled identity in the covariance; by Ledoit & Wolf (2004) if None.
+
+        Raises:
+            ValueError: public is not a finite numeric matrix with two rows, or shrinkage is out of range.
+        """
+        public = validate.matrix(public, "public", min_rows=2).astype(np.float64)
+        if shrinkage is None:
+            covariance, _ = ledoit_wolf(public)
+        else:
+            validate.probability(shrinkage=shrinkage)
+            covariance = np.cov(public, rowvar=False, bias=True).reshape(public.shape[1], -1)
+            identity = np.eye(public.shape[1]) * np.trace(covariance) / public.shape[1]
+            covariance = (1 - shrinkage) * covariance + shrinkage * identity
+        return cls(public.mean(axis=0), np.asarray(covariance))
+
+    @classmethod
+    def isotropic(cls, mean: Array) -> GaussianPrior:
+        """No public data: every direction equally likely, so what is not measured stays at `mean` (d,)."""
+        mean = np.asarray(mean, np.float64)
+        return cls(mean, np.eye(mean.shape[0]))
+
+    def condition(
+        self,
+        operator: Array,
+        values: Array,
+        noise_variance: Array | float = 0.0,
+        *,
+        lower: Array | float | None = None,
+        upper: Array | float | None = None,
+    ) -> np.ndarray:
+        """The most probable records given linear measurements and, optionally, bounds on each feature.
+
+        Without bounds this is the conditional mean. With bounds it is the mode of the Gaussian truncated to them,
+        found by the alternating direction method of multipliers; where many features sit at a bound (the empty
+        pixels of an image) the bounds fix far more than they seem to.
+
+        Args:
+            operator: (q, d), linearly independent rows.
+            values: (m, q), operator @ x + noise.
+            noise_variance: of each measurement: a scalar, (q,), or (m, q). Lanes of similar noise share a
+                factorisation, their noise rounded up by at most a factor of about four.
+            lower: Least value of each feature, broadcastable to (m, d); equal bounds fix a feature.
+            upper: Greatest value.
+
+        Returns:
+            (m, d), float64. O(q^3 + d q^2) once per noise level, O(d^2) per lane and truncation step.
+
+        Raises:
+            ValueError: shapes that do not match, or lower > upper.
+        """
+        operator = validate.matrix(operator, "operator", columns=len(self.mean)).astype(np.float64)
+        values = validate.matrix(values, "values", columns=len(operator)).astype(np.float64)
+        noise = np.broadcast_to(np.asarray(noise_variance, np.float64), values.shape)
+        if not (noise >= 0).all():
+            raise ValueError(f"noise_variance must be >= 0, got {noise.min()}")
+        box = _box(lower, upper, (len(values), len(self.mean)))
+        loading = operator @ self.covariance
+        gram = loading @ operator.T
+        x = np.empty((len(values), len(self.mean)))
+        for lanes in _groups(noise, np.diagonal(gram)):
+            shared_noise = noise[lanes].max(axis=0)
+            mean, gain = self._posterior(operator, values[lanes], shared_noise, loading, gram)
+            if box is None:
+                x[lanes] = mean
+            else:
+                covariance = self.covariance - gain @ loading
+                x[lanes] = _truncated_mode(mean, covariance, box[0][lanes], box[1][lanes])
+        return x
+
+    def _posterior(
+        self, operator: np.ndarray, values: np.ndarray, noise: np.ndarray, loading: np.ndarray, gram: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Posterior means (m, d) and the gain (d, q) for one noise level."""
+        # A jitter at rounding level keeps a singular prior (fewer public records than features) factorisable.
+        jitter = 1e-13 * np.trace(gram) / len(gram)
+        factor = scipy.linalg.cho_factor(gram + np.diag(noise + jitter))
+        weights = scipy.linalg.cho_solve(factor, (values - operator @ self.mean).T).T
+        mean = self.mean + weights @ loading
+        # What the measurement leaves over is noise * weights exactly; rounding in a badly conditioned gram is not.
+        # Restoring it makes a noiseless measurement hold to the last digit.
+        left_over = values - noise * weights - mean @ operator.T
+        mean = mean + np.linalg.solve(operator @ operator.T, left_over.T).T @ operator
+        return mean, scipy.linalg.cho_solve(factor, loading).T
+
+
+def _box(lower: Array | float | None, upper: Array | float | None, shape: tuple[int, int]) -> tuple | None:
+    if lower is None and upper is None:
+        return None
+    low = np.broadcast_to(np.asarray(-np.inf if lower is None else lower, np.float64), shape)
+    high = np.broadcast_to(np.asarray(np.inf if upper is None else upper, np.float64), shape)
+    if not (low <= high).all():
+        raise ValueError(f"lower must be <= upper, got {int((~(low <= high)).sum())} features where it is not")
+    return low, high
+
+
+def _groups(noise: np.ndarray, prior_variance: np.ndarray) -> list[np.ndarray]:
+    """Lanes whose noise relative to what the prior expects is within a factor of about four."""
+    relative = noise / np.maximum(prior_variance, np.finfo(np.float64).tiny)
+    # Beyond these limits a measurement is exact, or worthless, at any level.
+    level = np.ceil(np.log(np.clip(relative, 1e-14, 1e8)).mean(axis=1) / np.log(4))
+    return [np.flatnonzero(level == value) for value in np.unique(level)]
+
+
+def _truncated_mode(mean: np.ndarray, covariance: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """argmin over low <= x <= high of (x - mean)^T covariance^+ (x - mean), for each lane.
+
+    Source: Boyd et al. (2011), "Distributed optimization ... ADMM", sections 3.4.3 (over-relaxation) and 5.
+    """
+    inside = np.clip(mean, low, high)
+    spread = np.trace(covariance) / len(covariance)
+    outside = np.sqrt(((mean - inside) ** 2).mean(axis=1))
+    active = np.flatnonzero(outside > TOLERANCE)
+    if spread <= 0 or not len(active):
+        return inside
+    # The penalty that converged fastest on MNIST from 99 to 199 known records, in units of the posterior's spread.
+    penalty = 20 / spread
+    gain = scipy.linalg.solve(covariance + np.eye(len(covariance)) / penalty, covariance, assume_a="sym").T
+    dual = np.zeros((len(active), mean.shape[1]))
+    for _ in range(MAX_ITER):
+        if not len(active):
+            break
+        centre, boxed = mean[active], inside[active]
+        relaxed = 1.7 * (centre + (boxed - dual - centre) @ gain) - 0.7 * boxed
+        new = np.clip(relaxed + dual, low[active], high[active])
+        dual += relaxed - new
+        inside[active] = new
+        moving = np.sqrt(((new - boxed) ** 2).mean(axis=1)) > TOLERANCE
+        active, dual = active[moving], dual[moving]
+    return inside

@@ -1,0 +1,121 @@
+"""What a data set is to drjax, and how raw values become records in [0, 1].
+
+The ranges used for scaling (0 to 255 for 8-bit pixels, a column's minimum and maximum otherwise) are treated as
+public knowledge: the adversary is assumed to know them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class Provenance:
+    """Where records come from.
+
+    Attributes:
+        source: Who published the records, or the path of the user's file.
+        licence: What the publisher permits, as far as known.
+        files: SHA-256 of every file that was read, by file name; empty where nothing was read from disk.
+        note: What was done on the way to [0, 1], and what a reader of results should know.
+    """
+
+    source: str
+    licence: str
+    files: dict[str, str]
+    note: str
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Dataset:
+    """Records in [0, 1] with what is needed to read them in their original units: x * scale + offset.
+
+    Attributes:
+        name: The name or path that it was loaded by.
+        x: (n, d) float32 in [0, 1].
+        y: (n,) integer labels, or None.
+        shape: Of one record: (28, 28), (32, 32, 3) or (d,).
+        feature_names: d names, "column=category" for one-hot columns, or None.
+        groups: (n,) integers; records of one group (a person, a patient, a video) belong on one side of a split.
+        provenance: Source, licence, checksums.
+        offset: (d,) float64, in the original units; the value itself for a constant column.
+        scale: (d,) float64, in the original units; 0 for a constant column.
+        class_names: What the labels 0, 1, ... mean, or None.
+    """
+
+    name: str
+    x: np.ndarray
+    y: np.ndarray | None
+    shape: tuple[int, ...]
+    feature_names: tuple[str, ...] | None
+    groups: np.ndarray | None
+    provenance: Provenance
+    offset: np.ndarray
+    scale: np.ndarray
+    class_names: tuple[str, ...] | None = None
+
+
+def from_levels(
+    name: str,
+    values: np.ndarray,
+    provenance: Provenance,
+    *,
+    top: float = 255.0,
+    y: np.ndarray | None = None,
+    groups: np.ndarray | None = None,
+    class_names: tuple[str, ...] | None = None,
+) -> Dataset:
+    """Records of shape (n, ...) whose every entry runs from 0 to `top`, as pixels do."""
+    x, offset, scale = unit_levels(values.reshape(len(values), -1), top=top)
+    return Dataset(
+        name=name,
+        x=x,
+        y=None if y is None else y.astype(np.int64),
+        shape=values.shape[1:],
+        feature_names=None,
+        groups=groups,
+        provenance=provenance,
+        offset=offset,
+        scale=scale,
+        class_names=class_names,
+    )
+
+
+def unit_levels(values: np.ndarray, *, top: float = 255.0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Maps (n, d) values between 0 and `top` to [0, 1]; returns x (n, d) float32, offset and scale (d,) float64."""
+    d = values.shape[1]
+    return np.divide(values, np.float32(top), dtype=np.float32), np.zeros(d), np.full(d, float(top))
+
+
+def unit_range(values: np.ndarray, *, axis: int | None = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Maps (n, d) values to [0, 1] by each column's minimum and maximum, or by one common pair if axis is None.
+
+    Returns:
+        x (n, d) float32, offset (d,) and scale (d,) float64. A constant column becomes 0, with scale 0.
+    """
+    d = values.shape[1]
+    low = np.broadcast_to(values.min(axis=axis), (d,)).astype(np.float64)
+    scale = np.broadcast_to(values.max(axis=axis), (d,)).astype(np.float64) - low
+    x = ((values - low) / np.where(scale > 0, scale, 1.0)).astype(np.float32)
+    return x, low, scale
+
+
+def coded(values: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Integer codes of (n,) values and the sorted distinct values, as text, that the codes stand for."""
+    distinct, codes = np.unique(values, return_inverse=True)
+    return codes.astype(np.int64), tuple(str(value) for value in distinct)
+
+
+def count_duplicates(x: np.ndarray) -> int:
+    """How many rows of x (n, d) equal an earlier row, bit for bit. O(n d) time, O(n) memory."""
+    rows = np.ascontiguousarray(x)
+    return len(rows) - len({hashlib.blake2b(row, digest_size=16).digest() for row in rows})
+
+
+def duplicates_note(x: np.ndarray) -> str:
+    """A sentence for `Provenance.note` that says how many rows of x repeat an earlier one."""
+    repeated = count_duplicates(x)
+    return f" {repeated} of {len(x)} records repeat an earlier record exactly." if repeated else ""

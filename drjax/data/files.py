@@ -1,0 +1,127 @@
+"""The user's own files: CSV, Parquet, NPY, NPZ, or a folder of images."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from drjax.data import tables
+from drjax.data.checksums import sha256
+from drjax.data.dataset import Dataset, Provenance, coded, duplicates_note, unit_levels, unit_range
+from drjax.data.images import from_folder
+
+_TABLES = {".csv": tables.read_csv, ".tsv": tables.read_csv, ".parquet": tables.read_parquet}
+_ARRAYS = (".npy", ".npz")
+
+
+def load_file(
+    path: str | Path,
+    *,
+    categorical: Sequence[str] = (),
+    drop: Sequence[str] = (),
+    label: str | None = None,
+) -> Dataset:
+    """Reads the user's own records and scales them to [0, 1].
+
+    Tables: see `drjax.data.tables`. Image folders: see `drjax.data.images`. Arrays have one record per entry of
+    their first axis: uint8 is divided by 255; bool, and floats that all lie in [0, 1], are kept as they are; other
+    (n, d) arrays are scaled by each column's minimum and maximum, other arrays of higher rank (images) by one
+    common pair. An .npz file holds the records as `x`, or as its only array of rank 2 or more, and optional labels
+    as `y`. Nothing is ever unpickled.
+
+    Raises:
+        FileNotFoundError: nothing at `path`.
+        ValueError: unreadable, damaged or unsupported file; what is wrong with its contents; or `categorical`,
+            `drop` or `label` for anything but a table.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"there is no file or folder {path}: check the path")
+    suffix = path.suffix.lower()
+    if (categorical or drop or label is not None) and (suffix not in _TABLES or path.is_dir()):
+        raise ValueError(f"categorical, drop and label apply to tables ({', '.join(_TABLES)}), and {path} is none")
+    try:
+        if path.is_dir():
+            return from_folder(path)
+        if suffix not in (*_TABLES, *_ARRAYS):
+            supported = ", ".join((*_TABLES, *_ARRAYS))
+            raise ValueError(f"{path} must be a folder of images or end in one of {supported}, got {suffix!r}")
+        blob = path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{error.filename or path} cannot be read: {error.strerror or error}") from error
+    provenance = Provenance(
+        source=str(path),
+        licence="the user's own data",
+        files={path.name: sha256(blob)},
+        note="Columns scaled to [0, 1] by their own minimum and maximum.",
+    )
+    if suffix in _TABLES:
+        columns = _TABLES[suffix](str(path), blob)
+        return tables.from_table(str(path), columns, provenance, categorical=categorical, drop=drop, label=label)
+    x, y = _read_arrays(path, blob)
+    return _from_array(x, y, provenance)
+
+
+def _read_arrays(path: Path, blob: bytes) -> tuple[np.ndarray, np.ndarray | None]:
+    try:
+        loaded = np.load(io.BytesIO(blob), allow_pickle=False)
+        arrays = {"x": loaded} if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
+    except Exception as error:  # zipfile, zlib, struct and NumPy each raise errors of their own on damage
+        raise ValueError(
+            f"{path} is damaged or holds Python objects: write a numeric array with numpy.save or numpy.savez"
+        ) from error
+    if "x" in arrays:
+        return arrays["x"], arrays.get("y")
+    records = [name for name, array in arrays.items() if array.ndim >= 2]
+    if len(records) != 1:
+        described = ", ".join(f"{name} {array.shape}" for name, array in arrays.items()) or "nothing"
+        raise ValueError(f"{path} must hold the records as an array named x, got {described}: rename it")
+    return arrays[records[0]], arrays.get("y")
+
+
+def _from_array(x: np.ndarray, y: np.ndarray | None, provenance: Provenance) -> Dataset:
+    path = provenance.source
+    if x.dtype.kind not in "fiub":
+        raise ValueError(f"the records of {path} must be numbers, got dtype {x.dtype}: save a numeric array")
+    if x.ndim < 2 or 0 in x.shape:
+        raise ValueError(
+            f"the records of {path} must be a non-empty array of shape (records, features) or (records, height, "
+            f"width, ...), got shape {x.shape}: reshape it"
+        )
+    values = x.reshape(len(x), -1)
+    for column in np.flatnonzero(~np.isfinite(values).all(axis=0))[:1]:
+        tables.require_finite(values[:, column], f"column {column} (counted from 0) of {path}")
+    labels, class_names = (None, None) if y is None else _array_labels(y, len(x), path)
+    if x.dtype == np.uint8:
+        note = "8-bit values scaled by 255."
+        records, offset, scale = unit_levels(values)
+    elif x.dtype.kind == "b" or (x.dtype.kind == "f" and values.min() >= 0 and values.max() <= 1):
+        note = "Values already in [0, 1], kept as they are."
+        records, offset, scale = values.astype(np.float32), np.zeros(values.shape[1]), np.ones(values.shape[1])
+    else:
+        note = f"{'Columns' if x.ndim == 2 else 'All entries'} scaled to [0, 1] by their own minimum and maximum."
+        records, offset, scale = unit_range(values, axis=0 if x.ndim == 2 else None)
+    return Dataset(
+        name=path,
+        x=records,
+        y=labels,
+        shape=x.shape[1:],
+        feature_names=None,
+        groups=None,
+        provenance=dataclasses.replace(provenance, note=note + duplicates_note(records)),
+        offset=offset,
+        scale=scale,
+        class_names=class_names,
+    )
+
+
+def _array_labels(y: np.ndarray, n: int, path: str) -> tuple[np.ndarray, tuple[str, ...] | None]:
+    if y.shape != (n,) or y.dtype.kind not in "iubU":
+        raise ValueError(
+            f"y of {path} must hold {n} integers or strings, one per record, got shape {y.shape} and dtype {y.dtype}"
+        )
+    return coded(y) if y.dtype.kind == "U" else (y.astype(np.int64), None)

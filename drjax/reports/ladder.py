@@ -1,0 +1,261 @@
+"""The attack ladder: its rows, how its figures are written, the verdict on them, and the table as text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from drjax.attacks.metrics import AttackScores, Interval
+
+SUCCESS_THRESHOLD = 0.05
+"""Share of targets rebuilt closer than their nearest neighbour above which exposure is high."""
+
+IDENTIFICATION_FACTOR = 10.0
+"""Multiple of the chance level above which the identification rate means high exposure."""
+
+VERDICT_RULE = (
+    f"Exposure is called high when, for any one attack, the lower end of the 95% confidence interval of the share of "
+    f"targets reconstructed closer than their nearest neighbour among known and public records is above "
+    f"{SUCCESS_THRESHOLD:.0%}, or the lower end of the interval of the identification rate is above "
+    f"{IDENTIFICATION_FACTOR:.0f} times chance. The lower end is used in both cases because an estimate alone can pass "
+    f"a threshold by luck. The two baselines do not count: one ignores the release, the other looks at the target. "
+    f"Where the rule does not fire, the report says that these attacks showed no high exposure, never that "
+    f"publishing is safe."
+)
+"""The rule that `verdict` applies, in plain words for the report."""
+
+HEADERS = (
+    "Attack",
+    "MSE, mean",
+    "MSE, median",
+    "Closer than nearest neighbour",
+    "Identified",
+    "Time per target",
+    "Targets",
+)
+"""Column heads of the ladder table, in the order of `cells`."""
+
+Level = Literal["high", "not shown", "undetermined"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LadderRow:
+    """One attack or baseline of the ladder.
+
+    Attributes:
+        label: Short unique name, at most about 30 characters.
+        description: One sentence in plain words.
+        scores: What `attacks.metrics.evaluate` measured.
+        is_baseline: True for the mean record and the nearest neighbour, which attack nothing.
+        needs_shadows: Whether it trains on shadow releases.
+        needs_public: Whether it needs public records of the same kind.
+        note: Anything a reader must know to read the figures.
+    """
+
+    label: str
+    description: str
+    scores: AttackScores
+    is_baseline: bool = False
+    needs_shadows: bool = False
+    needs_public: bool = False
+    note: str = ""
+
+    @property
+    def needs(self) -> str:
+        """What the row needs beside the release and the known records, in words."""
+        needed = [("public records", self.needs_public), ("shadow releases", self.needs_shadows)]
+        return " and ".join(name for name, is_needed in needed if is_needed) or "nothing more"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the ladder shows: a level, a headline of a few words, one sentence with figures, and caveats on them."""
+
+    level: Level
+    headline: str
+    sentence: str
+    caveats: tuple[str, ...] = ()
+
+
+def verdict(rows: Sequence[LadderRow]) -> Verdict:
+    """Applies `VERDICT_RULE` to the ladder; baselines count only for caveats.
+
+    "undetermined" means that no attack has a usable target, so that nothing was tested.
+
+    Raises:
+        ValueError: no row that is an attack.
+    """
+    best = strongest(rows)
+    scores = best.scores
+    if all(row.scores.n_excluded == row.scores.n_targets for row in rows if not row.is_baseline):
+        return Verdict(
+            "undetermined",
+            "Nothing could be measured",
+            "No attack produced a reconstruction that could be scored, so this audit says nothing about the exposure.",
+        )
+    n_scored = scores.n_targets - scores.n_excluded
+    n_candidates = round(1 / scores.identification_chance)
+    figures = (
+        f"rebuilt {_spoken(scores.success)} of the {n_scored:,} target records more closely than the most "
+        f"similar record that was already known or public, and its reconstructions picked out the right record "
+        f"among {n_candidates:,} candidates in {_spoken(scores.identification)} of cases "
+        f"(blind guessing: {percent(scores.identification_chance)})"
+    )
+    caveats = _caveats(rows)
+    if is_high(scores):
+        return Verdict("high", "High exposure", f"The strongest attack, “{best.label}”, {figures}.", caveats)
+    return Verdict(
+        "not shown",
+        "No high exposure shown by these attacks",
+        f"The strongest attack tried, “{best.label}”, {figures}; a stronger attack may still exist.",
+        caveats,
+    )
+
+
+def is_high(scores: AttackScores) -> bool:
+    """Whether one attack's scores alone mean high exposure; nan never does."""
+    by_success = scores.success.low > SUCCESS_THRESHOLD
+    return by_success or scores.identification.low > IDENTIFICATION_FACTOR * scores.identification_chance
+
+
+def strongest(rows: Sequence[LadderRow]) -> LadderRow:
+    """The attack that the verdict names.
+
+    One that means high exposure comes before one that does not; then the larger success, the larger identification
+    rate and the smaller mean MSE decide, and nan loses.
+
+    Raises:
+        ValueError: no row that is an attack.
+    """
+    attacks = [row for row in rows if not row.is_baseline]
+    if not attacks:
+        raise ValueError(f"rows must contain at least one attack that is no baseline, got {len(rows)} rows")
+
+    def strength(row: LadderRow) -> tuple[float, ...]:
+        scores = row.scores
+        ranked = (scores.success.estimate, scores.identification.estimate, -scores.mse.estimate)
+        return (is_high(scores), *(-math.inf if math.isnan(value) else value for value in ranked))
+
+    return max(attacks, key=strength)
+
+
+def number(value: float) -> str:
+    """Two significant digits: 0.0026, 12, 1,234; below 1e-4 as 4.0e-07; "n/a" for nan."""
+    if math.isnan(value):
+        return "n/a"
+    if value == 0 or math.isinf(value):
+        return f"{value:.0f}"
+    if abs(value) < 1e-4:
+        return f"{value:.1e}"
+    digits = 1 - int(f"{value:.1e}".split("e")[1])  # of the rounded value: 0.0996 is 0.10, not 0.100
+    return f"{value:,.{max(digits, 0)}f}"
+
+
+def percent(share: float) -> str:
+    """A share in [0, 1] as a percentage that reads 0% or 100% only where that is exact; "n/a" for nan."""
+    if math.isnan(share):
+        return "n/a"
+    if share in (0, 1):
+        return f"{share:.0%}"
+    if share < 1e-4:
+        return "<0.01%"
+    if share > 0.999:
+        return ">99.9%"
+    return f"{share:.2%}" if share < 0.01 else f"{share:.1%}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds with a unit that suits them, from µs to hours; "n/a" for nan."""
+    if math.isnan(seconds):
+        return "n/a"
+    for unit, size in (("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size:
+            return f"{number(seconds / size)} {unit}"
+    return "<1 µs" if seconds else "0 s"
+
+
+def bounds(interval: Interval, form: Callable[[float], str]) -> str:
+    """The two ends of an interval as "low to high"; "n/a" where either is nan."""
+    low, high = form(interval.low), form(interval.high)
+    return "n/a" if "n/a" in (low, high) else f"{low} to {high}"
+
+
+def cells(row: LadderRow) -> list[tuple[str, ...]]:
+    """The row's cells in the order of `HEADERS`: the figure first, then what belongs in small print, if anything."""
+    scores = row.scores
+    chance = f"chance {percent(scores.identification_chance)}"
+    return [
+        (row.label, "baseline") if row.is_baseline else (row.label,),
+        (number(scores.mse.estimate), bounds(scores.mse, number)),
+        (number(scores.mse_median.estimate), bounds(scores.mse_median, number)),
+        (percent(scores.success.estimate), bounds(scores.success, percent)),
+        (percent(scores.identification.estimate), bounds(scores.identification, percent), chance),
+        (duration(scores.seconds_per_target),),
+        (f"{scores.n_targets:,}", f"{scores.n_excluded:,} excluded"),
+    ]
+
+
+def to_markdown(rows: Sequence[LadderRow]) -> str:
+    """The ladder as a Markdown table with 95% intervals in brackets; baselines say so, the strongest attack is bold.
+
+    Raises:
+        ValueError: no row that is an attack.
+    """
+    best = strongest(rows)
+    lines = ["| " + " | ".join(HEADERS) + " |", "|:---" + "|---:" * (len(HEADERS) - 1) + "|"]
+    for row in rows:
+        entries = [figure + (f" [{'; '.join(small)}]" if small else "") for figure, *small in cells(row)]
+        entries = [entry.replace("|", "\\|") for entry in entries]
+        entries[0] = f"**{entries[0]}**" if row is best else entries[0]
+        lines.append("| " + " | ".join(entries) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def print_ladder(console: Console, rows: Sequence[LadderRow]) -> None:
+    """Prints the ladder to a rich console: 95% intervals under the figures, the strongest attack bold.
+
+    Raises:
+        ValueError: no row that is an attack.
+    """
+    best = strongest(rows)
+    table = Table(caption="Ranges are 95% confidence intervals.", caption_justify="left")
+    for header in HEADERS:
+        table.add_column(header, justify="left" if header == HEADERS[0] else "right")
+    for row in rows:
+        style = "bold" if row is best else "dim" if row.is_baseline else ""
+        # Text, not markup: a label may contain square brackets.
+        table.add_row(*(Text("\n".join(cell), style=style) for cell in cells(row)))
+    console.print(table)
+
+
+def _caveats(rows: Sequence[LadderRow]) -> tuple[str, ...]:
+    caveats = []
+    blind = [row for row in rows if row.is_baseline and row.scores.success.low > SUCCESS_THRESHOLD]
+    for row in blind:
+        caveats.append(
+            f"The baseline “{row.label}”, which uses nothing of the release, is itself closer than the nearest "
+            f"neighbour for {percent(row.scores.success.estimate)} of the targets: compare the attacks with it, "
+            f"because their share alone does not show a leak on these data."
+        )
+    chances = [row.scores.identification_chance for row in rows if not row.is_baseline]
+    if any(IDENTIFICATION_FACTOR * chance >= 1 for chance in chances):
+        caveats.append(
+            "There are so few decoys that no identification rate could exceed "
+            f"{IDENTIFICATION_FACTOR:.0f} times chance; only the other half of the rule could fire."
+        )
+    excluded = sum(row.scores.n_excluded for row in rows if not row.is_baseline)
+    if excluded:
+        caveats.append(
+            f"Reconstructions that failed numerically and are not scored, all attacks together: {excluded:,}."
+        )
+    return tuple(caveats)
+
+
+def _spoken(interval: Interval) -> str:
+    return f"{percent(interval.estimate)} (95% interval {bounds(interval, percent)})"

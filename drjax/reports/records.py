@@ -1,0 +1,294 @@
+"""Result records on disk: JSON lines with provenance, and arrays, written so that a kill leaves nothing half-done.
+
+A record file is append-only and has one writer at a time. Every other file is written under a temporary name in
+its own folder and renamed, so a reader sees the old file or the new one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import hashlib
+import importlib.metadata
+import json
+import math
+import os
+import platform
+import subprocess
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+import jax
+import numpy as np
+
+import drjax
+from drjax.core import validate
+
+SCHEMA_VERSION = 1
+"""Version of the record layout; a reader refuses files from a later one."""
+
+KINDS = ("run", "stage", "attack", "status")
+"""What a record may be about."""
+
+_SPECIAL_FLOATS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_PACKAGES = ("jax", "jaxlib", "numpy", "scipy", "scikit-learn", "flax", "optax")
+
+
+def append_record(path: Path | str, kind: str, **fields: Any) -> None:
+    """Appends one record as one line and returns once it is on the disk.
+
+    A torn last line, left by a kill, is cut off first. Costs one fsync. Values are encoded as `to_json` says.
+
+    Args:
+        path: The record file; made if missing, its folder must exist.
+        kind: One of `KINDS`.
+        **fields: The record's content; "schema" and "kind" are taken.
+
+    Raises:
+        ValueError: an unknown kind, a taken field name, or a value that JSON cannot carry.
+    """
+    validate.one_of(KINDS, kind=kind)
+    if "schema" in fields:
+        raise ValueError(f"fields must not contain the reserved name 'schema', got {sorted(fields)}")
+    record = {"schema": SCHEMA_VERSION, "kind": kind, **fields}
+    line = json.dumps(to_json(record), allow_nan=False, ensure_ascii=False).encode() + b"\n"
+    with open(path, "a+b") as file:
+        file.truncate(_end_of_last_line(file))
+        file.write(line)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_records(path: Path | str) -> list[dict[str, Any]]:
+    """The records of a file in order, without a torn last line; the file is not changed.
+
+    "NaN", "Infinity" and "-Infinity" come back as floats, whether they were floats or text when written.
+
+    Raises:
+        ValueError: a complete line that is not a record, or one of a later schema version.
+    """
+    lines = Path(path).read_bytes().split(b"\n")
+    # A complete line ends with a newline, so what follows the last one is empty or torn.
+    return [_parsed(line, path, number) for number, line in enumerate(lines[:-1], start=1)]
+
+
+def to_json(value: Any) -> Any:
+    """The value as JSON types only.
+
+    Numpy and JAX arrays become nested lists, NamedTuples and dataclasses become objects by field name, enums their
+    value, paths their text. A float that JSON lacks becomes the text "NaN", "Infinity" or "-Infinity".
+
+    Raises:
+        ValueError: a mapping with keys that are not text, a PRNG key, or a type without a JSON form.
+    """
+    return _encoded(value, with_types=False)
+
+
+def config_fingerprint(config: Any) -> str:
+    """SHA-256, in hex, of a dataclass's fields and the class names of it and of every dataclass inside it.
+
+    Equal configurations give equal fingerprints in every process and on every platform; class names count because
+    two methods may share their fields.
+
+    Raises:
+        ValueError: not a dataclass instance, or a field that `to_json` refuses.
+    """
+    if not dataclasses.is_dataclass(config) or isinstance(config, type):
+        raise ValueError(f"config must be a dataclass instance, got {config!r}")
+    canonical = json.dumps(_encoded(config, with_types=True), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def provenance(seed: int | None = None) -> dict[str, Any]:
+    """Where a result comes from: code, versions, machine, device, precision and the UTC time now.
+
+    `commit` and `dirty` are None unless drjax runs from its own git checkout; `dirty` counts untracked files too.
+    Starts the JAX backend; costs two calls of git.
+    """
+    commit, dirty = _git_state(Path(drjax.__file__).resolve().parents[1])
+    return {
+        "drjax": drjax.__version__,
+        "commit": commit,
+        "dirty": dirty,
+        "python": platform.python_version(),
+        "versions": {name: importlib.metadata.version(name) for name in _PACKAGES},
+        "platform": platform.platform(),
+        "cpu": _cpu_model(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "backend": jax.default_backend(),
+        "device_kind": jax.devices()[0].device_kind,
+        "device_count": jax.device_count(),
+        "x64": jax.dtypes.canonicalize_dtype(np.float64) == np.float64,
+        "seed": seed,
+        "utc": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def save_arrays(path: Path | str, /, **arrays: Any) -> None:
+    """Writes named arrays to an npz file, atomically and without pickle.
+
+    The same arrays give the same bytes, in whatever order they are named: entries are sorted, uncompressed, in C
+    order and carry no time.
+
+    Raises:
+        ValueError: an array that is not numeric, boolean or text (bfloat16 has no npz form; cast it first).
+    """
+    hosted = {name: np.asarray(array, order="C") for name, array in sorted(arrays.items())}
+    for name, array in hosted.items():
+        if array.dtype.kind not in "biufcSU":
+            raise ValueError(f"{name} must be a numeric, boolean or text array, got dtype {array.dtype}")
+    with atomic_open(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        for name, array in hosted.items():
+            # A ZipInfo made here carries the constant date 1980-01-01 and never the time of writing.
+            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as entry:
+                np.lib.format.write_array(entry, array, allow_pickle=False)
+
+
+def load_arrays(path: Path | str) -> dict[str, np.ndarray]:
+    """Reads every array of an npz file into memory; checksums are verified and pickles refused.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: not an npz file, damaged, or with an array that only pickle could restore.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            damaged = archive.testzip()
+            if damaged is not None:
+                raise zipfile.BadZipFile(f"checksum of {damaged} does not match")
+        with np.load(path, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, NotImplementedError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"path must be an intact npz file without pickled objects, got {path}: {reason}") from error
+
+
+@contextmanager
+def atomic_open(path: Path | str) -> Iterator[IO[bytes]]:
+    """A binary file that takes the place of `path` when the block ends, and leaves it alone if the block raises."""
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def atomic_write_text(path: Path | str, text: str) -> None:
+    """Writes the text as UTF-8 so that `path` holds the old content or all of the new."""
+    with atomic_open(path) as file:
+        file.write(text.encode())
+
+
+def _encoded(value: Any, *, with_types: bool) -> Any:
+    def inner(entry: Any) -> Any:
+        return _encoded(entry, with_types=with_types)
+
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, enum.Enum):
+        return inner(value.value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return _encoded_float(float(value))
+    if isinstance(value, np.generic):
+        return inner(value.item())
+    if isinstance(value, (np.ndarray, jax.Array)):
+        if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+            raise ValueError(f"a record must not hold a PRNG key, record its seed instead; got {value!r}")
+        return inner(np.asarray(value).tolist())
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {field.name: inner(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {"__class__": type(value).__qualname__, **fields} if with_types else fields
+    if isinstance(value, tuple) and (names := getattr(value, "_fields", None)):
+        return {name: inner(entry) for name, entry in zip(names, value, strict=True)}
+    if isinstance(value, (list, tuple)):
+        return [inner(entry) for entry in value]
+    if isinstance(value, Mapping):
+        if any(not isinstance(key, str) for key in value):
+            raise ValueError(f"a record's mapping must have text keys, got {list(value)!r}")
+        return {key: inner(entry) for key, entry in value.items()}
+    raise ValueError(f"a record must hold numbers, text, arrays, dataclasses, lists or mappings; got {value!r}")
+
+
+def _encoded_float(value: float) -> float | str:
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def _parsed(line: bytes, path: Path | str, number: int) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except ValueError as error:
+        raise ValueError(f"path must hold one JSON record per line, got {path} with a bad line {number}") from error
+    if not isinstance(record, dict) or not {"schema", "kind"} <= record.keys():
+        raise ValueError(f"path must hold records with 'schema' and 'kind', got {path} without them in line {number}")
+    if record["schema"] not in range(1, SCHEMA_VERSION + 1):
+        raise ValueError(
+            f"path must hold records of schema version 1 to {SCHEMA_VERSION}, got {record['schema']!r} in {path}"
+            " (a newer drjax may have written it)"
+        )
+    return _decoded(record)
+
+
+def _decoded(value: Any) -> Any:
+    if isinstance(value, str):
+        return _SPECIAL_FLOATS.get(value, value)
+    if isinstance(value, list):
+        return [_decoded(entry) for entry in value]
+    if isinstance(value, dict):
+        return {key: _decoded(entry) for key, entry in value.items()}
+    return value
+
+
+def _end_of_last_line(file: IO[bytes]) -> int:
+    end = file.seek(0, os.SEEK_END)
+    if end == 0:
+        return 0
+    file.seek(end - 1)
+    if file.read(1) == b"\n":
+        return end
+    file.seek(0)
+    return file.read().rfind(b"\n") + 1
+
+
+def _git_state(root: Path) -> tuple[str | None, bool | None]:
+    # A git hook sets GIT_DIR and the like, which would point git at the hook's repository instead of drjax's.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(root), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10, env=environment)
+        return done.stdout.strip()
+
+    try:
+        # An installed drjax may lie inside somebody else's repository, whose commit says nothing about drjax.
+        top, commit = git("rev-parse", "--show-toplevel", "HEAD").splitlines()
+        if Path(top).resolve() != root:
+            return None, None
+        return commit, bool(git("status", "--porcelain"))
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None, None
+
+
+def _cpu_model() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
+    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return models[0] if models else platform.processor() or platform.machine()

@@ -1,0 +1,156 @@
+"""The benchmark harness on toy functions: what a row holds, what memory it sees, what a broken append leaves."""
+
+import json
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sklearn.decomposition import PCA as SklearnPCA
+from sklearn.random_projection import SparseRandomProjection as SklearnSRP
+
+from bench import harness, peers
+from bench.shadow_embeddings import Cell
+from drjax.reports import records
+
+FIELDS = {
+    *("row_version", "name", "first_s", "compile_s", "run_s", "run_iqr_s", "run_min_s", "repeats", "gflop_per_s"),
+    *("gbyte_per_s", "output_bytes", "extra_rss_bytes", "device_peak_bytes"),
+    *("drjax", "commit", "dirty", "python", "versions", "platform", "cpu", "cores", "backend", "device_kind"),
+    *("device_count", "x64", "utc"),
+}
+
+
+def test_a_row_has_every_field_and_its_labels():
+    row = harness.measure("double", lambda x: 2 * x, jnp.ones(3), repeats=4, flops=3.0, n_bytes=12.0, n=3)
+    assert set(row) == FIELDS | {"n"}
+    assert (row["name"], row["n"], row["repeats"], row["output_bytes"]) == ("double", 3, 4, 12)
+    assert row["versions"]["jax"] == jax.__version__
+    assert row["gflop_per_s"] == pytest.approx(3e-9 / row["run_s"])
+    assert row["gbyte_per_s"] == pytest.approx(12e-9 / row["run_s"])
+
+
+def test_the_first_call_is_reported_apart_from_the_repeats(monkeypatch):
+    seconds = iter([7.0, 1.0, 2.0, 4.0])
+    clock = iter(np.cumsum([step for s in seconds for step in (0.0, s)]))
+    monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
+    row = harness.measure("steps", lambda: None, repeats=3, budget_s=100.0)
+    assert (row["first_s"], row["run_s"], row["run_min_s"], row["compile_s"]) == (7.0, 2.0, 1.0, 5.0)
+    assert row["run_iqr_s"] == 1.5  # quartiles of 1, 2, 4 are 1.5 and 3
+
+
+def test_repeating_stops_at_the_budget_but_not_before_one_repeat(monkeypatch):
+    clock = iter(range(0, 1000, 10))
+    monkeypatch.setattr(time, "perf_counter", lambda: float(next(clock)))
+    assert harness.measure("slow", lambda: None, repeats=50, budget_s=15.0)["repeats"] == 2
+    assert harness.measure("slow", lambda: None, repeats=50, budget_s=1.0)["repeats"] == 1
+
+
+def test_memory_that_a_call_takes_and_gives_back_is_seen():
+    size = 64 * 2**20
+
+    def spike():
+        np.ones(size, np.uint8)
+
+    row = harness.measure("spike", spike, repeats=1)
+    if row["extra_rss_bytes"] is None:
+        pytest.skip("this system does not report the resident memory's high-water mark")
+    assert 0.9 * size < row["extra_rss_bytes"] < 2 * size
+    assert harness.measure("nothing", lambda: None, repeats=1)["extra_rss_bytes"] < 0.5 * size
+
+
+def test_a_label_may_not_overwrite_a_field():
+    with pytest.raises(ValueError, match="labels must not use the names of other fields, got run_s"):
+        harness.measure("x", lambda: None, run_s=1.0)
+
+
+@pytest.mark.parametrize(("change", "message"), [({"repeats": 0}, "repeats must be"), ({"budget_s": 0.0}, "budget_s")])
+def test_bad_settings_are_named(change, message):
+    with pytest.raises(ValueError, match=message):
+        harness.measure("x", lambda: None, **change)
+
+
+def test_a_failing_append_leaves_the_file_as_it_was(tmp_path):
+    path = tmp_path / "results" / "rows.jsonl"
+    harness.append_row(path, harness.measure("one", lambda: jnp.ones(2), repeats=1))
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match="a record must"):
+        harness.append_row(path, {"name": "two", "bad": object()})
+    assert path.read_bytes() == before
+    harness.append_row(path, harness.measure("three", lambda: jnp.ones(2), repeats=1))
+    assert [json.loads(line)["name"] for line in path.read_text().splitlines()] == ["one", "three"]
+    assert [row["name"] for row in records.read_records(path)] == ["one", "three"]
+
+
+def test_peaks_name_their_library_and_leave_x64_alone():
+    before = jax.config.jax_enable_x64
+    rows = harness.machine_peaks(gemm_size=64, copy_entries=2**12, repeats=2)
+    assert jax.config.jax_enable_x64 == before
+    for dtype in ("float32", "float64"):
+        found = [row["gflop_per_s"] for row in rows if row["name"] == "peak/gemm" and row["dtype"] == dtype]
+        assert harness.best_peak(rows, "peak/gemm", dtype) == max(found) > 0
+    assert harness.best_peak(rows, "peak/triad", "float32") > 0
+    assert all(row["x64"] == (row["dtype"] == "float64") for row in rows if row["name"] == "peak/gemm")
+
+
+def test_the_fastest_call_sets_the_peak(monkeypatch):
+    seconds = iter([9.0, 4.0, 2.0, 3.0])
+    monkeypatch.setattr(harness, "_timed", lambda *_: (next(seconds), 0))
+    row = harness._gemm_peak("numpy", "float32", 100, 3)
+    assert row["gflop_per_s"] == pytest.approx(2 * 100**3 / 2.0 / 1e9)
+
+
+def test_peer_workers_are_limited_to_one_thread_each(monkeypatch):
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "7")
+    environments = []
+    monkeypatch.setattr(peers.subprocess, "Popen", lambda *_, env, **__: environments.append(env))
+    peers.PeerPool(3)
+    assert [[env[name] for name in peers.THREAD_VARIABLES] for env in environments] == [["1"] * 4] * 3
+
+
+def test_peer_workers_report_what_they_did():
+    rng = np.random.default_rng(0)
+    with peers.PeerPool(2) as pool:
+        pool.load(rng.uniform(size=(9, 5)), rng.uniform(size=(4, 5)))
+        result = pool.fit("pca_full", budget_s=0.02)
+        assert result["workers"] == 2
+        assert result["fits"] >= 2
+        assert result["wall_s"] >= 0.02
+        assert result["ms_per_shadow"] == pytest.approx(1e3 * result["wall_s"] / result["fits"])
+        assert pool.fit("srp_rows", budget_s=0.01)["fits"] % peers.ROWS_BLOCK == 0
+
+
+def test_a_dead_peer_is_an_error_and_not_a_number(capfd):
+    with peers.PeerPool(1) as pool:
+        pool.load(np.zeros((3, 2)), np.zeros((2, 2)))
+        with pytest.raises(RuntimeError, match="a peer worker ended with code 1"):
+            pool.fit("tsne", budget_s=0.01)
+    assert "method must be a peer's name, got 'tsne'" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("method", ["pca_default", "pca_full", "srp_fit_transform", "srp_transform"])
+def test_every_peer_fits_the_target_beside_the_known_records(monkeypatch, method):
+    rng = np.random.default_rng(1)
+    known, targets = rng.uniform(size=(9, 6)), rng.uniform(size=(3, 6))
+    seen = []
+
+    def spy(self, x, *args):
+        del self, args
+        seen.append(x.copy())
+
+    for estimator in (SklearnPCA, SklearnSRP):
+        monkeypatch.setattr(estimator, "fit_transform", spy)
+    monkeypatch.setattr(SklearnSRP, "transform", spy)
+    step = peers._shadows(method, known, targets)
+    queue = iter(targets)
+    assert [step(queue), step(queue)] == [1, 1]
+    for i in range(2):
+        np.testing.assert_array_equal(seen[i], np.concatenate([targets[i : i + 1], known]))
+
+
+@pytest.mark.parametrize(("n", "rank"), [(20, 18), (200, 50)])
+def test_pca_is_charged_the_operations_of_its_three_products(n, rank):
+    cell = Cell("pca", "fresh", np.zeros((n - 1, 50)), np.zeros((4, 50)))
+    assert cell.flops == 6 * 50 * rank + 4 * n * rank  # k = 2: r d in, 2 r d for the signs, 2 n r for the rows
+    assert (cell.labels["n"], cell.labels["d"], cell.labels["shadows"], cell.labels["dtype"]) == (n, 50, 4, "float64")

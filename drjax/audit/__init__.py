@@ -1,1 +1,11 @@
-"""Placeholder docstring."""
+"""The audit: data -> shadow releases -> attacks -> records -> report, in a run folder that can be resumed.
+
+A layer of its own between the reports and the command line, because it calls every layer below and the command line
+only parses arguments.
+"""
+
+from drjax.audit.attacks import ATTACKS
+from drjax.audit.config import AuditConfig
+from drjax.audit.run import AuditResult, run
+
+__all__ = ["ATTACKS", "AuditConfig", "AuditResult", "run"]

@@ -3,7 +3,7 @@
 from drjax.data.catalog import SOURCES, Source
 from drjax.data.dataset import Dataset, Provenance, count_duplicates
 from drjax.data.downloads import cache_dir, fetch
-from drjax.data.files import load_file
+from drjax.data.files import load_file, load_values
 from drjax.data.preprocess import MinMaxScaler, StandardScaler
 from drjax.data.sources import Summary, available, describe, load
 from drjax.data.splits import Splits, split
@@ -24,5 +24,6 @@ __all__ = [
     "fetch",
     "load",
     "load_file",
+    "load_values",
     "split",
 ]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from drjax.core import validate
 from drjax.data import tables
 from drjax.data.checksums import sha256
 from drjax.data.dataset import Dataset, Provenance, coded, duplicates_note, unit_levels, unit_range
@@ -64,6 +65,32 @@ def load_file(
         return tables.from_table(str(path), columns, provenance, categorical=categorical, drop=drop, label=label)
     x, y = _read_arrays(path, blob)
     return _from_array(x, y, provenance)
+
+
+def load_values(path: str | Path) -> np.ndarray:
+    """The numbers of a table or array file as they are, (n, d): not scaled, dtype of an array kept.
+
+    For coordinates and for records that must match them in units.
+
+    Raises:
+        FileNotFoundError: nothing at `path`.
+        ValueError: unreadable or damaged file, not numeric, or not finite.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}: check the path")
+    suffix = path.suffix.lower()
+    blob = path.read_bytes()
+    if suffix in _TABLES:
+        return tables.numeric(_TABLES[suffix](str(path), blob))
+    if suffix not in _ARRAYS:
+        raise ValueError(f"{path} must end in one of {', '.join((*_TABLES, *_ARRAYS))}, got {suffix!r}")
+    x = _read_arrays(path, blob)[0]
+    if x.dtype.kind not in "fiub" or x.ndim < 2 or 0 in x.shape:
+        raise ValueError(f"{path} must hold a numeric array of rank 2 or more, got {x.dtype} of shape {x.shape}")
+    values = x.reshape(len(x), -1)
+    validate.finite(**{str(path): values})
+    return values
 
 
 def _read_arrays(path: Path, blob: bytes) -> tuple[np.ndarray, np.ndarray | None]:

@@ -118,6 +118,15 @@ def encode(columns: Columns, categorical: Iterable[str]) -> Encoded:
     return Encoded(np.concatenate(blocks, axis=1), np.concatenate(offsets), np.concatenate(scales), tuple(names))
 
 
+def numeric(columns: Columns) -> np.ndarray:
+    """All columns as they are, (n, d) float64.
+
+    Raises:
+        ValueError: a column that is not numeric, or a missing or infinite value.
+    """
+    return np.column_stack([_numbers(name, column) for name, column in columns.items()])
+
+
 def read_csv(name: str, blob: bytes) -> Columns:
     """The columns of a CSV file as text, unconverted, by name.
 

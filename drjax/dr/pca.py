@@ -197,7 +197,9 @@ class PCA:
         )
 
     def _check_size(self, n: int, d: int) -> None:
-        validate.at_most(min(n, d), f"min(n, d) of n = {n} records with d = {d} features", n_components=self.n_components)
+        validate.at_most(
+            min(n, d), f"min(n, d) of n = {n} records with d = {d} features", n_components=self.n_components
+        )
 
 
 def _embedding(

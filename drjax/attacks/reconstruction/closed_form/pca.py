@@ -163,7 +163,9 @@ def _detect_noise(coords: np.ndarray) -> float:
 
 def _check_coords(coords: np.ndarray, n: int) -> np.ndarray:
     if coords.ndim not in (2, 3) or 0 in coords.shape or coords.shape[-2] != n:
-        raise ValueError(f"coords must have shape ({n}, k) or (m, {n}, k) for {n - 1} known records, got {coords.shape}")
+        raise ValueError(
+            f"coords must have shape ({n}, k) or (m, {n}, k) for {n - 1} known records, got {coords.shape}"
+        )
     if coords.dtype.kind not in "fiu":
         raise ValueError(f"coords must be numeric, got dtype {coords.dtype}")
     validate.finite(coords=coords)

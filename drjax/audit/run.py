@@ -1,0 +1,291 @@
+"""The audit, stage by stage: split, shadow releases, attacks, scores, figures, report."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from rich.console import Console
+
+from drjax.attacks import metrics
+from drjax.attacks.shadow import iter_shadow_embeddings, shadow_batch_size
+from drjax.audit import describe
+from drjax.audit.attacks import Attack, AttackInputs, chosen, execute
+from drjax.audit.config import AuditConfig
+from drjax.audit.folder import REPORT, RunFolder
+from drjax.core.types import Array, count_status
+from drjax.data import Dataset, load, split
+from drjax.reports import html, ladder, plots, records
+from drjax.reports.ladder import LadderRow
+
+FIGURE_TARGETS = 10
+"""Targets shown in the image grid."""
+
+FIGURE_ATTACKS = 3
+"""Attacks shown per feature: the figure has one panel each."""
+
+
+@dataclass(frozen=True)
+class AuditResult:
+    """What an audit found.
+
+    Attributes:
+        folder: The run folder.
+        report: Path of the HTML report in it.
+        rows: The attack ladder.
+        verdict: On the ladder.
+        reconstructions: Attack name -> (m, d).
+        targets: (m, d) the truth.
+    """
+
+    folder: Path
+    report: Path
+    rows: tuple[LadderRow, ...]
+    verdict: ladder.Verdict
+    reconstructions: dict[str, np.ndarray]
+    targets: np.ndarray
+
+
+def run(
+    config: AuditConfig,
+    out: str | Path,
+    *,
+    resume: bool = False,
+    progress: bool = False,
+    command: str | None = None,
+    console: Console | None = None,
+) -> AuditResult:
+    """Audits one release: writes `records.jsonl`, arrays, figures and `report.html` into the folder `out`.
+
+    A run that was killed goes on with `resume`: finished shadow chunks, training epochs and attacks are read back, and
+    the results are bit-identical to those of a run that was not interrupted.
+
+    Args:
+        config: What to audit.
+        out: Run folder; new, empty, or with `resume` the one of an interrupted run of the same configuration.
+        resume: Go on with an earlier run.
+        progress: Show progress bars on standard error.
+        command: The shell command to print in the report; made from the configuration if None.
+        console: Where to say which stage runs; silent if None.
+
+    Raises:
+        ValueError: a configuration that does not fit the data, bad data, or a folder that cannot be used. Nothing is
+            written before the data are loaded and split.
+        OSError: the folder cannot be written, or a data set is not there.
+    """
+    say = console.print if console is not None else lambda *_: None
+    attacks = chosen(config)
+    data = load(
+        config.data,
+        data_dir=config.data_dir,
+        categorical=config.categorical,
+        drop=config.drop,
+        label=config.label,
+    )
+    split_key, shadow_key, attack_key, score_key = jax.random.split(jax.random.key(config.seed), 4)
+    parts = split(
+        split_key,
+        data,
+        n_known=config.n_known,
+        n_shadow=config.n_shadow,
+        n_validation=config.n_validation,
+        n_targets=config.n_targets,
+    )
+    method = config.dr_method
+    # Fails now, before the folder is made, if k does not fit the data.
+    jax.eval_shape(method.fit_transform, shadow_key, np.zeros((config.n_known + 1, data.x.shape[1]), np.float32))
+
+    folder = RunFolder(Path(out), config, resume=resume)
+    provenance = records.provenance(config.seed)
+    folder.record("run", "audit", config=config, provenance=provenance, data=dataclasses.asdict(data.provenance))
+    with jax.enable_x64(config.dtype == "float64"):
+        say(f"Shadow releases: {method} on {config.n_known} known records of {data.name}")
+        public = np.concatenate([parts.shadow, parts.validation])
+        shadows = _shadows(
+            folder, "shadows", jax.random.fold_in(shadow_key, 0), config, data, parts.known, public, progress
+        )
+        released = _shadows(
+            folder, "releases", jax.random.fold_in(shadow_key, 1), config, data, parts.known, parts.targets, progress
+        )
+    statuses = {
+        "shadow releases": count_status(shadows["status"]),
+        "attacked releases": count_status(released["status"]),
+    }
+    n_shadow = config.n_shadow
+    inputs = AttackInputs(
+        key=attack_key,
+        config=config,
+        known=data.x[parts.known],
+        shadow=data.x[parts.shadow],
+        shadow_coords=shadows["coords"][:n_shadow],
+        validation=data.x[parts.validation],
+        validation_coords=shadows["coords"][n_shadow:],
+        coords=released["coords"],
+        targets=data.x[parts.targets],
+        checkpoint=folder.path / "training.npz",
+        progress=progress,
+    )
+    rows, reconstructions = [], {}
+    neighbors = np.concatenate([inputs.known, inputs.public])
+    decoys = metrics.sample_decoys(score_key, inputs.public, min(config.n_decoys, len(inputs.public)))
+    for name, attack in attacks.items():
+        say(f"Attack: {attack.label}")
+        result = _attack(folder, name, attack, inputs)
+        status = result["status"] | released["status"]
+        scores = metrics.evaluate(
+            score_key,
+            result["x"],
+            inputs.targets,
+            neighbors=neighbors,
+            decoys=decoys,
+            status=status,
+            seconds=float(result["seconds"]),
+        )
+        statuses[attack.label] = count_status(status)
+        folder.record("attack", name, label=attack.label, scores=scores, status_counts=count_status(status))
+        rows.append(
+            LadderRow(
+                label=attack.label,
+                description=attack.description,
+                scores=scores,
+                is_baseline=attack.is_baseline,
+                needs_shadows=attack.needs_shadows,
+                needs_public=attack.needs_public,
+            )
+        )
+        reconstructions[name] = result["x"]
+    for stage, counts in statuses.items():
+        folder.record("status", stage, counts=counts)
+
+    verdict = ladder.verdict(rows)
+    figures = _figures(folder, data, inputs, attacks, reconstructions, rows)
+    report = html.AuditReport(
+        title=f"What this {describe.METHOD_WORDS.get(config.method, config.method)} release gives away: {data.name}",
+        verdict=verdict,
+        release=describe.release(config, data),
+        rows=tuple(rows),
+        figures=figures,
+        assumptions=describe.assumptions(config, data),
+        status_counts=statuses,
+        command=command or describe.command(config),
+        provenance={**provenance, "data": data.provenance.source, "licence": data.provenance.licence},
+    )
+    html.write(report, folder.path / REPORT)
+    return AuditResult(folder.path, folder.path / REPORT, tuple(rows), verdict, reconstructions, inputs.targets)
+
+
+def _shadows(
+    folder: RunFolder,
+    stage: str,
+    key: Array,
+    config: AuditConfig,
+    data: Dataset,
+    known: np.ndarray,
+    targets: np.ndarray,
+    progress: bool,
+) -> dict[str, np.ndarray]:
+    """Embeddings of [target; known] for every target, chunk by chunk; a finished chunk is never computed again."""
+    dtype = np.dtype(config.dtype)
+    known_x, target_x = data.x[known].astype(dtype), data.x[targets].astype(dtype)
+    method = config.dr_method
+    # The chunk size is part of the result's last bits: a resumed run takes the recorded one.
+    size = int(
+        folder.arrays(
+            f"{stage}/plan",
+            lambda: {
+                "batch_size": np.asarray(shadow_batch_size(method, known_x, target_x, randomness=config.randomness))
+            },
+        )["batch_size"]
+    )
+    starts = range(0, len(targets), size)
+    done = 0
+    while done < len(starts) and (folder.path / stage / f"{starts[done]:08d}.npz").exists():
+        done += 1
+    begun = time.perf_counter()
+    if done < len(starts):
+        for offset, embedding in iter_shadow_embeddings(
+            key,
+            method,
+            known_x,
+            target_x,
+            randomness=config.randomness,
+            batch_size=size,
+            start=starts[done],
+            progress=progress,
+        ):
+            coords = np.asarray(embedding.coords)
+            if config.decimals is not None:
+                coords = np.round(coords, config.decimals)
+            chunk = {"coords": coords, "status": np.asarray(embedding.status)}
+            folder.arrays(f"{stage}/{offset:08d}", lambda chunk=chunk: chunk)
+    seconds = time.perf_counter() - begun
+    chunks = [records.load_arrays(folder.path / stage / f"{start:08d}.npz") for start in starts]
+    gathered = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in ("coords", "status")}
+    folder.record("stage", stage, n=len(targets), seconds=seconds, status_counts=count_status(gathered["status"]))
+    return gathered
+
+
+def _attack(folder: RunFolder, name: str, attack: Attack, inputs: AttackInputs) -> dict[str, np.ndarray]:
+    def make() -> dict[str, Any]:
+        begun = time.perf_counter()
+        result, facts = execute(name, attack, inputs)
+        seconds = time.perf_counter() - begun
+        folder.record("stage", name, seconds=seconds, **facts)
+        return {
+            "x": np.asarray(result.x),
+            "residual_norm": np.asarray(result.residual_norm),
+            "status": np.asarray(result.status, np.uint32),
+            "seconds": np.asarray(seconds),
+        }
+
+    result = folder.arrays(f"attacks/{name}", make)
+    inputs.checkpoint.unlink(missing_ok=True)
+    return result
+
+
+def _figures(
+    folder: RunFolder,
+    data: Dataset,
+    inputs: AttackInputs,
+    attacks: dict[str, Attack],
+    reconstructions: dict[str, np.ndarray],
+    rows: list[LadderRow],
+) -> tuple[html.ReportFigure, ...]:
+    path = folder.path / "figures"
+    path.mkdir(exist_ok=True)
+    labelled = {attacks[name].label: x for name, x in reconstructions.items()}
+    figures = []
+    if describe.is_image(data.shape):
+        shown = {label: x[:FIGURE_TARGETS] for label, x in labelled.items()}
+        figure = plots.image_grid(inputs.targets[:FIGURE_TARGETS], shown, data.shape)
+        text = describe.IMAGE_FIGURE
+    else:
+        hit = [row.label for row in sorted(rows, key=lambda row: row.scores.mse.estimate) if not row.is_baseline]
+        figure = plots.feature_errors(
+            inputs.targets,
+            {label: labelled[label] for label in hit[:FIGURE_ATTACKS]},
+            inputs.public.mean(axis=0),
+            feature_names=data.feature_names,
+            scale=np.where(data.scale > 0, data.scale, 1),
+        )
+        text = describe.FEATURE_FIGURE
+    figures.append(("reconstructions", figure, text))
+    figures.append(("ladder", plots.ladder(rows), describe.LADDER_FIGURE))
+    errors = {
+        attacks[name].label: metrics.mean_squared_errors(x, inputs.targets)
+        for name, x in reconstructions.items()
+        if not attacks[name].is_baseline
+    }
+    neighbor = metrics.mean_squared_errors(reconstructions["nearest"], inputs.targets)
+    figures.append(("errors", plots.error_distribution(errors, neighbor), describe.ERROR_FIGURE))
+    shown_figures = []
+    for name, figure, (title, caption, alt) in figures:
+        file = path / f"{name}.png"
+        plots.save_figure(figure, file)
+        shown_figures.append(html.ReportFigure(title=title, caption=caption, png=file, alt=alt))
+    return tuple(shown_figures)

@@ -1,0 +1,198 @@
+"""The sub-commands: each turns its arguments into one call and prints what came back."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import jax
+import numpy as np
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from drjax import data as datasets
+from drjax.attacks.reconstruction import closed_form
+from drjax.attacks.reconstruction.priors import GaussianPrior
+from drjax.audit import AuditConfig, run
+from drjax.core.types import count_status
+from drjax.dr import METHODS
+from drjax.reports import ladder, records
+
+Positional = tyro.conf.Positional
+
+
+def audit(
+    config: Annotated[AuditConfig, tyro.conf.arg(name="")] = AuditConfig(),  # noqa: B008 (frozen)
+    *,
+    out: Path | None = None,
+    resume: bool = False,
+    quiet: bool = False,
+) -> None:
+    """Attack embeddings of a data set and write a report of what publishing one would give away.
+
+    Args:
+        config: What to audit.
+        out: Run folder to write; runs/DATA-METHOD-nN if not given, with a number behind it if that exists.
+        resume: Go on with the interrupted run in the folder.
+        quiet: Print errors only.
+    """
+    folder = out or _default_folder(config, resume=resume)
+    console = Console(quiet=quiet)
+    command = shlex.join(["drjax", *sys.argv[1:]]) if Path(sys.argv[0]).stem == "drjax" else None
+    result = run(
+        config,
+        folder,
+        resume=resume,
+        progress=not quiet and sys.stderr.isatty(),
+        command=command,
+        console=console,
+    )
+    ladder.print_ladder(console, result.rows)
+    console.print(f"[bold]{result.verdict.headline}.[/bold] {result.verdict.sentence}")
+    for caveat in result.verdict.caveats:
+        console.print(caveat)
+    console.print(f"Report: {result.report}", soft_wrap=True)
+
+
+def attack(
+    known: Path,
+    coords: Path,
+    out: Path,
+    *,
+    method: Literal["pca", "srp"] = "pca",
+    public: Path | None = None,
+    target_row: int = 0,
+) -> None:
+    """Reconstruct the one unknown record of a published embedding from the other records.
+
+    Args:
+        known: The known records, in the order of the release (CSV, Parquet, NPY or NPZ).
+        coords: The published coordinates, one row per record (CSV, NPY or NPZ), the unknown record's among them.
+        out: NPZ file to write: x (the record), residual_norm, status.
+        method: How the coordinates were made.
+        public: Other records of the same kind, for the part that the release does not determine.
+        target_row: Row of the unknown record in the release, from 0.
+    """
+    _check_new(out)
+    known_records = datasets.load_values(known)
+    published = datasets.load_values(coords)
+    prior = GaussianPrior.fit(datasets.load_values(public)) if public is not None else None
+    reconstruct = {"pca": closed_form.reconstruct_pca, "srp": closed_form.reconstruct_srp}[method]
+    result = reconstruct(known_records, published, target_index=target_row, prior=prior)
+    records.save_arrays(out, x=result.x, residual_norm=result.residual_norm, status=result.status)
+    print(f"Reconstructed {result.x.size} features: {', '.join(f'{v:.4g}' for v in result.x[:8])}, ...")
+    print(f"Undetermined part: norm {float(result.residual_norm):.3g}; status {count_status(result.status)}")
+    print(f"Written: {out}")
+
+
+def embed(
+    data: Positional[str],
+    out: Positional[Path],
+    *,
+    method: Literal["pca", "srp"] = "pca",
+    n_components: int = 2,
+    data_dir: Path | None = None,
+    categorical: tuple[str, ...] = (),
+    drop: tuple[str, ...] = (),
+    label: str | None = None,
+    seed: int | None = None,
+) -> None:
+    """Embed a data set and write its coordinates.
+
+    Args:
+        data: Name of a data set or path of a file.
+        out: NPY or CSV file to write, one row of coordinates per record.
+        method: How to embed.
+        n_components: Coordinates per record.
+        data_dir: Folder of the named data sets.
+        categorical: Text columns of a table to encode one-hot.
+        drop: Columns of a table to leave out.
+        label: Label column of a table, left out.
+        seed: Of a randomised method, for experiments; from the operating system if not given.
+    """
+    if out.suffix not in (".npy", ".csv"):
+        raise ValueError(f"out must end in .npy or .csv, got {out}")
+    _check_new(out)
+    x = datasets.load(data, data_dir=data_dir, categorical=categorical, drop=drop, label=label).x
+    entropy = np.random.SeedSequence().entropy if seed is None else seed
+    key = jax.random.key(int(np.random.SeedSequence(entropy).generate_state(1)[0]))
+    embedding = METHODS[method](n_components=n_components).fit_transform(key, x)
+    coords = np.asarray(embedding.coords)
+    with records.atomic_open(out) as file:
+        if out.suffix == ".npy":
+            np.save(file, coords, allow_pickle=False)
+        else:
+            header = ",".join(f"{method}{i + 1}" for i in range(coords.shape[1]))
+            np.savetxt(file, coords, delimiter=",", header=header, comments="", fmt="%.9g")
+    print(f"{coords.shape[0]} records, {coords.shape[1]} coordinates each; status {count_status(embedding.status)}")
+    print(f"Written: {out}")
+
+
+def list_data(*, data_dir: Path | None = None) -> None:
+    """List the named data sets and whether they are at hand.
+
+    Args:
+        data_dir: Folder to look in beside $DRJAX_DATA and the download cache.
+    """
+    table = Table("name", "records", "shape", "at hand", "download")
+    for entry in datasets.available(data_dir=data_dir):
+        shape = " x ".join(map(str, entry.shape))
+        table.add_row(entry.name, f"{entry.n:,}", shape, _yes(entry.present), _yes(entry.fetchable))
+    Console().print(table)
+
+
+def data_info(name: Positional[str], *, data_dir: Path | None = None) -> None:
+    """Say what a named data set holds, where it comes from and where its files are.
+
+    Args:
+        name: The data set.
+        data_dir: Folder to look in beside $DRJAX_DATA and the download cache.
+    """
+    entry = datasets.describe(name, data_dir=data_dir)
+    lines = {
+        "name": entry.name,
+        "records": f"{entry.n:,}",
+        "shape": " x ".join(map(str, entry.shape)),
+        "classes": ", ".join(entry.class_names) if entry.class_names else "none",
+        "source": entry.provenance.source,
+        "licence": entry.provenance.licence,
+        "note": entry.provenance.note,
+    }
+    for title, text in lines.items():
+        print(f"{title:8}  {text}")
+    for file, path in entry.files.items():
+        print(f"file      {file}: {path or 'not found'}")
+        print(f"          sha256 {entry.provenance.files[file]}")
+
+
+def fetch_data(name: Positional[str], *, data_dir: Path | None = None) -> None:
+    """Download a named data set from its public source and check it.
+
+    Args:
+        name: The data set.
+        data_dir: Folder to download into; a per-user cache if not given.
+    """
+    print(f"Written: {datasets.fetch(name, data_dir)}")
+
+
+def _yes(claim: bool) -> str:
+    return "yes" if claim else "no"
+
+
+def _check_new(out: Path) -> None:
+    """Before any work: the file can be written, and is not somebody's already."""
+    if out.exists():
+        raise ValueError(f"out must be a new file, got {out} which exists")
+    if not out.parent.is_dir():
+        raise ValueError(f"out must be in a folder that exists, got {out}")
+
+
+def _default_folder(config: AuditConfig, *, resume: bool) -> Path:
+    name = f"{Path(config.data).stem.replace(':', '-')}-{config.method}-n{config.n_known + 1}"
+    folder, number = Path("runs") / name, 2
+    while folder.exists() and not resume:
+        folder, number = Path("runs") / f"{name}-{number}", number + 1
+    return folder

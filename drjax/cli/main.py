@@ -1,0 +1,45 @@
+"""Entry point: the sub-commands by name, and how an error reaches the user."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from tyro.extras import SubcommandApp
+
+import drjax
+from drjax.cli import commands
+
+DESCRIPTION = "What an informed adversary can take back out of a published embedding."
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs `drjax`; exits with 0, or with 2 and one line on standard error for anything a user can mend."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments in (["--version"], ["-V"]):
+        print(f"drjax {drjax.__version__}")
+        return
+    try:
+        _app().cli(prog="drjax", description=DESCRIPTION, args=arguments or ["--help"])
+    except KeyboardInterrupt:
+        print("drjax: interrupted; finished work is kept, go on with --resume", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader of our output has gone (drjax data list | head): nobody is left to report it to.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (ValueError, OSError) as error:
+        print(f"drjax: error: {' '.join(str(error).split())}", file=sys.stderr)
+        sys.exit(2)
+
+
+def _app() -> SubcommandApp:
+    app, data = SubcommandApp(), SubcommandApp()
+    app.command(commands.audit)
+    app.command(commands.attack)
+    app.command(commands.embed)
+    data.command(commands.list_data, name="list")
+    data.command(commands.data_info, name="info")
+    data.command(commands.fetch_data, name="fetch")
+    app.command(data, name="data")
+    return app

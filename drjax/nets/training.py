@@ -1,0 +1,414 @@
+"""The one training loop: Adam on mini-batches, early stopping, an ensemble of members in one program.
+
+An epoch, its shuffling, its mini-batches and its validation are a single jitted call, mapped over the members. The
+host only counts epochs, so that it can show progress and write a checkpoint between them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import nnx
+from jax import lax
+
+from drjax.core import validate
+from drjax.core.types import Array, PyTree, Status
+from drjax.nets.arrays import flatten, read_npz, unflatten, write_npz
+
+SCHEDULES = ("constant", "cosine")
+VALIDATION_BATCH = 256
+CHECKPOINT_SECONDS = 10.0
+"""Least time between two checkpoints: writing one must not cost more than a fast epoch does."""
+
+MakeModel = Callable[[nnx.Rngs], nnx.Module]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """How a network is trained.
+
+    Attributes:
+        epochs: Most passes over the data, >= 1.
+        batch_size: Records per step, >= 1; those left over by it sit out an epoch, others in each.
+        learning_rate: Adam's, > 0; the peak of a schedule.
+        schedule: "constant", or "cosine": a linear rise over `warmup_epochs`, then a half cosine to 0 at the end.
+        warmup_epochs: >= 0 and < epochs; for "cosine" only.
+        patience: Epochs without a better validation loss after which a member stops, >= 1.
+        mse_weight: Weight of the mean squared error in the loss, >= 0.
+        l1_weight: Weight of the mean absolute error in the loss, >= 0; not both 0.
+    """
+
+    epochs: int = 500
+    batch_size: int = 64
+    learning_rate: float = 1e-5
+    schedule: str = "constant"
+    warmup_epochs: int = 0
+    patience: int = 5
+    mse_weight: float = 1.0
+    l1_weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Checks every field."""
+        validate.integer(epochs=self.epochs, batch_size=self.batch_size, patience=self.patience)
+        validate.integer(minimum=0, warmup_epochs=self.warmup_epochs)
+        validate.at_most(self.epochs - 1, "epochs - 1", warmup_epochs=self.warmup_epochs)
+        validate.positive(learning_rate=self.learning_rate)
+        validate.one_of(SCHEDULES, schedule=self.schedule)
+        validate.non_negative(mse_weight=self.mse_weight, l1_weight=self.l1_weight)
+        validate.positive(**{"mse_weight + l1_weight": self.mse_weight + self.l1_weight})
+
+
+@dataclass(frozen=True)
+class History:
+    """What happened in training; epochs are rows, of which a stopped member's last ones are nan.
+
+    Attributes:
+        train_loss: (epochs run, members), mean over an epoch's mini-batches, in training mode.
+        validation_loss: (epochs run, members), in evaluation mode; what early stopping looks at.
+        validation_mse: (epochs run, members), the squared part of it.
+        best_epoch: (members,), 0-based; -1 where no validation loss was finite.
+        status: (members,) uint32 flags: NON_FINITE if no validation loss was finite, and NOT_CONVERGED if a loss
+            became nan or infinite after one was (the member keeps its best weights).
+        epoch_seconds: (epochs run,), wall clock.
+        compile_seconds: Wall clock of tracing and compiling.
+    """
+
+    train_loss: np.ndarray
+    validation_loss: np.ndarray
+    validation_mse: np.ndarray
+    best_epoch: np.ndarray
+    status: np.ndarray
+    epoch_seconds: np.ndarray
+    compile_seconds: float
+
+
+class _Member(NamedTuple):
+    params: PyTree
+    rest: PyTree
+    optimizer: PyTree
+    best_params: PyTree
+    best_rest: PyTree
+    best_loss: Array
+    best_epoch: Array
+    is_active: Array
+    status: Array
+
+
+class _Losses(NamedTuple):
+    train_loss: Any
+    validation_loss: Any
+    validation_mse: Any
+
+
+class _Data(NamedTuple):
+    inputs: Any
+    targets: Any
+    validation_inputs: Any
+    validation_targets: Any
+
+
+def train(
+    keys: Array,
+    make_model: MakeModel,
+    inputs: Array,
+    targets: Array,
+    config: TrainConfig,
+    *,
+    validation: tuple[Array, Array],
+    stacked: bool = False,
+    checkpoint: Path | None = None,
+    tag: str = "",
+    progress: bool = False,
+) -> tuple[PyTree, History]:
+    """Trains one network per key and returns the weights of each one's best validation epoch.
+
+    A member depends on its own key alone, up to the rounding of batched matrix products. Computes in float32.
+
+    Args:
+        keys: (members,) typed keys.
+        make_model: A fresh network from `nnx.Rngs` with a stream "params"; called as model(inputs, dropout_key).
+        inputs: (m, ...).
+        targets: (m, d).
+        config: How to train.
+        validation: Inputs and targets that are not trained on.
+        stacked: Every array of data has a leading axis of members; otherwise all members share the data.
+        checkpoint: Written between epochs and read if it exists, after which a run ends bit-identical to one that
+            was not interrupted. It outlives the call (a finished one makes a second call return at once): delete it
+            when the result is safe.
+        tag: Describes `make_model` in the checkpoint's fingerprint.
+        progress: Show a bar of epochs on standard error.
+
+    Returns:
+        The state of `make_model`'s network (parameters and running statistics) with a leading axis of members, for
+        `predict`; and the history.
+
+    Raises:
+        ValueError: data of unequal lengths or not finite; a checkpoint of another configuration, other data or
+            other keys, or a damaged one.
+    """
+    data = _checked(inputs, targets, validation, stacked, len(keys))
+    graph = _graphdef(make_model, training=True)
+    evaluation_graph = _graphdef(make_model, training=False)
+    members = jax.jit(jax.vmap(partial(_start, make_model=make_model, config=config)))(keys)
+    fingerprint = _fingerprint(keys, data, config, members, tag) if checkpoint is not None else ""
+    log: list[_Losses] = []
+    seconds: list[float] = []
+    if checkpoint is not None and checkpoint.exists():
+        members, log, seconds = _resume(checkpoint, fingerprint, members)
+    members, data = jax.device_put((members, data))
+
+    compile_seconds, run_epoch = 0.0, None
+    written = time.perf_counter()
+    with _progress_bar(config.epochs) if progress else nullcontext(lambda *_: None) as show:
+        for epoch in range(len(log), config.epochs):
+            if not np.any(members.is_active):
+                break
+            arguments = keys, members, data, jnp.int32(epoch)
+            if run_epoch is None:
+                start = time.perf_counter()
+                axes = (0, 0, 0 if stacked else None, None)
+                one = partial(_epoch, graph=graph, evaluation_graph=evaluation_graph, config=config)
+                run_epoch = jax.jit(jax.vmap(one, in_axes=axes), donate_argnums=1).lower(*arguments).compile()
+                compile_seconds = time.perf_counter() - start
+            start = time.perf_counter()
+            members, losses = jax.block_until_ready(run_epoch(*arguments))
+            seconds.append(time.perf_counter() - start)
+            log.append(_Losses(*map(np.asarray, losses)))
+            show(epoch + 1, float(np.min(members.best_loss)))
+            is_last = epoch + 1 == config.epochs or not np.any(members.is_active)
+            if checkpoint is not None and (is_last or time.perf_counter() - written >= CHECKPOINT_SECONDS):
+                _write(checkpoint, fingerprint, members, log, seconds)
+                written = time.perf_counter()
+    history = History(
+        *(np.stack([getattr(losses, name) for losses in log]) for name in _Losses._fields),
+        best_epoch=np.asarray(members.best_epoch),
+        status=np.asarray(members.status),
+        epoch_seconds=np.asarray(seconds),
+        compile_seconds=compile_seconds,
+    )
+    return (members.best_params, members.best_rest), history
+
+
+def predict(make_model: MakeModel, state: PyTree, inputs: Array) -> jax.Array:
+    """What trained networks say in evaluation mode, in chunks of bounded memory.
+
+    Args:
+        make_model: As given to `train`.
+        state: As `train` returned it, with a leading axis of members.
+        inputs: (m, ...), the same for all members.
+
+    Returns:
+        (members, m, d) float32.
+    """
+    graph = _graphdef(make_model, training=False)
+    return _predict(graph, state, jnp.asarray(inputs, jnp.float32))
+
+
+def abstract_state(make_model: MakeModel, n_members: int) -> PyTree:
+    """Shapes and dtypes of the state that `train` returns, without computing it."""
+
+    def make(keys: Array) -> PyTree:
+        return jax.vmap(lambda key: nnx.split(make_model(nnx.Rngs(params=key)), nnx.Param, ...)[1:])(keys)
+
+    return jax.eval_shape(make, jax.random.split(jax.random.key(0), n_members))
+
+
+@partial(jax.jit, static_argnums=0)
+def _predict(graph: Any, state: PyTree, inputs: Array) -> jax.Array:
+    return jax.vmap(lambda params, rest: _in_chunks(graph, params, rest, inputs))(*state)
+
+
+def _graphdef(make_model: MakeModel, *, training: bool) -> Any:
+    model = nnx.eval_shape(lambda: make_model(nnx.Rngs(params=0)))
+    if training:
+        model.train()
+    else:
+        model.eval()
+    return nnx.graphdef(model)
+
+
+def _optimizer(config: TrainConfig, steps_per_epoch: int) -> optax.GradientTransformation:
+    if config.schedule == "constant":
+        return optax.adam(config.learning_rate)
+    rise = config.warmup_epochs * steps_per_epoch
+    return optax.adam(
+        optax.warmup_cosine_decay_schedule(
+            init_value=0.0 if rise else config.learning_rate,
+            peak_value=config.learning_rate,
+            warmup_steps=rise,
+            decay_steps=config.epochs * steps_per_epoch,
+        )
+    )
+
+
+def _start(key: Array, *, make_model: MakeModel, config: TrainConfig) -> _Member:
+    _, params, rest = nnx.split(make_model(nnx.Rngs(params=key)), nnx.Param, ...)
+    return _Member(
+        params,
+        rest,
+        # The schedule's length is no part of the optimizer's state.
+        _optimizer(config, 1).init(params),
+        # Copies, because the member's own buffers are donated to the next epoch.
+        best_params=jax.tree.map(jnp.copy, params),
+        best_rest=jax.tree.map(jnp.copy, rest),
+        best_loss=jnp.float32(jnp.inf),
+        best_epoch=jnp.int32(-1),
+        is_active=jnp.bool_(True),
+        status=jnp.uint32(Status.NON_FINITE),
+    )
+
+
+def _epoch(
+    key: Array, member: _Member, data: _Data, epoch: Array, *, graph: Any, evaluation_graph: Any, config: TrainConfig
+) -> tuple[_Member, _Losses]:
+    """One epoch of one member; a member that has stopped comes back unchanged, with nan losses."""
+    m = data.inputs.shape[0]
+    size = min(config.batch_size, m)
+    n_steps = m // size
+    optimizer = _optimizer(config, n_steps)
+    shuffle_key, dropout_key = jax.random.split(jax.random.fold_in(key, epoch))
+    batches = jax.random.permutation(shuffle_key, m)[: n_steps * size].reshape(n_steps, size)
+
+    def loss_of(params: PyTree, rest: PyTree, rows: Array, step: Array) -> tuple[Array, PyTree]:
+        # Copied, because BatchNorm may only write to variables made inside this trace.
+        model = nnx.merge(graph, params, rest, copy=True)
+        predicted = model(data.inputs[rows], jax.random.fold_in(dropout_key, step))
+        squared, absolute = _errors(predicted, data.targets[rows])
+        loss = config.mse_weight * jnp.mean(squared) + config.l1_weight * jnp.mean(absolute)
+        return loss, nnx.split(model, nnx.Param, ...)[2]
+
+    def step(carry: tuple, batch: tuple[Array, Array]) -> tuple[tuple, Array]:
+        params, rest, state = carry
+        (loss, rest), gradient = jax.value_and_grad(loss_of, has_aux=True)(params, rest, *batch)
+        updates, state = optimizer.update(gradient, state, params)
+        return (optax.apply_updates(params, updates), rest, state), loss
+
+    carry = member.params, member.rest, member.optimizer
+    (params, rest, state), losses = lax.scan(step, carry, (batches, jnp.arange(n_steps)))
+    train_loss = jnp.mean(losses)
+    predicted = _in_chunks(evaluation_graph, params, rest, data.validation_inputs)
+    squared, absolute = _errors(predicted, data.validation_targets)
+    mse = jnp.mean(squared)
+    loss = config.mse_weight * mse + config.l1_weight * jnp.mean(absolute)
+
+    is_finite = jnp.isfinite(loss) & jnp.isfinite(train_loss)
+    is_better = is_finite & (loss < member.best_loss)
+    best_epoch = jnp.where(is_better, epoch, member.best_epoch)
+    keep_old = partial(jnp.where, is_better)
+    has_best = best_epoch >= 0
+    ended = jnp.where(has_best, jnp.uint32(Status.NOT_CONVERGED), jnp.uint32(Status.NON_FINITE))
+    trained = _Member(
+        params,
+        rest,
+        state,
+        best_params=jax.tree.map(keep_old, params, member.best_params),
+        best_rest=jax.tree.map(keep_old, rest, member.best_rest),
+        best_loss=keep_old(loss, member.best_loss),
+        best_epoch=best_epoch,
+        is_active=is_finite & (epoch - best_epoch < config.patience),
+        status=jnp.where(is_finite, jnp.uint32(Status.OK), ended),
+    )
+    trained = jax.tree.map(partial(jnp.where, member.is_active), trained, member)
+    shown = _Losses(train_loss, loss, mse)
+    return trained, jax.tree.map(lambda value: jnp.where(member.is_active, value, jnp.nan), shown)
+
+
+def _errors(predicted: Array, targets: Array) -> tuple[Array, Array]:
+    difference = predicted - targets
+    return difference**2, jnp.abs(difference)
+
+
+def _in_chunks(graph: Any, params: PyTree, rest: PyTree, inputs: Array) -> jax.Array:
+    m = inputs.shape[0]
+    size = min(VALIDATION_BATCH, m)
+    n_chunks = math.ceil(m / size)
+    padded = jnp.concatenate([inputs, jnp.repeat(inputs[-1:], n_chunks * size - m, axis=0)])
+    chunks = padded.reshape(n_chunks, size, *inputs.shape[1:])
+    predicted = lax.map(lambda chunk: nnx.merge(graph, params, rest, copy=True)(chunk), chunks)
+    return predicted.reshape(n_chunks * size, -1)[:m]
+
+
+def _checked(inputs: Array, targets: Array, validation: tuple[Array, Array], stacked: bool, n_members: int) -> _Data:
+    arrays = {
+        "inputs": inputs,
+        "targets": targets,
+        "validation[0]": validation[0],
+        "validation[1]": validation[1],
+    }
+    validate.finite(**arrays)
+    data = _Data(*(np.asarray(a, np.float32) for a in arrays.values()))
+    for name, array in zip(arrays, data, strict=True):
+        if stacked and array.shape[:1] != (n_members,):
+            raise ValueError(f"{name} must have a leading axis of {n_members} members, got shape {array.shape}")
+    axis = int(stacked)
+    for a, b, name in ((0, 1, "targets"), (2, 3, "validation targets")):
+        if data[a].ndim <= axis or data[b].ndim != axis + 2 or data[a].shape[axis] != data[b].shape[axis]:
+            raise ValueError(f"{name} must be one row per input, got shapes {data[a].shape} and {data[b].shape}")
+        validate.integer(**{f"number of {name}": data[a].shape[axis]})
+    return data
+
+
+def _fingerprint(keys: Array, data: _Data, config: TrainConfig, members: _Member, tag: str) -> str:
+    shapes = [(name, leaf.shape) for name, leaf in flatten(members.params, "").items()]
+    digest = hashlib.sha256(repr((config, tag, shapes)).encode())
+    for array in (np.asarray(jax.random.key_data(keys)), *data):
+        digest.update(repr((array.shape, array.dtype)).encode())
+        digest.update(np.ascontiguousarray(array))
+    return digest.hexdigest()
+
+
+def _write(path: Path, fingerprint: str, members: _Member, log: list[_Losses], seconds: list[float]) -> None:
+    history = {name: np.stack([getattr(losses, name) for losses in log]) for name in _Losses._fields}
+    arrays = flatten(members, "members") | history | {"epoch_seconds": np.asarray(seconds)}
+    write_npz(path, {"fingerprint": fingerprint}, arrays)
+
+
+def _resume(path: Path, fingerprint: str, members: _Member) -> tuple[_Member, list[_Losses], list[float]]:
+    header, arrays = read_npz(path)
+    if header.get("fingerprint") != fingerprint:
+        raise ValueError(
+            f"checkpoint must come from the same configuration, data and keys, got {path} of another run: delete it"
+        )
+    log = [_Losses(*row) for row in zip(*(arrays[name] for name in _Losses._fields), strict=True)]
+    return unflatten(members, arrays, "members"), log, arrays["epoch_seconds"].tolist()
+
+
+def _progress_bar(epochs: int) -> AbstractContextManager[Callable[[int, float], None]]:
+    from contextlib import contextmanager
+
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    @contextmanager
+    def shown():
+        columns = (
+            TextColumn("epochs"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=Console(stderr=True)) as bar:
+            task = bar.add_task("", total=epochs, rate="")
+
+            def show(done: int, best_loss: float) -> None:
+                bar.update(task, completed=done)
+                speed = bar.tasks[0].speed
+                pace = f"{60 * speed:.3g}/min, " if speed else ""
+                bar.update(task, rate=f"{pace}best loss {best_loss:.4f}")
+
+            yield show
+
+    return shown()

@@ -1,0 +1,13 @@
+"""Two CPU devices for every test, so that sharding over a mesh is tested on any machine."""
+
+import jax
+import pytest
+
+jax.config.update("jax_num_cpu_devices", 2)
+
+
+@pytest.fixture(params=["float32", "float64"])
+def dtype(request):
+    """Both working precisions; x64 is on while the float64 case runs."""
+    with jax.enable_x64(request.param == "float64"):
+        yield request.param

@@ -1,0 +1,171 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh
+
+from drjax.core import batching
+
+SCALE = np.float32(1.5)
+TRACES = []
+
+
+def noisy_outer(scale, lanes):
+    """(b, d) -> (b, d, d) and each lane's own random number: what a chunk must not mix up."""
+    keys, x = lanes
+    noise = jax.vmap(jax.random.normal)(keys)
+    return {"outer": scale * x[:, :, None] * x[:, None, :], "noise": noise}
+
+
+def traced_square(scale, x):
+    TRACES.append(x.shape)
+    return scale * x**2
+
+
+def wide_to_narrow(scale, x):
+    """(b, 4) -> (b,) through an intermediate of 4000 float32 per lane."""
+    spread = jnp.sort(scale * jnp.tile(x, (1, 1000)), axis=1)
+    return jnp.sum(spread[:, ::2], axis=1)
+
+
+def lanes_of(m, d=3):
+    keys = jax.vmap(lambda i: jax.random.fold_in(jax.random.key(0), i))(jnp.arange(m))
+    return keys, np.random.default_rng(0).normal(size=(m, d)).astype(np.float32)
+
+
+def one_at_a_time(m):
+    keys, x = lanes_of(m)
+    out = [noisy_outer(SCALE, (keys[i : i + 1], x[i : i + 1])) for i in range(m)]
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *out)
+
+
+def two_devices():
+    return Mesh(np.array(jax.devices()[:2]), ("lanes",))
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 3, 7, 10, 11, 64, None])
+def test_result_is_that_of_a_loop_whatever_the_chunk_size(batch_size):
+    out = batching.map_lanes(noisy_outer, SCALE, lanes_of(11), batch_size=batch_size)
+    expected = one_at_a_time(11)
+    np.testing.assert_array_equal(out["outer"], expected["outer"])
+    np.testing.assert_allclose(out["noise"], expected["noise"], rtol=1e-6)  # erfinv may be fused differently
+
+
+@pytest.mark.parametrize(("m", "batch_size"), [(10, 4), (8, 4), (3, 4), (1, 1), (9, 8)])
+def test_chunks_cover_every_lane_once_and_show_no_padding(m, batch_size):
+    chunks = list(batching.iter_chunks(noisy_outer, SCALE, lanes_of(m), batch_size=batch_size))
+    covered = [offset + i for offset, result in chunks for i in range(result["noise"].shape[0])]
+    assert covered == list(range(m))
+    assert all(result["outer"].shape[0] <= batch_size for _, result in chunks)
+
+
+def test_all_chunks_and_later_calls_share_one_trace():
+    TRACES.clear()
+    x = np.ones((11, 2), np.float32)
+    for _ in range(2):
+        batching.map_lanes(traced_square, SCALE, x, batch_size=4)
+    assert TRACES == [(4, 2)]
+
+
+def test_padding_repeats_a_lane_so_that_a_bad_one_stays_alone():
+    x = np.ones((5, 2), np.float32)
+    x[1] = np.nan
+    out = batching.map_lanes(traced_square, SCALE, x, batch_size=3)
+    np.testing.assert_array_equal(np.isnan(out).any(axis=1), [False, True, False, False, False])
+
+
+def test_results_are_host_arrays_of_the_results_dtype():
+    out = batching.map_lanes(noisy_outer, SCALE, lanes_of(5), batch_size=2)
+    assert isinstance(out["outer"], np.ndarray)
+    assert out["outer"].dtype == np.float32
+    assert out["outer"].shape == (5, 3, 3)
+
+
+@pytest.mark.parametrize("start", [0, 4, 8, 12])
+def test_resumed_chunks_are_bit_identical(start):
+    whole = dict(batching.iter_chunks(noisy_outer, SCALE, lanes_of(11), batch_size=4))
+    rest = dict(batching.iter_chunks(noisy_outer, SCALE, lanes_of(11), batch_size=4, start=start))
+    assert sorted(rest) == [offset for offset in sorted(whole) if offset >= start]
+    for offset, result in rest.items():
+        jax.tree.map(np.testing.assert_array_equal, result, whole[offset])
+
+
+def test_start_inside_a_chunk_is_refused():
+    with pytest.raises(ValueError, match="start must be a multiple of the chunk size 4, got 3"):
+        next(batching.iter_chunks(noisy_outer, SCALE, lanes_of(11), batch_size=4, start=3))
+
+
+@pytest.mark.parametrize("start", [-4, 1.0, True])
+def test_start_that_is_no_lane_index_is_refused(start):
+    with pytest.raises(ValueError, match="start must be an integer >= 0"):
+        next(batching.iter_chunks(noisy_outer, SCALE, lanes_of(11), batch_size=4, start=start))
+
+
+@pytest.mark.parametrize("batch_size", [-1, 2.5, float("nan"), True])
+def test_batch_size_that_is_no_count_is_refused(batch_size):
+    with pytest.raises(ValueError, match="batch_size must be an integer >= 1"):
+        next(batching.iter_chunks(noisy_outer, SCALE, lanes_of(11), batch_size=batch_size))
+
+
+def test_lanes_of_unequal_length_are_refused():
+    keys, x = lanes_of(5)
+    with pytest.raises(ValueError, match=r"lanes must share one leading axis, got lengths \[4, 5\]"):
+        next(batching.iter_chunks(noisy_outer, SCALE, (keys, x[:4])))
+
+
+@pytest.mark.parametrize(("m", "batch_size"), [(11, 4), (11, 3), (7, None), (1, 1)])
+def test_sharding_over_two_devices_changes_nothing(m, batch_size):
+    plain = batching.map_lanes(noisy_outer, SCALE, lanes_of(m), batch_size=batch_size)
+    sharded = batching.map_lanes(noisy_outer, SCALE, lanes_of(m), batch_size=batch_size, mesh=two_devices())
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), plain, sharded)
+
+
+def test_a_mesh_really_splits_the_chunk():
+    _, result = next(batching.iter_chunks(noisy_outer, SCALE, lanes_of(8), batch_size=4, mesh=two_devices()))
+    assert result["outer"].sharding.num_devices == 2
+    assert {shard.data.shape[0] for shard in result["outer"].addressable_shards} == {2}
+
+
+def test_lane_bytes_lie_between_the_largest_array_and_all_arrays():
+    d = 64
+    x = np.ones((4, d), np.float32)
+    keys = jax.random.split(jax.random.key(0), 4)
+    found = batching.lane_bytes(noisy_outer, SCALE, (keys, x))
+    assert 4 * d * d <= found <= 3 * 4 * d * d
+
+
+def test_lane_bytes_see_intermediates_that_outweigh_the_result():
+    found = batching.lane_bytes(wide_to_narrow, SCALE, np.ones((4, 4), np.float32))
+    assert 4 * 4000 <= found <= 6 * 4 * 4000
+
+
+def test_lane_bytes_leave_the_shared_context_out():
+    def project(context, x):
+        return x @ context
+
+    x = np.ones((4, 8), np.float32)
+    small, large = np.ones((8, 2), np.float32), np.ones((8, 2000), np.float32)
+    assert batching.lane_bytes(project, small, x) < 200
+    assert 4 * 2000 <= batching.lane_bytes(project, large, x) < 2 * 4 * 2000
+
+
+def test_chunk_size_follows_the_budget_and_is_never_zero():
+    x = np.ones((4, 4), np.float32)
+    per_lane = batching.lane_bytes(wide_to_narrow, SCALE, x)
+    assert batching.choose_batch_size(wide_to_narrow, SCALE, x, budget=10 * per_lane) == 10
+    assert batching.choose_batch_size(wide_to_narrow, SCALE, x, budget=0) == 1
+
+
+def test_lane_bytes_of_float64_lanes_count_the_dtype_that_is_computed(dtype):
+    x = np.ones((4, 4), np.float64)
+    assert batching.lane_bytes(traced_square, SCALE, x) == batching.lane_bytes(traced_square, SCALE, x.astype(dtype))
+    assert batching.map_lanes(traced_square, SCALE, x).dtype == dtype
+
+
+def test_progress_goes_to_standard_error_and_not_into_the_output(capsys):
+    x = np.ones((6, 2), np.float32)
+    batching.map_lanes(traced_square, SCALE, x, batch_size=2, progress=True, description="toy")
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "toy" in captured.err
+    assert "6/6" in captured.err

@@ -1,0 +1,279 @@
+"""What every method of `drjax.dr.METHODS` promises. A new method is covered by its one line in that dict."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from drjax.core.types import DRMethod, Status
+from drjax.dr import METHODS
+
+N, D, M = 12, 7, 4
+KEY = jax.random.key(5)
+
+
+@pytest.fixture(params=sorted(METHODS))
+def method(request):
+    return METHODS[request.param]()
+
+
+@pytest.fixture(params=["fresh", "shared"])
+def shared_key(request):
+    """None where every shadow draws for itself; a key where all use the same draw."""
+    return jax.random.key(11) if request.param == "shared" else None
+
+
+def data(n=N, d=D, dtype="float32", seed=0):
+    # Directions of clearly different variance: eigenvectors are then determined well above rounding.
+    rng = np.random.default_rng(seed)
+    return (rng.normal(size=(n, d)) * 0.6 ** np.arange(d) + rng.normal(size=d)).astype(dtype)
+
+
+@jax.jit
+def fit(method, key, x):
+    return method.fit_transform(key, x)
+
+
+@jax.jit
+def insert(method, key, shared, target):
+    return method.insert(key, shared, target)
+
+
+@jax.jit
+def insert_batch(method, keys, shared, targets):
+    return method.insert_batch(keys, shared, targets)
+
+
+def tolerance(dtype):
+    # Coordinates here are below 10 in size; sums of at most 12 terms, and one eigensolver, lose two digits.
+    return {"float32": 2e-5, "float64": 1e-11}[dtype]
+
+
+def test_implements_the_protocol(method):
+    assert isinstance(method, DRMethod)
+    assert METHODS[method.name] is type(method)
+    assert isinstance(method.deterministic, bool)
+
+
+def test_returns_the_shapes_and_dtypes_of_the_contract(method, dtype):
+    out = fit(method, KEY, data(dtype=dtype))
+    assert out.coords.shape == (N, method.n_components)
+    assert out.coords.dtype == dtype
+    assert out.objective.shape == out.n_iter.shape == out.status.shape == ()
+    assert out.objective.dtype == dtype
+    assert out.n_iter.dtype == jnp.int32
+    assert out.status.dtype == jnp.uint32
+    assert int(out.status) == Status.OK
+    assert np.isfinite(out.coords).all()
+
+
+@pytest.mark.parametrize("given", ["float64", "int32", "uint8", "bool", "float16"])
+def test_computes_in_float32_when_x64_is_off(method, given):
+    x = (data() > 0) if given == "bool" else np.abs(data() * 10).astype(given)
+    assert jax.eval_shape(fit, method, KEY, x).coords.dtype == jnp.float32
+    shared = method.prepare(x[1:])
+    assert jax.eval_shape(insert, method, KEY, shared, x[0]).coords.dtype == jnp.float32
+
+
+def test_depends_on_the_key_exactly_if_not_deterministic(method):
+    first, second = (np.asarray(fit(method, jax.random.key(seed), data()).coords) for seed in (0, 1))
+    assert np.array_equal(first, second) == method.deterministic
+
+
+def test_the_same_key_gives_the_same_result(method):
+    first, second = (fit(method, KEY, data()) for _ in range(2))
+    np.testing.assert_array_equal(first.coords, second.coords)
+
+
+def test_vmap_equals_a_loop(method, dtype):
+    x = np.stack([data(dtype=dtype, seed=i) for i in range(M)])
+    keys = jax.random.split(KEY, M)
+    batch = jax.jit(jax.vmap(fit, in_axes=(None, 0, 0)))(method, keys, x)
+    for i in range(M):
+        one = fit(method, keys[i], x[i])
+        np.testing.assert_allclose(batch.coords[i], one.coords, atol=tolerance(dtype))
+        assert int(batch.status[i]) == int(one.status)
+
+
+@pytest.mark.parametrize(("n", "d"), [(N, D), (30, 5), (5, 30), (3, 3)])
+def test_insert_equals_fit_transform_with_the_target_first(method, dtype, shared_key, n, d):
+    x = data(n, d, dtype)
+    shared = method.prepare(x[1:], shared_key=shared_key)
+    inserted = insert(method, KEY, shared, x[0])
+    fitted = fit(method, KEY if shared_key is None else shared_key, x)
+    np.testing.assert_allclose(inserted.coords, fitted.coords, atol=tolerance(dtype))
+    np.testing.assert_allclose(inserted.objective, fitted.objective, rtol=1e-4, atol=tolerance(dtype))
+    assert inserted.coords.dtype == fitted.coords.dtype
+    assert int(inserted.status) == int(fitted.status)
+
+
+def test_insert_batch_equals_stacked_inserts(method, dtype, shared_key):
+    known, targets = data(dtype=dtype)[1:], data(M, dtype=dtype, seed=9)
+    shared = method.prepare(known, shared_key=shared_key)
+    keys = jax.random.split(KEY, M)
+    batch = insert_batch(method, keys, shared, targets)
+    assert batch.coords.shape == (M, N, method.n_components)
+    for i in range(M):
+        one = insert(method, keys[i], shared, targets[i])
+        assert jax.tree.structure(one) == jax.tree.structure(batch)
+        np.testing.assert_allclose(batch.coords[i], one.coords, atol=tolerance(dtype))
+        assert int(batch.status[i]) == int(one.status)
+
+
+def test_insert_is_safe_under_jit_and_vmap(method, shared_key):
+    known, targets = data()[1:], data(M, seed=9)
+    shared = method.prepare(known, shared_key=shared_key)
+    keys = jax.random.split(KEY, M)
+    mapped = jax.jit(jax.vmap(insert, in_axes=(None, 0, None, 0)))(method, keys, shared, targets)
+    batch = insert_batch(method, keys, shared, targets)
+    np.testing.assert_allclose(mapped.coords, batch.coords, atol=tolerance("float32"))
+
+
+def test_a_shared_key_gives_all_shadows_of_one_target_the_same_coordinates(method):
+    shared = method.prepare(data()[1:], shared_key=KEY)
+    targets = np.repeat(data(1, seed=9), M, axis=0)
+    out = insert_batch(method, jax.random.split(KEY, M), shared, targets)
+    np.testing.assert_allclose(np.ptp(np.asarray(out.coords), axis=0), 0, atol=tolerance("float32"))
+
+
+def test_equal_hyperparameters_do_not_retrace(method):
+    traces = []
+
+    @jax.jit
+    def counted(method, key, x):
+        traces.append(1)
+        return method.fit_transform(key, x)
+
+    for seed in range(3):
+        counted(type(method)(), jax.random.key(seed), data(seed=seed))
+    assert len(traces) == 1
+
+
+def test_objective_is_that_of_the_fit(method, dtype):
+    x = data(dtype=dtype)
+    out = fit(method, KEY, x)
+    # A difference of two sums of squares of about 50: the rounding of either is in the result.
+    np.testing.assert_allclose(method.objective(out.coords, x), out.objective, rtol=1e-3, atol=10 * tolerance(dtype))
+
+
+@pytest.mark.parametrize("bad", [0, -1, float("nan"), True, 2.0, "2", None])
+def test_n_components_that_is_no_count_is_refused_on_construction(method, bad):
+    with pytest.raises(ValueError, match="n_components must be an integer >= 1"):
+        type(method)(n_components=bad)
+
+
+def test_hyperparameters_are_keyword_only(method):
+    with pytest.raises(TypeError):
+        type(method)(2)
+
+
+def test_data_of_another_rank_are_refused_while_tracing(method):
+    for shape in [(N,), (2, N, D), (0, D), (N, 0)]:
+        with pytest.raises(ValueError, match="x must be a non-empty array"):
+            jax.eval_shape(fit, method, KEY, jnp.zeros(shape))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_known_records_that_are_not_finite_are_refused(method, bad):
+    known = data()[1:]
+    known[3, 2] = bad
+    with pytest.raises(ValueError, match=r"known must be finite.*\(3, 2\)"):
+        method.prepare(known)
+
+
+def test_a_target_of_another_width_is_refused(method, shared_key):
+    shared = method.prepare(data()[1:], shared_key=shared_key)
+    with pytest.raises(ValueError, match="target"):
+        insert(method, KEY, shared, np.zeros(D + 1, np.float32))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_bad_target_marks_its_own_lane_only(method, shared_key, bad):
+    shared = method.prepare(data()[1:], shared_key=shared_key)
+    targets = data(M, seed=9)
+    keys = jax.random.split(KEY, M)
+    clean = insert_batch(method, keys, shared, targets)
+    # Every entry: a projection with few non-zeros need not read any given one.
+    targets[1] = bad
+    out = insert_batch(method, keys, shared, targets)
+    assert int(out.status[1]) & Status.NON_FINITE
+    others = np.array([0, 2, 3])
+    assert not (np.asarray(out.status)[others] & np.uint32(Status.NON_FINITE)).any()
+    np.testing.assert_allclose(out.coords[others], clean.coords[others], atol=tolerance("float32"))
+
+
+def test_bad_data_are_reported_and_not_raised(method):
+    x = data()
+    x[2] = np.nan
+    assert int(fit(method, KEY, x).status) & Status.NON_FINITE
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        data(2),
+        data(3),
+        np.repeat(data(4), 3, axis=0),
+        np.where(np.arange(D) % 2, 1.0, data()).astype(np.float32),
+        np.ones((5, D), np.float32),
+        np.zeros((5, D), np.float32),
+    ],
+    ids=["two rows", "three rows", "duplicate rows", "constant columns", "equal rows", "zeros"],
+)
+def test_small_and_degenerate_data_give_finite_coordinates(method, shared_key, x):
+    fitted = fit(method, KEY if shared_key is None else shared_key, x)
+    inserted = insert(method, KEY, method.prepare(x[1:], shared_key=shared_key), x[0])
+    for out in (fitted, inserted):
+        assert np.isfinite(out.coords).all()
+        assert not int(out.status) & Status.NON_FINITE
+    # Directions of no variance have coordinates that are zero up to the rounding of the others.
+    np.testing.assert_allclose(np.abs(inserted.coords), np.abs(fitted.coords), atol=1e-4)
+
+
+def test_equal_rows_get_equal_coordinates(method):
+    x = data()
+    x[4] = x[7]
+    coords = np.asarray(fit(method, KEY, x).coords)
+    np.testing.assert_allclose(coords[4], coords[7], atol=tolerance("float32"))
+
+
+def test_permuting_the_known_rows_permutes_their_coordinates(method, shared_key):
+    x = data()
+    order = np.random.default_rng(0).permutation(N - 1)
+    plain, permuted = (
+        insert(method, KEY, method.prepare(known, shared_key=shared_key), x[0]).coords
+        for known in (x[1:], x[1:][order])
+    )
+    np.testing.assert_allclose(permuted[0], plain[0], atol=tolerance("float32"))
+    np.testing.assert_allclose(permuted[1:], plain[1:][order], atol=tolerance("float32"))
+
+
+def test_translating_the_data_moves_all_coordinates_alike(method, dtype):
+    x = data(dtype=dtype)
+    shift = np.linspace(-1, 1, D).astype(dtype)
+    before, after = (np.asarray(fit(method, KEY, y).coords) for y in (x, x + shift))
+    moved = after - before
+    np.testing.assert_allclose(moved, np.broadcast_to(moved[0], moved.shape), atol=tolerance(dtype))
+
+
+def test_scaling_the_data_scales_the_coordinates(method, dtype):
+    x = data(dtype=dtype)
+    before, after = (np.asarray(fit(method, KEY, y).coords) for y in (x, 4 * x))
+    np.testing.assert_allclose(after, 4 * before, atol=4 * tolerance(dtype))
+
+
+def test_lowers_for_tpu_on_a_machine_without_one(method, shared_key):
+    shared = method.prepare(data()[1:], shared_key=shared_key)
+    keys, targets = jax.random.split(KEY, M), data(M, seed=9)
+    for fn, arguments in ((fit, (KEY, data())), (insert_batch, (keys, shared, targets))):
+        jitted = jax.jit(lambda *rest, fn=fn: fn(method, *rest).coords)
+        exported = jax.export.export(jitted, platforms=["tpu"])(*arguments)
+        assert exported.platforms == ("tpu",)
+
+
+def test_pca_refuses_more_components_than_rows_or_columns_while_tracing():
+    for n, d in [(5, 2), (2, 5)]:
+        with pytest.raises(ValueError, match=r"n_components must be <= min\(n, d\)"):
+            jax.eval_shape(fit, METHODS["pca"](n_components=3), KEY, jnp.zeros((n, d)))
+        with pytest.raises(ValueError, match=r"n_components must be <= min\(n, d\)"):
+            METHODS["pca"](n_components=3).prepare(data(n, d)[1:])

@@ -167,7 +167,7 @@ ATTACKS = {
     ),
     "nearest": Attack(
         label="Nearest neighbour",
-        description="Picks the known or public record most similar to the target; it must look at the target to do so.",
+        description="Picks the known or public record most similar to the target, which takes looking at the target.",
         run=_nearest_record,
         is_baseline=True,
     ),
@@ -185,7 +185,7 @@ ATTACKS = {
     ),
     "network": Attack(
         label="Split network (paper 000)",
-        description="A network that treats the target's coordinates apart from the others', trained on shadow releases.",
+        description="A network that encodes the target's coordinates apart from the rest; trained on shadow releases.",
         run=_split_network,
         needs_shadows=True,
     ),
@@ -198,13 +198,14 @@ ATTACKS = {
     ),
     "closed-form": Attack(
         label="Closed form with prior",
-        description="Solves the equations of the published components, and predicts what they leave open from public records.",
+        description="Solves the equations of the published components and predicts from public records what they leave "
+        "open.",
         run=_pca_with_prior,
         methods=("pca",),
     ),
     "srp-closed-form": Attack(
         label="Matrix recovery",
-        description="Recovers the projection matrix from the known records, then takes the most likely record that fits "
+        description="Recovers the projection matrix from the known records, then takes the likeliest record that fits "
         "the target's coordinates.",
         run=_srp,
         methods=("srp",),

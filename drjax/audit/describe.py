@@ -62,9 +62,8 @@ def assumptions(config: AuditConfig, data: Dataset) -> tuple[str, ...]:
         f"The adversary knows all {config.n_known} released records but one, and which row of the release is the "
         "unknown record's.",
         "The adversary knows the method and its settings, and sees the published coordinates of all records.",
-        f"The adversary holds {config.n_shadow + config.n_validation:,} other records of the same kind, none of them "
-        "released.",
-        f"{config.n_targets:,} records were attacked, each as the one unknown record of a release of its own beside the "
+        f"The adversary holds {config.n_shadow + config.n_validation:,} other records of the same kind, not released.",
+        f"{config.n_targets:,} records were attacked, each as the one unknown record of its own release beside the "
         "same known records.",
         "Every feature was scaled to run from 0 to 1, and the adversary knows the scaling.",
     ]

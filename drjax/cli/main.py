@@ -38,8 +38,8 @@ def _app() -> SubcommandApp:
     app.command(commands.audit)
     app.command(commands.attack)
     app.command(commands.embed)
-    data.command(commands.list_data, name="list")
-    data.command(commands.data_info, name="info")
-    data.command(commands.fetch_data, name="fetch")
+    data.command(name="list")(commands.list_data)
+    data.command(name="info")(commands.data_info)
+    data.command(name="fetch")(commands.fetch_data)
     app.command(data, name="data")
     return app

@@ -122,11 +122,11 @@ class PCA:
         n_roots = min(self.n_components + 1, len(squares))
         shared = PCAShared(
             mean=mean,
-            scale=np.float64(scale),
+            scale=np.asarray(scale),
             basis=basis,
             scores=scores,
             poles=secular.make_poles(squares, n_roots, dtype),
-            scatter=np.float64(np.sum(squares)),
+            scatter=np.asarray(np.sum(squares)),
         )
         return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), shared)
 

@@ -48,7 +48,7 @@ def write_npz(path: Path, header: dict[str, Any], arrays: dict[str, np.ndarray])
     temporary = path.with_name(path.name + ".tmp")
     try:
         with temporary.open("wb") as file:
-            np.savez(file, **{_HEADER: np.array(json.dumps(header))}, **arrays)
+            np.savez(file, allow_pickle=False, **{_HEADER: np.array(json.dumps(header))}, **arrays)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

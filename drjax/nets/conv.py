@@ -7,10 +7,9 @@ import math
 import jax
 import jax.numpy as jnp
 from flax import nnx
-from jax import lax
+from jax import Array, lax
 
 from drjax.core import validate
-from drjax.core.types import Array
 
 METHODS = ("gemm", "xla")
 

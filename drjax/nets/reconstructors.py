@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import pairwise
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax import Array
 
 from drjax.core import validate
-from drjax.core.types import Array
 from drjax.nets.conv import ConvTranspose, output_size
 
 TARGET_WIDTH, CONTEXT_WIDTH = 16, 64
@@ -33,27 +34,29 @@ class Up(NamedTuple):
 
 
 class Architecture(NamedTuple):
-    """What a reconstruction network is made of.
+    """What a reconstruction network is made of; its decoder has either convolutions or hidden layers.
 
     Attributes:
         split: Encode the target's row apart from the others (without activation) before decoding.
-        decoder: Transposed convolutions from a 1 x 1 image, or the widths of hidden dense layers with ReLU.
         output: Activation of the last layer.
+        convolutions: Transposed convolutions from a 1 x 1 image.
+        hidden: Widths of hidden dense layers with ReLU.
     """
 
     split: bool
-    decoder: tuple[Up, ...] | tuple[int, ...]
     output: Callable[[jax.Array], jax.Array]
+    convolutions: tuple[Up, ...] = ()
+    hidden: tuple[int, ...] = ()
 
     @property
     def n_outputs(self) -> int | None:
         """Record entries that the decoder makes; None if any number will do."""
+        if not self.convolutions:
+            return None
         side = 1
-        for layer in self.decoder:
-            if not isinstance(layer, Up):
-                return None
+        for layer in self.convolutions:
             side = output_size(side, layer.size, layer.stride, layer.padding)
-        return side**2
+        return side**2 * self.convolutions[-1].features
 
 
 def _identity(x: jax.Array) -> jax.Array:
@@ -63,17 +66,17 @@ def _identity(x: jax.Array) -> jax.Array:
 ARCHITECTURES = {
     "mnist28": Architecture(
         split=True,
-        decoder=(Up(512, 4, 1, 0), Up(256, 4, 2, 1), Up(128, 4, 2, 1), Up(64, 4, 2, 1), Up(1, 1, 1, 2)),
+        convolutions=(Up(512, 4, 1, 0), Up(256, 4, 2, 1), Up(128, 4, 2, 1), Up(64, 4, 2, 1), Up(1, 1, 1, 2)),
         output=jax.nn.relu,
     ),
     "xray64_table5": Architecture(
         split=True,
-        decoder=(Up(512, 4, 1, 0), Up(1024, 4, 2, 1, 0.2), Up(512, 4, 2, 1), Up(256, 4, 2, 1), Up(1, 4, 2, 1)),
+        convolutions=(Up(512, 4, 1, 0), Up(1024, 4, 2, 1, 0.2), Up(512, 4, 2, 1), Up(256, 4, 2, 1), Up(1, 4, 2, 1)),
         output=jax.nn.relu,
     ),
     "xray64_code": Architecture(
         split=True,
-        decoder=(
+        convolutions=(
             Up(512, 4, 2, 0),
             Up(1024, 4, 2, 1),
             Up(512, 4, 2, 1, 0.2),
@@ -85,8 +88,8 @@ ARCHITECTURES = {
     ),
     # The paper asks for "a standard feedforward neural network" and no more. No output activation: a ReLU there can
     # die for a feature that is mostly 0, as one-hot columns are.
-    "flat": Architecture(split=True, decoder=(512, 512), output=_identity),
-    "bch22": Architecture(split=False, decoder=(1000, 1000), output=jax.nn.sigmoid),
+    "flat": Architecture(split=True, hidden=(512, 512), output=_identity),
+    "bch22": Architecture(split=False, hidden=(1000, 1000), output=jax.nn.sigmoid),
 }
 """Networks by name. The tables give no dropout rate; 0.2 is that of the authors' code, which has it a layer later."""
 
@@ -127,9 +130,10 @@ class Reconstructor(nnx.Module):
     def __init__(self, architecture: Architecture, n: int, k: int, d: int, *, rngs: nnx.Rngs) -> None:
         self.encoder = SplitEncoder(n, k, rngs=rngs) if architecture.split else None
         width = TARGET_WIDTH + CONTEXT_WIDTH if architecture.split else n * k
-        convolutional = isinstance(architecture.decoder[0], Up)
-        decoder = ConvDecoder if convolutional else DenseDecoder
-        self.decoder = decoder(width, architecture.decoder, d, rngs=rngs)
+        if architecture.convolutions:
+            self.decoder = ConvDecoder(width, architecture.convolutions, rngs=rngs)
+        else:
+            self.decoder = DenseDecoder(width, architecture.hidden, d, rngs=rngs)
         self.output = architecture.output
 
     def __call__(self, releases: Array, dropout_key: Array | None = None) -> jax.Array:
@@ -155,8 +159,7 @@ class SplitEncoder(nnx.Module):
 class ConvDecoder(nnx.Module):
     """Transposed convolutions from a 1 x 1 image of `width` channels, bias-free, with BatchNorm and ReLU between."""
 
-    def __init__(self, width: int, layers: tuple[Up, ...], d: int, *, rngs: nnx.Rngs) -> None:
-        del d  # the layers decide; `resolve` has checked
+    def __init__(self, width: int, layers: tuple[Up, ...], *, rngs: nnx.Rngs) -> None:
         channels = [width, *(layer.features for layer in layers)]
         self.convolutions = nnx.List(
             [
@@ -174,7 +177,7 @@ class ConvDecoder(nnx.Module):
             zip(self.convolutions[:-1], self.norms, self.dropouts, strict=True)
         ):
             x = jax.nn.relu(norm(convolve(x)))
-            if dropout.rate and not dropout.deterministic:
+            if dropout.rate and not dropout.deterministic and dropout_key is not None:
                 x = dropout(x, rngs=jax.random.fold_in(dropout_key, i))
         return self.convolutions[-1](x).reshape(x.shape[0], -1)
 
@@ -183,8 +186,7 @@ class DenseDecoder(nnx.Module):
     """Hidden dense layers with ReLU, and a linear one to d."""
 
     def __init__(self, width: int, hidden: tuple[int, ...], d: int, *, rngs: nnx.Rngs) -> None:
-        widths = (width, *hidden, d)
-        self.layers = nnx.List([_linear(a, b, rngs) for a, b in zip(widths[:-1], widths[1:], strict=True)])
+        self.layers = nnx.List([_linear(a, b, rngs) for a, b in pairwise((width, *hidden, d))])
 
     def __call__(self, code: Array, dropout_key: Array | None) -> jax.Array:
         """(b, width) to (b, d)."""

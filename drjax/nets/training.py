@@ -10,7 +10,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,11 +21,13 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from flax import nnx
-from jax import lax
+from jax import Array, lax
+from jax.typing import ArrayLike
 
 from drjax.core import validate
-from drjax.core.types import Array, PyTree, Status
+from drjax.core.types import PyTree, Status
 from drjax.nets.arrays import flatten, read_npz, unflatten, write_npz
+from drjax.nets.progress import epoch_bar
 
 SCHEDULES = ("constant", "cosine")
 VALIDATION_BATCH = 256
@@ -122,11 +124,11 @@ class _Data(NamedTuple):
 def train(
     keys: Array,
     make_model: MakeModel,
-    inputs: Array,
-    targets: Array,
+    inputs: ArrayLike,
+    targets: ArrayLike,
     config: TrainConfig,
     *,
-    validation: tuple[Array, Array],
+    validation: tuple[ArrayLike, ArrayLike],
     stacked: bool = False,
     checkpoint: Path | None = None,
     tag: str = "",
@@ -171,7 +173,7 @@ def train(
 
     compile_seconds, run_epoch = 0.0, None
     written = time.perf_counter()
-    with _progress_bar(config.epochs) if progress else nullcontext(lambda *_: None) as show:
+    with epoch_bar(config.epochs) if progress else nullcontext(lambda *_: None) as show:
         for epoch in range(len(log), config.epochs):
             if not np.any(members.is_active):
                 break
@@ -201,7 +203,7 @@ def train(
     return (members.best_params, members.best_rest), history
 
 
-def predict(make_model: MakeModel, state: PyTree, inputs: Array) -> jax.Array:
+def predict(make_model: MakeModel, state: PyTree, inputs: ArrayLike) -> jax.Array:
     """What trained networks say in evaluation mode, in chunks of bounded memory.
 
     Args:
@@ -306,16 +308,15 @@ def _epoch(
     is_finite = jnp.isfinite(loss) & jnp.isfinite(train_loss)
     is_better = is_finite & (loss < member.best_loss)
     best_epoch = jnp.where(is_better, epoch, member.best_epoch)
-    keep_old = partial(jnp.where, is_better)
-    has_best = best_epoch >= 0
-    ended = jnp.where(has_best, jnp.uint32(Status.NOT_CONVERGED), jnp.uint32(Status.NON_FINITE))
+    if_better = partial(jnp.where, is_better)
+    ended = jnp.where(best_epoch >= 0, jnp.uint32(Status.NOT_CONVERGED), jnp.uint32(Status.NON_FINITE))
     trained = _Member(
         params,
         rest,
         state,
-        best_params=jax.tree.map(keep_old, params, member.best_params),
-        best_rest=jax.tree.map(keep_old, rest, member.best_rest),
-        best_loss=keep_old(loss, member.best_loss),
+        best_params=jax.tree.map(if_better, params, member.best_params),
+        best_rest=jax.tree.map(if_better, rest, member.best_rest),
+        best_loss=if_better(loss, member.best_loss),
         best_epoch=best_epoch,
         is_active=is_finite & (epoch - best_epoch < config.patience),
         status=jnp.where(is_finite, jnp.uint32(Status.OK), ended),
@@ -340,7 +341,9 @@ def _in_chunks(graph: Any, params: PyTree, rest: PyTree, inputs: Array) -> jax.A
     return predicted.reshape(n_chunks * size, -1)[:m]
 
 
-def _checked(inputs: Array, targets: Array, validation: tuple[Array, Array], stacked: bool, n_members: int) -> _Data:
+def _checked(
+    inputs: ArrayLike, targets: ArrayLike, validation: tuple[ArrayLike, ArrayLike], stacked: bool, n_members: int
+) -> _Data:
     arrays = {
         "inputs": inputs,
         "targets": targets,
@@ -365,7 +368,7 @@ def _fingerprint(keys: Array, data: _Data, config: TrainConfig, members: _Member
     digest = hashlib.sha256(repr((config, tag, shapes)).encode())
     for array in (np.asarray(jax.random.key_data(keys)), *data):
         digest.update(repr((array.shape, array.dtype)).encode())
-        digest.update(np.ascontiguousarray(array))
+        digest.update(array.tobytes())
     return digest.hexdigest()
 
 
@@ -383,32 +386,3 @@ def _resume(path: Path, fingerprint: str, members: _Member) -> tuple[_Member, li
         )
     log = [_Losses(*row) for row in zip(*(arrays[name] for name in _Losses._fields), strict=True)]
     return unflatten(members, arrays, "members"), log, arrays["epoch_seconds"].tolist()
-
-
-def _progress_bar(epochs: int) -> AbstractContextManager[Callable[[int, float], None]]:
-    from contextlib import contextmanager
-
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    @contextmanager
-    def shown():
-        columns = (
-            TextColumn("epochs"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}"),
-            TimeRemainingColumn(),
-        )
-        with Progress(*columns, console=Console(stderr=True)) as bar:
-            task = bar.add_task("", total=epochs, rate="")
-
-            def show(done: int, best_loss: float) -> None:
-                bar.update(task, completed=done)
-                speed = bar.tasks[0].speed
-                pace = f"{60 * speed:.3g}/min, " if speed else ""
-                bar.update(task, rate=f"{pace}best loss {best_loss:.4f}")
-
-            yield show
-
-    return shown()

@@ -27,7 +27,10 @@ TOLERANCE = 1e-6
 class Prior(Protocol):
     """What a closed-form attack needs of a prior."""
 
-    mean: np.ndarray
+    @property
+    def mean(self) -> np.ndarray:
+        """The record expected before any measurement, (d,)."""
+        ...
 
     def condition(
         self,

@@ -7,9 +7,10 @@ eigenvalue lam = |theta|^2 and direction v, where
     w = a.v = theta_0 / c,    K_c v = theta_known + w / n,    a = (lam v - K_c^T K_c v) / (c w).
 
 With the SVD K_c = U diag(s) V^T, u = V v = (U^T K_c v) / s gives the part of a inside the span of the known records,
-z = V a = (lam - s^2) u / (c w), without any training. The part outside has a known length, lam sqrt(1 - |u|^2) / (c |w|),
-and an unknown direction, for which a prior stands in. Every component gives the same z, so their disagreement measures
-the noise of the release (rounding, float32, a solver that stopped early, a defence), and they are averaged by it.
+z = V a = (lam - s^2) u / (c w), without any training. The part outside has a known length,
+lam sqrt(1 - |u|^2) / (c |w|), and an unknown direction, for which a prior stands in. Every component gives the same z,
+so their disagreement measures the noise of the release (rounding, float32, a solver that stopped early, a defence), by
+which they are weighted.
 """
 
 from __future__ import annotations
@@ -90,10 +91,9 @@ def reconstruct_pca(
             lower=None if lower is None else lower[usable],
             upper=None if upper is None else upper[usable],
         )
-    result = Reconstruction(x, None, x[:, None], residual, status)
     if given.ndim == 2:
-        return Reconstruction(*(None if field is None else field[0] for field in result))
-    return result
+        return Reconstruction(x[0], None, x, residual[0], status[0])
+    return Reconstruction(x, None, x[:, None], residual, status)
 
 
 def _inside_span(

@@ -164,7 +164,7 @@ def recover_matrix(
         for _ in range(4):
             state, estimate = _basis_pursuit(basis, values[:, open_], value, state)
             rounded = _repair(basis, values[:, open_], value, value * np.round(estimate / value))
-            rounded *= is_determined[:, None]
+            rounded *= np.asarray(is_determined)[:, None]
             is_sparse = 2 * np.count_nonzero(rounded, axis=0) <= keep.sum()
             fits = np.abs(known @ rounded - known_coords[:, open_]).max(axis=0) <= precision
             done = fits & (is_sparse | is_injective)

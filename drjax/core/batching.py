@@ -7,6 +7,7 @@ comes from the bytes that one lane needs, unless the caller fixes it.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -114,9 +115,18 @@ def lane_bytes(fn: BatchedFn, context: PyTree, lanes: PyTree) -> int:
     Read from the traced program without running or compiling it: XLA's fusion only lowers the figure.
     """
 
+    leaves, structure = jax.tree.flatten((context, lanes))
+    specs = tuple((np.shape(leaf), _dtype(leaf)) for leaf in leaves)
+    return _lane_bytes(fn, structure, specs, len(jax.tree.leaves(lanes)))
+
+
+@functools.lru_cache(maxsize=1024)
+def _lane_bytes(fn: BatchedFn, structure: Any, specs: tuple, n_lane_leaves: int) -> int:
     def peak(b: int) -> int:
-        spec = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((b, *np.shape(leaf)[1:]), _dtype(leaf)), lanes)
-        return _peak_bytes(jax.make_jaxpr(fn)(context, spec).jaxpr)
+        shapes = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in specs]
+        shapes[-n_lane_leaves:] = [jax.ShapeDtypeStruct((b, *s.shape[1:]), s.dtype) for s in shapes[-n_lane_leaves:]]
+        context, lanes = jax.tree.unflatten(structure, shapes)
+        return _peak_bytes(jax.make_jaxpr(fn)(context, lanes).jaxpr)
 
     # Enough lanes for what grows with them to outweigh what does not, wherever the peak is; nothing is allocated.
     return max(1, (peak(2 * _MANY_LANES) - peak(_MANY_LANES)) // _MANY_LANES)
@@ -145,7 +155,7 @@ def _padded(leaf: Any, offset: int, n: int, size: int) -> Any:
 
 def _n_bytes(aval: Any) -> int:
     # Typed keys and tokens have no itemsize of their own; 8 bytes is a threefry key's.
-    return int(np.prod(getattr(aval, "shape", ()))) * getattr(getattr(aval, "dtype", None), "itemsize", 8)
+    return math.prod(getattr(aval, "shape", ())) * getattr(getattr(aval, "dtype", None), "itemsize", 8)
 
 
 def _peak_bytes(jaxpr: jex_core.Jaxpr) -> int:

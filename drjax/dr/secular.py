@@ -138,34 +138,30 @@ def _iterate(shifted: Array, squared: Array, low: Array, high: Array) -> tuple[A
     near = jnp.maximum(index, 1)
     left = jnp.take_along_axis(shifted, jnp.broadcast_to(near[None, :, None], (b, n_roots, 1)), axis=-1)[..., 0]
     right = jnp.take_along_axis(shifted, jnp.broadcast_to(near[None, :, None] - 1, (b, n_roots, 1)), axis=-1)[..., 0]
-    above = jnp.arange(max(n_roots, 2))[None, :] < near[:, None]  # (K, H): which of the first poles count as right
-
     head = max(n_roots, 2)
+    above = jnp.arange(head) < near[:, None]  # (K, head): which of the first poles are to the right of a root
 
     def sums(mu: Array) -> tuple[Array, Array, Array, Array]:
-        inverse = 1 / (shifted - mu[..., None])
-        terms = squared[:, None, :] * inverse
-        slopes = terms * inverse
-        tail, tail_slope = jnp.sum(terms[..., head:], axis=-1), jnp.sum(slopes[..., head:], axis=-1)
-        right_sum = jnp.sum(jnp.where(above, terms[..., :head], 0), axis=-1)
-        right_slope = jnp.sum(jnp.where(above, slopes[..., :head], 0), axis=-1)
-        left_sum = tail + jnp.sum(jnp.where(above, 0, terms[..., :head]), axis=-1)
-        left_slope = tail_slope + jnp.sum(jnp.where(above, 0, slopes[..., :head]), axis=-1)
-        return left_sum, left_slope, right_sum, right_slope
+        distances = shifted - mu[..., None]
+        f, slope = _value_and_slope(squared[:, None, :], distances)
+        # The few poles on the right are summed on their own; the rest is a difference, because one more pass over
+        # all poles costs more than the digits lost, which only guide a step that f itself checks.
+        right_terms = jnp.where(above, squared[:, None, :head] / distances[..., :head], 0)
+        right_sum = jnp.sum(right_terms, axis=-1)
+        right_slope = jnp.sum(right_terms / distances[..., :head], axis=-1)
+        return f, jnp.abs(f - 1 - right_sum) + jnp.abs(right_sum), jnp.maximum(slope - right_slope, 0), right_slope
 
     def body(state):
         mu, low, high, done, i = state
-        left_sum, left_slope, right_sum, right_slope = sums(mu)
-        f = 1 + left_sum + right_sum
-        magnitude = 1 + jnp.abs(left_sum) + jnp.abs(right_sum)
+        f, magnitude, left_slope, right_slope = sums(mu)
         low = jnp.where(f < 0, mu, low)
         high = jnp.where(f < 0, high, mu)
         step = _two_pole_step(f, left_slope, right_slope, left - mu, right - mu, index == 0)
         new = mu + step
         # A tie with the bracket's end would divide by zero at a pole: keep strictly inside, else bisect.
         new = jnp.where((new > low) & (new < high), new, (low + high) / 2)
-        finished = (jnp.abs(f) <= 4 * eps * magnitude) | (jnp.abs(new - mu) <= eps * jnp.abs(mu))
-        keep = done | (jnp.abs(f) <= 4 * eps * magnitude) | (new == 0)
+        finished = (jnp.abs(f) <= 4 * eps * (1 + magnitude)) | (jnp.abs(new - mu) <= eps * jnp.abs(mu))
+        keep = done | (jnp.abs(f) <= 4 * eps * (1 + magnitude)) | (new == 0)
         return jnp.where(keep, mu, new), low, high, done | finished, i + 1
 
     def unfinished(state):

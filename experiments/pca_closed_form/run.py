@@ -1,0 +1,222 @@
+"""How much precision the closed-form attack on PCA needs, and what a prior and bounds add to it.
+
+    python -m experiments.pca_closed_form.run            # MNIST: 1,000 targets, 4,000 public records
+    python -m experiments.pca_closed_form.run --smoke    # digits: the same code in seconds
+
+Every cell is one size of the known set, one precision of the published coordinates and one attack. It is one line of
+`results.jsonl`, written when the cell is done; the same command goes on with an interrupted run. All cells attack the
+same targets, and a smaller known set is the beginning of a larger one. Runtime and figures: README.md in this folder.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import jax
+import numpy as np
+import tyro
+
+from drjax.attacks import metrics
+from drjax.attacks.reconstruction import closed_form
+from drjax.attacks.reconstruction.priors import GaussianPrior
+from drjax.attacks.shadow import shadow_embeddings
+from drjax.core import validate
+from drjax.core.types import Embedding, count_status
+from drjax.data import Dataset, Splits, load, split
+from drjax.dr import PCA
+from drjax.reports import ladder, records
+
+RELEASES = {
+    "float64": (np.float64, None),
+    "float32": (np.float32, None),
+    "6 decimals": (np.float64, 6),
+    "4 decimals": (np.float64, 4),
+    "2 decimals": (np.float64, 2),
+}
+"""Precision of the published coordinates by name: what they are computed in, and the decimals they are rounded to."""
+
+ATTACKS = {
+    "closed form": (False, None),
+    "with Gaussian prior": (True, None),
+    "with Gaussian prior and bounds": (True, (0.0, 1.0)),
+}
+"""Attacks by name: whether they have a prior, and the bounds of every feature that they know of."""
+
+RESULTS = "results.jsonl"
+
+N_DECOYS = 1000
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    """What decides the results.
+
+    Attributes:
+        data: Name of a data set or path of a file, as `drjax.data.load` takes it.
+        n_known: Sizes of the known set; a release has one record more.
+        targets: Records attacked, each in a release of its own.
+        public: Records that the prior is fitted on.
+        seed: Of the split and the intervals; PCA has no randomness.
+    """
+
+    data: str = "mnist"
+    n_known: tuple[int, ...] = (9, 99, 199, 499, 999)
+    targets: int = 1000
+    public: int = 4000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Checks every field that can be checked without the data."""
+        validate.integer(targets=self.targets)
+        validate.integer(minimum=2, public=self.public)
+        validate.integer(minimum=0, seed=self.seed)
+        if not self.n_known:
+            raise ValueError("n_known must hold at least one size, got none")
+        for n_known in self.n_known:
+            validate.integer(n_known=n_known)
+
+
+SMOKE = Config(data="digits", n_known=(9, 99), targets=50, public=500)
+
+
+def run(config: Config, out: Path, *, say: Callable[[str], None] = print) -> list[dict[str, Any]]:
+    """Computes the cells that `out` does not hold yet and returns the records of all cells, in the order of the table.
+
+    Args:
+        config: What to compute.
+        out: Folder of `results.jsonl`; made if missing.
+        say: Told of each cell as it is done.
+
+    Raises:
+        ValueError: results of another configuration in `out`, or too few records for the split.
+        OSError: `out` cannot be written, or the data set is not there.
+    """
+    data = load(config.data)
+    split_key, score_key = jax.random.split(jax.random.key(config.seed))
+    parts = split(
+        split_key,
+        data,
+        n_known=max(config.n_known),
+        n_shadow=config.public,
+        n_validation=0,
+        n_targets=config.targets,
+    )
+    file = out / RESULTS
+    done = _cells(_take_up(file, config, data))
+    prior = functools.cache(lambda: GaussianPrior.fit(data.x[parts.shadow]))
+    for n_known in config.n_known:
+        known = data.x[parts.known[:n_known]]
+        embed = functools.cache(functools.partial(_embed, known, data.x[parts.targets]))
+        for release, (dtype, decimals) in RELEASES.items():
+            for attack in ATTACKS:
+                if (n_known, release, attack) in done:
+                    continue
+                embedding = embed(dtype)
+                coords = embedding.coords if decimals is None else np.round(embedding.coords, decimals)
+                published = embedding._replace(coords=coords)
+                fields = _attack(attack, known, published, data, parts, prior, score_key)
+                cell = {"n_known": n_known, "release": release, "attack": attack}
+                records.append_record(file, "attack", **cell, **fields)
+                say(f"{n_known} known, {release}, {attack}")
+    done = _cells(records.read_records(file))
+    return [done[n, release, attack] for n in config.n_known for release in RELEASES for attack in ATTACKS]
+
+
+def to_markdown(cells: Iterable[Mapping[str, Any]]) -> str:
+    """The records of cells as a Markdown table, one row each; errors in units of the records squared."""
+    heads = ("known", "release", "attack", "MSE, mean", "MSE, median", "success", "ms per target", "excluded")
+    lines = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
+    for cell in cells:
+        scores = cell["scores"]
+        row = (
+            str(cell["n_known"]),
+            cell["release"],
+            cell["attack"],
+            ladder.number(scores["mse"]["estimate"]),
+            ladder.number(scores["mse_median"]["estimate"]),
+            ladder.percent(scores["success"]["estimate"]),
+            ladder.number(1e3 * scores["seconds_per_target"]),
+            str(scores["n_excluded"]),
+        )
+        lines.append(f"| {' | '.join(row)} |")
+    return "\n".join(lines)
+
+
+def main(
+    config: Annotated[Config, tyro.conf.arg(name="")] = Config(),
+    *,
+    out: Path | None = None,
+    smoke: bool = False,
+) -> None:
+    """Sweeps the closed-form attack on PCA over known records and the precision of the release.
+
+    Args:
+        config: What to compute.
+        out: Folder of the results; runs/pca_closed_form or runs/pca_closed_form-smoke if not given.
+        smoke: Only show that everything runs: on digits, with sizes that take seconds, whatever else is given.
+    """
+    folder = out or Path("runs") / ("pca_closed_form-smoke" if smoke else "pca_closed_form")
+    print(to_markdown(run(SMOKE if smoke else config, folder)))
+
+
+def _take_up(file: Path, config: Config, data: Dataset) -> list[dict[str, Any]]:
+    """The records of an interrupted run, or those of a new one: its configuration and provenance."""
+    fingerprint = records.config_fingerprint(config)
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with jax.enable_x64(True):
+            provenance = records.provenance(config.seed)
+        facts = {"config": config, "provenance": provenance, "data": data.provenance}
+        records.append_record(file, "run", fingerprint=fingerprint, **facts)
+    found = records.read_records(file)
+    if not found or found[0].get("fingerprint") != fingerprint:
+        raise ValueError(f"out must be a new folder or one of the same configuration, got {file.parent} of another")
+    return found
+
+
+def _cells(found: Iterable[Mapping[str, Any]]) -> dict[tuple[int, str, str], dict[str, Any]]:
+    return {(r["n_known"], r["release"], r["attack"]): dict(r) for r in found if r["kind"] == "attack"}
+
+
+def _embed(known: np.ndarray, targets: np.ndarray, dtype: type[np.floating]) -> Embedding:
+    with jax.enable_x64(True):
+        # PCA ignores the key.
+        return shadow_embeddings(jax.random.key(0), PCA(), known.astype(dtype), targets.astype(dtype))
+
+
+def _attack(
+    name: str,
+    known: np.ndarray,
+    release: Embedding,
+    data: Dataset,
+    parts: Splits,
+    prior: Callable[[], GaussianPrior],
+    key: jax.Array,
+) -> dict[str, Any]:
+    has_prior, bounds = ATTACKS[name]
+    fitted = prior() if has_prior else None
+    begun = time.perf_counter()
+    result = closed_form.reconstruct_pca(known, release.coords, prior=fitted, bounds=bounds)
+    seconds = time.perf_counter() - begun
+    public = data.x[parts.shadow]
+    decoy_key, bootstrap_key = jax.random.split(key)
+    status = np.asarray(release.status) | result.status
+    scores = metrics.evaluate(
+        bootstrap_key,
+        result.x,
+        data.x[parts.targets],
+        neighbors=np.concatenate([known, public]),
+        decoys=metrics.sample_decoys(decoy_key, public, min(N_DECOYS, len(public))),
+        status=status,
+        seconds=seconds,
+    )
+    return {"scores": scores, "status_counts": count_status(status)}
+
+
+if __name__ == "__main__":
+    tyro.cli(main)

@@ -106,12 +106,10 @@ def run(
     with jax.enable_x64(config.dtype == "float64"):
         say(f"Shadow releases: {method} on {config.n_known} known records of {data.name}")
         public = np.concatenate([parts.shadow, parts.validation])
-        shadows = _shadows(
-            folder, "shadows", jax.random.fold_in(shadow_key, 0), config, data, parts.known, public, progress
-        )
-        released = _shadows(
-            folder, "releases", jax.random.fold_in(shadow_key, 1), config, data, parts.known, parts.targets, progress
-        )
+        # A known seed is that of the attacked releases, so that both stages draw the same.
+        keys = (shadow_key, shadow_key) if config.seed_known else tuple(jax.random.split(shadow_key))
+        shadows = _shadows(folder, "shadows", keys[0], config, data, parts.known, public, progress)
+        released = _shadows(folder, "releases", keys[1], config, data, parts.known, parts.targets, progress)
     statuses = {
         "shadow releases": count_status(shadows["status"]),
         "attacked releases": count_status(released["status"]),

@@ -62,7 +62,9 @@ def test_ensemble_is_the_mean_of_its_members(trained):
     members = []
     for e in range(2):
         state = jax.tree.map(lambda leaf, e=e: leaf[e : e + 1], model.state)
-        members.append(reconstruct(dataclasses.replace(model, state=state, member_status=np.zeros(1, np.uint32)), releases).x)
+        members.append(
+            reconstruct(dataclasses.replace(model, state=state, member_status=np.zeros(1, np.uint32)), releases).x
+        )
     assert np.abs(members[0] - members[1]).max() > 1e-3
     np.testing.assert_allclose(reconstruct(model, releases).x, np.mean(members, axis=0), atol=1e-6)  # float32
 

@@ -1,0 +1,97 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from drjax.audit import AuditConfig, run
+from drjax.audit.attacks import chosen
+from drjax.reports import records
+
+SMALL = AuditConfig(
+    n_known=40, n_shadow=120, n_validation=30, n_targets=25, attacks=("ridge", "closed-form", "closed-form-known")
+)
+
+
+def arrays_of(folder):
+    return {file.relative_to(folder): records.load_arrays(file) for file in sorted(folder.rglob("*.npz"))}
+
+
+def test_writes_report_records_arrays_and_figures(tmp_path):
+    result = run(SMALL, tmp_path / "out")
+    assert result.verdict.level == "high"
+    page = result.report.read_text("utf-8")
+    assert result.verdict.headline in page
+    assert "Closed form with prior" in page
+    kinds = [record["kind"] for record in records.read_records(tmp_path / "out" / "records.jsonl")]
+    assert kinds.count("attack") == 5
+    assert kinds.count("run") == 1
+    assert len(list((tmp_path / "out" / "figures").glob("*.png"))) == 3
+
+
+@pytest.mark.parametrize("method", ["pca", "srp"])
+def test_an_interrupted_run_resumes_to_bit_identical_results(tmp_path, monkeypatch, method):
+    attacks = ("ridge", "closed-form") if method == "pca" else ("ridge", "srp-closed-form")
+    config = dataclasses.replace(SMALL, method=method, attacks=attacks)
+    whole = run(config, tmp_path / "whole")
+
+    class Killed(Exception):
+        pass
+
+    saved = records.save_arrays
+    count = iter(range(100))
+
+    def save_some(path, /, **arrays):
+        if next(count) == 4:
+            raise Killed
+        saved(path, **arrays)
+
+    monkeypatch.setattr(records, "save_arrays", save_some)
+    with pytest.raises(Killed):
+        run(config, tmp_path / "part")
+    monkeypatch.undo()
+    with pytest.raises(ValueError, match="--resume"):
+        run(config, tmp_path / "part")
+    resumed = run(config, tmp_path / "part", resume=True)
+    first, second = arrays_of(tmp_path / "whole"), arrays_of(tmp_path / "part")
+    assert first.keys() == second.keys()
+    for name, stored in first.items():
+        for field in stored:
+            if field != "seconds":
+                np.testing.assert_array_equal(stored[field], second[name][field])
+    assert [row.scores.mse for row in whole.rows] == [row.scores.mse for row in resumed.rows]
+
+
+def test_refuses_a_folder_of_another_configuration_and_leaves_it_alone(tmp_path):
+    run(SMALL, tmp_path / "out")
+    before = sorted(p.stat().st_mtime_ns for p in (tmp_path / "out").rglob("*"))
+    with pytest.raises(ValueError, match="seed differ"):
+        run(dataclasses.replace(SMALL, seed=1), tmp_path / "out", resume=True)
+    assert before == sorted(p.stat().st_mtime_ns for p in (tmp_path / "out").rglob("*"))
+
+
+def test_a_known_seed_gives_shadows_and_releases_one_matrix(tmp_path):
+    config = dataclasses.replace(SMALL, method="srp", attacks=("ridge",), seed_known=True)
+    run(config, tmp_path / "out")
+    shadows = records.load_arrays(tmp_path / "out/shadows/00000000.npz")["coords"]
+    released = records.load_arrays(tmp_path / "out/releases/00000000.npz")["coords"]
+    np.testing.assert_array_equal(shadows[0, 1:], released[0, 1:])
+
+
+def test_too_few_records_and_unfit_attacks_are_errors_before_anything_is_written(tmp_path):
+    with pytest.raises(ValueError, match="record"):
+        run(dataclasses.replace(SMALL, n_shadow=5000), tmp_path / "out")
+    with pytest.raises(ValueError, match="attacks"):
+        chosen(dataclasses.replace(SMALL, method="srp"))
+    with pytest.raises(ValueError, match="n_components"):
+        run(dataclasses.replace(SMALL, n_components=60), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_tabular_data_get_error_bars_per_feature(tmp_path):
+    rng = np.random.default_rng(0)
+    table = rng.normal(size=(200, 3)) @ rng.normal(size=(3, 6)) + rng.normal(size=(200, 6))
+    lines = ["a,b,c,d,e,f", *(",".join(f"{v:.6f}" for v in row) for row in table)]
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+    small = dataclasses.replace(SMALL, data=str(tmp_path / "t.csv"), n_known=30, n_shadow=100)
+    result = run(small, tmp_path / "out")
+    assert "Error of each feature" in result.report.read_text("utf-8")

@@ -1,0 +1,151 @@
+import os
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+from sklearn.decomposition import PCA as SklearnPCA
+
+from drjax.core.types import Status
+from drjax.dr import PCA
+from drjax.dr.secular import largest_roots, make_poles
+
+
+def digits(dtype=np.float64):
+    x = load_digits().data / 16
+    return x[np.random.default_rng(0).permutation(len(x))].astype(dtype)
+
+
+def error(found, expected):
+    return np.abs(np.asarray(found) - expected).max() / np.abs(expected).max()
+
+
+def sklearn_full(x, k=2):
+    return SklearnPCA(k, svd_solver="full").fit_transform(np.asarray(x, np.float64))
+
+
+@pytest.mark.parametrize("n", [3, 10, 66, 200])
+@pytest.mark.parametrize(("x64", "tolerance"), [(True, 1e-10), (False, 1e-5)])
+def test_insert_and_fit_transform_equal_scikit_learn_with_signs(n, x64, tolerance):
+    # The issue's own limits: rounding of the dtype times the conditioning of the leading components.
+    with jax.enable_x64(x64):
+        x = digits(np.float64 if x64 else np.float32)
+        known, targets = x[: n - 1], x[1000:1008]
+        shared = PCA().prepare(known)
+        batch = PCA().insert_batch(jax.random.split(jax.random.key(0), 8), shared, jnp.asarray(targets))
+        for i, target in enumerate(targets):
+            data = np.vstack([target, known])
+            whole = PCA().fit_transform(jax.random.key(0), jnp.asarray(data))
+            flags = int(batch.status[i]) & int(Status.SIGN_TIE | Status.SMALL_GAP)
+            if flags == 0:
+                assert error(batch.coords[i], sklearn_full(data)) < tolerance
+                assert error(whole.coords, sklearn_full(data)) < tolerance
+
+
+@pytest.mark.skipif("DRJAX_DATA" not in os.environ, reason="needs the MNIST files: set DRJAX_DATA")
+@pytest.mark.parametrize("n", [10, 100, 200, 500, 1000])
+def test_insert_equals_scikit_learn_on_mnist(n):
+    from drjax.data import load
+
+    x = load("mnist").x[:3000]
+    for x64, tolerance in ((True, 1e-10), (False, 1e-5)):
+        with jax.enable_x64(x64):
+            cast = x.astype(np.float64 if x64 else np.float32)
+            known, targets = cast[: n - 1], cast[2000:2003]
+            keys = jax.random.split(jax.random.key(0), 3)
+            found = PCA().insert_batch(keys, PCA().prepare(known), jnp.asarray(targets))
+            for i in range(3):
+                expected = sklearn_full(np.vstack([targets[i], known]))
+                assert error(found.coords[i], expected) < tolerance
+
+
+def test_many_components_up_to_the_smaller_side_match():
+    with jax.enable_x64(True):
+        x = np.random.default_rng(1).normal(size=(9, 6))
+        found = PCA(n_components=6).insert(jax.random.key(0), PCA(n_components=6).prepare(x[1:]), jnp.asarray(x[0]))
+        assert error(found.coords, sklearn_full(x, 6)) < 1e-10
+
+
+def test_duplicate_known_records_and_constant_columns_match():
+    with jax.enable_x64(True):
+        x = np.random.default_rng(2).normal(size=(12, 5))
+        x[3:9] = x[2]
+        x[:, 4] = 7.0
+        found = PCA().insert(jax.random.key(0), PCA().prepare(x[1:]), jnp.asarray(x[0]))
+        assert error(found.coords, sklearn_full(x)) < 1e-10
+
+
+def test_identical_known_records_leave_one_component_and_are_flagged():
+    known = np.ones((5, 4))
+    found = PCA().insert(jax.random.key(0), PCA().prepare(known), jnp.array([3.0, 1, 1, 1]))
+    assert int(found.status) & Status.DEGENERATE
+    # One direction of variance: the target lies 2 from the others, so 5/3 and -1/3 from the mean.
+    np.testing.assert_allclose(np.sort(np.abs(found.coords[:, 0])), [1 / 3] * 5 + [5 / 3], atol=1e-5)
+
+
+def test_nan_target_marks_its_own_lane_only():
+    x = digits(np.float32)
+    targets = x[100:104].copy()
+    targets[2, 5] = np.nan
+    keys = jax.random.split(jax.random.key(0), 4)
+    found = PCA().insert_batch(keys, PCA().prepare(x[:50]), jnp.asarray(targets))
+    is_bad = (np.asarray(found.status) & np.uint32(Status.NON_FINITE)) != 0
+    assert is_bad.tolist() == [False, False, True, False]
+    assert np.isfinite(np.asarray(found.coords)[[0, 1, 3]]).all()
+
+
+def test_sign_tie_and_small_gap_are_flagged():
+    tie = np.array([[1.0, -1.0], [-1.0, 1.0], [0.0, 0.0]])
+    assert int(PCA(n_components=1).fit_transform(jax.random.key(0), jnp.asarray(tie)).status) & Status.SIGN_TIE
+    square = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    assert int(PCA(n_components=1).fit_transform(jax.random.key(0), jnp.asarray(square)).status) & Status.SMALL_GAP
+
+
+def test_gradient_with_respect_to_the_target_equals_finite_differences():
+    with jax.enable_x64(True):
+        x = np.random.default_rng(3).normal(size=(12, 5))
+        shared = PCA().prepare(x[1:])
+        weights = jnp.asarray(np.random.default_rng(4).normal(size=(12, 2)))
+
+        def f(target):
+            return jnp.sum(weights * PCA().insert(jax.random.key(0), shared, target).coords)
+
+        gradient = jax.grad(f)(jnp.asarray(x[0]))
+        step = 1e-6
+        numeric = [(f(x[0] + step * e) - f(x[0] - step * e)) / (2 * step) for e in np.eye(5)]
+        np.testing.assert_allclose(gradient, numeric, rtol=1e-6, atol=1e-8)  # central differences: step^2 and eps/step
+
+
+def test_objective_at_its_own_coordinates_is_the_reported_one():
+    with jax.enable_x64(True):
+        x = jnp.asarray(digits()[:60])
+        found = PCA(n_components=3).fit_transform(jax.random.key(0), x)
+        np.testing.assert_allclose(PCA(n_components=3).objective(found.coords, x), found.objective, rtol=1e-9)
+
+
+@pytest.mark.parametrize("n_components", [0, -1, 1.5, True])
+def test_rejects_a_bad_number_of_components(n_components):
+    with pytest.raises(ValueError, match="n_components"):
+        PCA(n_components=n_components)
+
+
+def test_more_components_than_the_data_has_is_an_error():
+    with pytest.raises(ValueError, match=r"min\(n, d\)"):
+        PCA(n_components=4).prepare(np.eye(2, 5))
+
+
+@pytest.mark.parametrize("poles", [[1.0, 0.5, 0.2, 0.0], [1.0, 1.0, 1.0, 0.0], [1.0, 1 - 1e-9, 0.3, 0.0], [1.0, 0.0]])
+@pytest.mark.parametrize("scale", [1.0, 1e-6, 100.0])
+def test_secular_roots_are_the_eigenvalues(poles, scale):
+    with jax.enable_x64(True):
+        rng = np.random.default_rng(5)
+        q = np.maximum(np.abs(rng.normal(size=(20, len(poles))) * scale), 1e-12)
+        q[::3, 0] = 1e-10
+        n_roots = min(3, len(poles))
+        found = largest_roots(make_poles(np.array(poles), n_roots, np.dtype(np.float64)), jnp.asarray(q**2))
+        assert bool(found.converged.all())
+        for i in range(20):
+            expected = np.linalg.eigvalsh(np.diag(poles) + np.outer(q[i], q[i]))[::-1][:n_roots]
+            # Coinciding poles are moved by a few units of rounding of the largest.
+            np.testing.assert_allclose(found.values[i], expected, atol=2e-14 * max(1, expected[0]))

@@ -32,11 +32,12 @@ def test_insert_and_fit_transform_equal_scikit_learn_with_signs(n, x64, toleranc
     with jax.enable_x64(x64):
         x = digits(np.float64 if x64 else np.float32)
         known, targets = x[: n - 1], x[1000:1008]
+        fit_transform = jax.jit(PCA().fit_transform)
         shared = PCA().prepare(known)
-        batch = PCA().insert_batch(jax.random.split(jax.random.key(0), 8), shared, jnp.asarray(targets))
+        batch = jax.jit(PCA().insert_batch)(jax.random.split(jax.random.key(0), 8), shared, jnp.asarray(targets))
         for i, target in enumerate(targets):
             data = np.vstack([target, known])
-            whole = PCA().fit_transform(jax.random.key(0), jnp.asarray(data))
+            whole = fit_transform(jax.random.key(0), jnp.asarray(data))
             flags = int(batch.status[i]) & int(Status.SIGN_TIE | Status.SMALL_GAP)
             if flags == 0:
                 assert error(batch.coords[i], sklearn_full(data)) < tolerance
@@ -54,7 +55,7 @@ def test_insert_equals_scikit_learn_on_mnist(n):
             cast = x.astype(np.float64 if x64 else np.float32)
             known, targets = cast[: n - 1], cast[2000:2003]
             keys = jax.random.split(jax.random.key(0), 3)
-            found = PCA().insert_batch(keys, PCA().prepare(known), jnp.asarray(targets))
+            found = jax.jit(PCA().insert_batch)(keys, PCA().prepare(known), jnp.asarray(targets))
             for i in range(3):
                 expected = sklearn_full(np.vstack([targets[i], known]))
                 assert error(found.coords[i], expected) < tolerance
@@ -63,7 +64,9 @@ def test_insert_equals_scikit_learn_on_mnist(n):
 def test_many_components_up_to_the_smaller_side_match():
     with jax.enable_x64(True):
         x = np.random.default_rng(1).normal(size=(9, 6))
-        found = PCA(n_components=6).insert(jax.random.key(0), PCA(n_components=6).prepare(x[1:]), jnp.asarray(x[0]))
+        found = jax.jit(PCA(n_components=6).insert)(
+            jax.random.key(0), PCA(n_components=6).prepare(x[1:]), jnp.asarray(x[0])
+        )
         assert error(found.coords, sklearn_full(x, 6)) < 1e-10
 
 
@@ -72,13 +75,13 @@ def test_duplicate_known_records_and_constant_columns_match():
         x = np.random.default_rng(2).normal(size=(12, 5))
         x[3:9] = x[2]
         x[:, 4] = 7.0
-        found = PCA().insert(jax.random.key(0), PCA().prepare(x[1:]), jnp.asarray(x[0]))
+        found = jax.jit(PCA().insert)(jax.random.key(0), PCA().prepare(x[1:]), jnp.asarray(x[0]))
         assert error(found.coords, sklearn_full(x)) < 1e-10
 
 
 def test_identical_known_records_leave_one_component_and_are_flagged():
     known = np.ones((5, 4))
-    found = PCA().insert(jax.random.key(0), PCA().prepare(known), jnp.array([3.0, 1, 1, 1]))
+    found = jax.jit(PCA().insert)(jax.random.key(0), PCA().prepare(known), jnp.array([3.0, 1, 1, 1]))
     assert int(found.status) & Status.DEGENERATE
     # One direction of variance: the target lies 2 from the others, so 5/3 and -1/3 from the mean.
     np.testing.assert_allclose(np.sort(np.abs(found.coords[:, 0])), [1 / 3] * 5 + [5 / 3], atol=1e-5)
@@ -108,10 +111,11 @@ def test_gradient_with_respect_to_the_target_equals_finite_differences():
         shared = PCA().prepare(x[1:])
         weights = jnp.asarray(np.random.default_rng(4).normal(size=(12, 2)))
 
+        @jax.jit
         def f(target):
             return jnp.sum(weights * PCA().insert(jax.random.key(0), shared, target).coords)
 
-        gradient = jax.grad(f)(jnp.asarray(x[0]))
+        gradient = jax.jit(jax.grad(f))(jnp.asarray(x[0]))
         step = 1e-6
         numeric = [(f(x[0] + step * e) - f(x[0] - step * e)) / (2 * step) for e in np.eye(5)]
         np.testing.assert_allclose(gradient, numeric, rtol=1e-6, atol=1e-8)  # central differences: step^2 and eps/step
@@ -143,7 +147,7 @@ def test_secular_roots_are_the_eigenvalues(poles, scale):
         q = np.maximum(np.abs(rng.normal(size=(20, len(poles))) * scale), 1e-12)
         q[::3, 0] = 1e-10
         n_roots = min(3, len(poles))
-        found = largest_roots(make_poles(np.array(poles), n_roots, np.dtype(np.float64)), jnp.asarray(q**2))
+        found = jax.jit(largest_roots)(make_poles(np.array(poles), n_roots, np.dtype(np.float64)), jnp.asarray(q**2))
         assert bool(found.converged.all())
         for i in range(20):
             expected = np.linalg.eigvalsh(np.diag(poles) + np.outer(q[i], q[i]))[::-1][:n_roots]

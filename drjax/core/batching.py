@@ -77,6 +77,8 @@ def iter_chunks(
 
     run = jax.jit(fn)
     if mesh is not None:
+        # Kernels leave the layout of their intermediates to the compiler, which `jax.make_mesh` does not by default.
+        mesh = Mesh(mesh.devices, mesh.axis_names)
         context = jax.device_put(context, NamedSharding(mesh, PartitionSpec()))
     with _progress_bar(description, m, start) if progress else nullcontext(lambda _: None) as advance:
         for offset in range(start, m, size):

@@ -219,7 +219,7 @@ def _embedding(
 
     status = (
         flag(~converged, Status.NOT_CONVERGED)
-        | flag(eigenvalues[k - 1] <= 8 * eps * largest, Status.DEGENERATE)
+        | flag((eigenvalues[k - 1] <= 8 * eps * largest) | (scatter <= 0), Status.DEGENERATE)
         | flag(~jnp.all(jnp.isfinite(coords)), Status.NON_FINITE)
         | flag(jnp.any(tie), Status.SIGN_TIE)
         | flag(jnp.any(gap < eps**0.5), Status.SMALL_GAP)

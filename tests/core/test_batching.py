@@ -126,6 +126,13 @@ def test_a_mesh_really_splits_the_chunk():
     assert {shard.data.shape[0] for shard in result["outer"].addressable_shards} == {2}
 
 
+def test_a_mesh_of_explicit_axes_works_like_any_other():
+    plain = batching.map_lanes(noisy_outer, SCALE, lanes_of(7), batch_size=4)
+    mesh = jax.make_mesh((2,), ("lanes",))
+    sharded = batching.map_lanes(noisy_outer, SCALE, lanes_of(7), batch_size=4, mesh=mesh)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), plain, sharded)
+
+
 def test_lane_bytes_lie_between_the_largest_array_and_all_arrays():
     d = 64
     x = np.ones((4, d), np.float32)

@@ -1,3 +1,4 @@
+import functools
 import os
 
 import jax
@@ -9,12 +10,19 @@ from sklearn.decomposition import PCA as SklearnPCA
 
 from drjax.core.types import Status
 from drjax.dr import PCA
-from drjax.dr.secular import largest_roots, make_poles
+
+
+DOUBTFUL = Status.SIGN_TIE | Status.SMALL_GAP
+
+
+@functools.cache
+def shuffled_digits():
+    x = load_digits().data / 16
+    return x[np.random.default_rng(0).permutation(len(x))]
 
 
 def digits(dtype=np.float64):
-    x = load_digits().data / 16
-    return x[np.random.default_rng(0).permutation(len(x))].astype(dtype)
+    return shuffled_digits().astype(dtype)
 
 
 def error(found, expected):
@@ -35,13 +43,13 @@ def test_insert_and_fit_transform_equal_scikit_learn_with_signs(n, x64, toleranc
         fit_transform = jax.jit(PCA().fit_transform)
         shared = PCA().prepare(known)
         batch = jax.jit(PCA().insert_batch)(jax.random.split(jax.random.key(0), 8), shared, jnp.asarray(targets))
-        for i, target in enumerate(targets):
-            data = np.vstack([target, known])
-            whole = fit_transform(jax.random.key(0), jnp.asarray(data))
-            flags = int(batch.status[i]) & int(Status.SIGN_TIE | Status.SMALL_GAP)
-            if flags == 0:
-                assert error(batch.coords[i], sklearn_full(data)) < tolerance
-                assert error(whole.coords, sklearn_full(data)) < tolerance
+        clean = [i for i in range(8) if not int(batch.status[i]) & DOUBTFUL]
+        assert len(clean) >= 6
+        for i in clean:
+            data = np.vstack([targets[i], known])
+            expected = sklearn_full(data)
+            assert error(batch.coords[i], expected) < tolerance
+            assert error(fit_transform(jax.random.key(0), jnp.asarray(data)).coords, expected) < tolerance
 
 
 @pytest.mark.skipif("DRJAX_DATA" not in os.environ, reason="needs the MNIST files: set DRJAX_DATA")
@@ -56,18 +64,35 @@ def test_insert_equals_scikit_learn_on_mnist(n):
             known, targets = cast[: n - 1], cast[2000:2003]
             keys = jax.random.split(jax.random.key(0), 3)
             found = jax.jit(PCA().insert_batch)(keys, PCA().prepare(known), jnp.asarray(targets))
-            for i in range(3):
+            clean = [i for i in range(3) if not int(found.status[i]) & DOUBTFUL]
+            assert clean
+            for i in clean:
                 expected = sklearn_full(np.vstack([targets[i], known]))
                 assert error(found.coords[i], expected) < tolerance
 
 
-def test_many_components_up_to_the_smaller_side_match():
+@pytest.mark.parametrize(("n", "d", "k"), [(9, 6, 6), (9, 6, 1), (6, 9, 5), (2, 5, 1), (2, 1, 1)])
+def test_any_number_of_components_up_to_the_directions_of_variance_matches(n, d, k):
     with jax.enable_x64(True):
-        x = np.random.default_rng(1).normal(size=(9, 6))
-        found = jax.jit(PCA(n_components=6).insert)(
-            jax.random.key(0), PCA(n_components=6).prepare(x[1:]), jnp.asarray(x[0])
-        )
-        assert error(found.coords, sklearn_full(x, 6)) < 1e-10
+        x = np.random.default_rng(1).normal(size=(n, d))
+        pca = PCA(n_components=k)
+        found = jax.jit(pca.insert)(jax.random.key(0), pca.prepare(x[1:]), jnp.asarray(x[0]))
+        assert int(found.status) == Status.OK
+        assert error(found.coords, sklearn_full(x, k)) < 1e-10
+        expected = SklearnPCA(k, svd_solver="full").fit(x).singular_values_ ** 2
+        np.testing.assert_allclose(found.info.eigenvalues, expected, rtol=1e-10)
+
+
+def test_a_component_without_variance_has_zero_scores_and_is_flagged():
+    with jax.enable_x64(True):
+        # n records span n - 1 directions: the n-th component is arbitrary.
+        x = np.random.default_rng(1).normal(size=(4, 9))
+        pca = PCA(n_components=4)
+        found = jax.jit(pca.insert)(jax.random.key(0), pca.prepare(x[1:]), jnp.asarray(x[0]))
+        assert int(found.status) & Status.DEGENERATE
+        assert error(found.coords[:, :3], sklearn_full(x, 3)) < 1e-10
+        # A zero eigenvalue is known to rounding of the largest, its scores to the root of that.
+        assert np.abs(found.coords[:, 3]).max() < 1e-6
 
 
 def test_duplicate_known_records_and_constant_columns_match():
@@ -87,22 +112,36 @@ def test_identical_known_records_leave_one_component_and_are_flagged():
     np.testing.assert_allclose(np.sort(np.abs(found.coords[:, 0])), [1 / 3] * 5 + [5 / 3], atol=1e-5)
 
 
+@pytest.mark.parametrize("embed", ["fit_transform", "insert"])
+def test_records_that_are_all_equal_are_flagged(embed):
+    x = jnp.full((5, 4), 2.0)
+    pca, key = PCA(n_components=1), jax.random.key(0)
+    found = pca.fit_transform(key, x) if embed == "fit_transform" else pca.insert(key, pca.prepare(x[1:]), x[0])
+    assert int(found.status) & Status.DEGENERATE
+    np.testing.assert_allclose(found.coords, 0, atol=1e-6)
+
+
 def test_nan_target_marks_its_own_lane_only():
     x = digits(np.float32)
     targets = x[100:104].copy()
     targets[2, 5] = np.nan
     keys = jax.random.split(jax.random.key(0), 4)
-    found = PCA().insert_batch(keys, PCA().prepare(x[:50]), jnp.asarray(targets))
+    found = jax.jit(PCA().insert_batch)(keys, PCA().prepare(x[:50]), jnp.asarray(targets))
     is_bad = (np.asarray(found.status) & np.uint32(Status.NON_FINITE)) != 0
     assert is_bad.tolist() == [False, False, True, False]
     assert np.isfinite(np.asarray(found.coords)[[0, 1, 3]]).all()
 
 
 def test_sign_tie_and_small_gap_are_flagged():
-    tie = np.array([[1.0, -1.0], [-1.0, 1.0], [0.0, 0.0]])
-    assert int(PCA(n_components=1).fit_transform(jax.random.key(0), jnp.asarray(tie)).status) & Status.SIGN_TIE
-    square = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
-    assert int(PCA(n_components=1).fit_transform(jax.random.key(0), jnp.asarray(square)).status) & Status.SMALL_GAP
+    pca, key = PCA(n_components=1), jax.random.key(0)
+    # Loadings (1, -1) / sqrt 2; and two directions of equal variance.
+    tie = jnp.array([[1.0, -1.0], [-1.0, 1.0], [0.0, 0.0], [0.1, 0.1]])
+    square = jnp.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    clear = jnp.array([[3.0, 1.0], [-3.0, -1.0], [0.0, 0.5], [0.0, -0.5]])
+    fit, insert = jax.jit(pca.fit_transform), jax.jit(pca.insert)
+    for x, flag in ((tie, Status.SIGN_TIE), (square, Status.SMALL_GAP), (clear, None)):
+        for found in (fit(key, x), insert(key, pca.prepare(x[1:]), x[0])):
+            assert int(found.status) & flag if flag else int(found.status) == Status.OK
 
 
 def test_gradient_with_respect_to_the_target_equals_finite_differences():
@@ -124,8 +163,13 @@ def test_gradient_with_respect_to_the_target_equals_finite_differences():
 def test_objective_at_its_own_coordinates_is_the_reported_one():
     with jax.enable_x64(True):
         x = jnp.asarray(digits()[:60])
-        found = PCA(n_components=3).fit_transform(jax.random.key(0), x)
-        np.testing.assert_allclose(PCA(n_components=3).objective(found.coords, x), found.objective, rtol=1e-9)
+        pca = PCA(n_components=3)
+        found = jax.jit(pca.fit_transform)(jax.random.key(0), x)
+        np.testing.assert_allclose(jax.jit(pca.objective)(found.coords, x), found.objective, rtol=1e-9)
+        inserted = jax.jit(pca.insert)(jax.random.key(0), pca.prepare(x[1:]), x[0])
+        np.testing.assert_allclose(inserted.objective, found.objective, rtol=1e-9)
+        explained = SklearnPCA(3, svd_solver="full").fit(np.asarray(x)).singular_values_ ** 2
+        np.testing.assert_allclose(found.objective, np.sum((x - x.mean(axis=0)) ** 2) - explained.sum(), rtol=1e-9)
 
 
 @pytest.mark.parametrize("n_components", [0, -1, 1.5, True])
@@ -137,19 +181,3 @@ def test_rejects_a_bad_number_of_components(n_components):
 def test_more_components_than_the_data_has_is_an_error():
     with pytest.raises(ValueError, match=r"min\(n, d\)"):
         PCA(n_components=4).prepare(np.eye(2, 5))
-
-
-@pytest.mark.parametrize("poles", [[1.0, 0.5, 0.2, 0.0], [1.0, 1.0, 1.0, 0.0], [1.0, 1 - 1e-9, 0.3, 0.0], [1.0, 0.0]])
-@pytest.mark.parametrize("scale", [1.0, 1e-6, 100.0])
-def test_secular_roots_are_the_eigenvalues(poles, scale):
-    with jax.enable_x64(True):
-        rng = np.random.default_rng(5)
-        q = np.maximum(np.abs(rng.normal(size=(20, len(poles))) * scale), 1e-12)
-        q[::3, 0] = 1e-10
-        n_roots = min(3, len(poles))
-        found = jax.jit(largest_roots)(make_poles(np.array(poles), n_roots, np.dtype(np.float64)), jnp.asarray(q**2))
-        assert bool(found.converged.all())
-        for i in range(20):
-            expected = np.linalg.eigvalsh(np.diag(poles) + np.outer(q[i], q[i]))[::-1][:n_roots]
-            # Coinciding poles are moved by a few units of rounding of the largest.
-            np.testing.assert_allclose(found.values[i], expected, atol=2e-14 * max(1, expected[0]))

@@ -90,7 +90,7 @@ def test_batch_norm_uses_running_statistics_in_evaluation_only():
 
 def test_dropout_follows_its_key_and_is_off_in_evaluation():
     architecture = ARCHITECTURES["xray64_table5"]
-    assert architecture.decoder[1].dropout == 0.2
+    assert architecture.convolutions[1].dropout == 0.2
     model = build("xray64_table5", rngs=nnx.Rngs(params=0), n=3, k=2, record_shape=(4096,))
     x = jax.random.normal(jax.random.key(2), (2, 3, 2))
     model.train()

@@ -100,7 +100,7 @@ class GaussianPrior:
         pixels of an image) the bounds fix far more than they seem to.
 
         Args:
-            operator: (q, d), linearly independent rows.
+            operator: (q, d); rows may depend on each other or be zero.
             values: (m, q), operator @ x + noise.
             noise_variance: of each measurement: a scalar, (q,), or (m, q). Lanes of similar noise share a
                 factorisation, their noise rounded up by at most a factor of about four.
@@ -137,14 +137,14 @@ class GaussianPrior:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Posterior means (m, d) and the gain (d, q) for one noise level."""
         # A jitter at rounding level keeps a singular prior (fewer public records than features) factorisable.
-        jitter = 1e-13 * np.trace(gram) / len(gram)
+        jitter = max(1e-13 * np.trace(gram) / len(gram), np.finfo(np.float64).tiny ** 0.5)
         factor = scipy.linalg.cho_factor(gram + np.diag(noise + jitter))
         weights = scipy.linalg.cho_solve(factor, (values - operator @ self.mean).T).T
         mean = self.mean + weights @ loading
         # What the measurement leaves over is noise * weights exactly; rounding in a badly conditioned gram is not.
         # Restoring it makes a noiseless measurement hold to the last digit.
         left_over = values - noise * weights - mean @ operator.T
-        mean = mean + np.linalg.solve(operator @ operator.T, left_over.T).T @ operator
+        mean = mean + left_over @ np.linalg.pinv(operator @ operator.T, rcond=1e-12, hermitian=True) @ operator
         return mean, scipy.linalg.cho_solve(factor, loading).T
 
 
@@ -160,9 +160,10 @@ def _box(lower: Array | float | None, upper: Array | float | None, shape: tuple[
 
 def _groups(noise: np.ndarray, prior_variance: np.ndarray) -> list[np.ndarray]:
     """Lanes whose noise relative to what the prior expects is within a factor of about four."""
-    relative = noise / np.maximum(prior_variance, np.finfo(np.float64).tiny)
+    scale = np.where(prior_variance > 0, prior_variance, 1.0)
     # Beyond these limits a measurement is exact, or worthless, at any level.
-    level = np.ceil(np.log(np.clip(relative, 1e-14, 1e8)).mean(axis=1) / np.log(4))
+    relative = np.clip(noise, 1e-14 * scale, 1e8 * scale) / scale
+    level = np.ceil(np.log(relative).mean(axis=1) / np.log(4))
     return [np.flatnonzero(level == value) for value in np.unique(level)]
 
 

@@ -102,9 +102,15 @@ def reconstruct_srp(
     for i, lanes in enumerate(groups):
         columns = slice(i * k, (i + 1) * k)
         operator = recovered.matrix[:, columns].T
-        x[lanes] = prior.condition(operator, releases[lanes, target_index], noise[columns])
-        status[lanes] |= np.uint32(Status.OK if recovered.is_exact[columns].all() else Status.NOT_CONVERGED)
-        status[lanes] |= np.uint32(Status.OK if operator.any() else Status.DEGENERATE)
+        measures = operator.any(axis=1)
+        if measures.any():
+            values = releases[lanes, target_index][:, measures]
+            x[lanes] = prior.condition(operator[measures], values, noise[columns][measures])
+        else:
+            x[lanes] = prior.mean
+            status[lanes] |= np.uint32(Status.DEGENERATE)
+        if not recovered.is_exact[columns].all():
+            status[lanes] |= np.uint32(Status.NOT_CONVERGED)
     if bounds is not None:
         x = np.clip(x, *bounds)
     result = Reconstruction(x, None, x[:, None], np.full(m, np.nan), status)

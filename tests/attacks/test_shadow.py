@@ -1,0 +1,129 @@
+import jax
+import numpy as np
+import pytest
+from sklearn.decomposition import PCA as SklearnPCA
+
+from drjax.attacks.shadow import iter_shadow_embeddings, shadow_batch_size, shadow_embeddings
+from drjax.core.types import Status
+from drjax.dr import PCA, SparseRandomProjection
+
+KEY = jax.random.key(1)
+ROUNDING = 2e-5  # coordinates below 10 in float32; batched products reorder their sums
+
+
+@pytest.fixture(params=[PCA(), SparseRandomProjection()], ids=["pca", "srp"])
+def method(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def records():
+    # Directions of clearly different variance: signs and order of the components are then determined.
+    rng = np.random.default_rng(0)
+    x = (rng.normal(size=(50, 9)) * 0.7 ** np.arange(9) + 1).astype(np.float32)
+    return x[:20], x[20:43]
+
+
+def test_each_shadow_is_the_embedding_of_its_target_before_the_known_records(records):
+    known, targets = records
+    found = shadow_embeddings(KEY, PCA(), known, targets)
+    assert isinstance(found.coords, np.ndarray)
+    for target, coords in zip(targets, found.coords, strict=True):
+        expected = SklearnPCA(2, svd_solver="full").fit_transform(np.vstack([target, known]).astype(np.float64))
+        np.testing.assert_allclose(coords, expected, atol=ROUNDING)
+
+
+@pytest.mark.parametrize("randomness", ["fresh", "shared"])
+def test_a_shadow_does_not_depend_on_how_many_there_are_nor_on_chunks_nor_devices(method, randomness, records):
+    known, targets = records
+    options = {"randomness": randomness}
+    whole = shadow_embeddings(KEY, method, known, targets, **options)
+    mesh = jax.make_mesh((2,), ("lanes",), devices=jax.devices()[:2])
+    for m, changed in ((5, {}), (23, {"batch_size": 4}), (23, {"batch_size": 7, "mesh": mesh}), (1, {"mesh": mesh})):
+        other = shadow_embeddings(KEY, method, known, targets[:m], **options, **changed)
+        assert other.coords.shape == (m, 21, 2)
+        np.testing.assert_allclose(other.coords, whole.coords[:m], atol=ROUNDING)
+        np.testing.assert_array_equal(other.status, whole.status[:m])
+
+
+def test_a_resumed_run_is_bit_identical(method, records):
+    known, targets = records
+    whole = dict(iter_shadow_embeddings(KEY, method, known, targets, batch_size=8))
+    resumed = dict(iter_shadow_embeddings(KEY, method, known, targets, batch_size=8, start=16))
+    assert list(whole) == [0, 8, 16]
+    assert list(resumed) == [16]
+    jax.tree.map(np.testing.assert_array_equal, resumed[16], whole[16])
+    assert resumed[16].coords.shape[0] == 7
+    gathered = shadow_embeddings(KEY, method, known, targets, batch_size=8).coords
+    np.testing.assert_array_equal(np.concatenate([chunk.coords for chunk in whole.values()]), gathered)
+
+
+def test_the_recorded_chunk_size_is_the_one_that_is_used(method, records):
+    known, targets = records
+    size = shadow_batch_size(method, known, targets)
+    chunks = iter_shadow_embeddings(KEY, method, known, targets)
+    assert 1 <= size <= len(targets)
+    assert next(chunks)[1].coords.shape[0] == size
+
+
+def test_fresh_shadows_draw_anew_and_shared_ones_draw_once(records):
+    known, targets = records
+    method = SparseRandomProjection()
+    fresh, shared = (
+        shadow_embeddings(KEY, method, known, targets[:6], randomness=randomness).coords
+        for randomness in ("fresh", "shared")
+    )
+    assert len(np.unique(fresh[:, 1:], axis=0)) == 6
+    np.testing.assert_allclose(shared[1:, 1:], np.broadcast_to(shared[:1, 1:], shared[1:, 1:].shape), atol=ROUNDING)
+    assert len(np.unique(shared[:, 0], axis=0)) > 1
+    other = shadow_embeddings(jax.random.key(2), method, known, targets[:6], randomness="shared").coords
+    assert np.abs(other - shared).max() > 0.1
+
+
+def test_a_deterministic_method_ignores_the_key(records):
+    known, targets = records
+    first, second = (shadow_embeddings(jax.random.key(seed), PCA(), known, targets[:3]).coords for seed in (0, 1))
+    np.testing.assert_array_equal(first, second)
+
+
+def test_coordinates_have_the_precision_of_the_known_records(records):
+    known, targets = records
+    with jax.enable_x64(True):
+        narrow = shadow_embeddings(KEY, PCA(), known, targets[:2].astype(np.float64))
+        wide = shadow_embeddings(KEY, PCA(), known.astype(np.float64), targets[:2])
+    assert narrow.coords.dtype == np.float32
+    assert wide.coords.dtype == np.float64
+
+
+def test_lanes_that_are_not_determined_are_flagged_alone():
+    known = np.tile(np.arange(4, dtype=np.float32), (5, 1))
+    targets = np.stack([known[0], known[0] + [0, 0, 0, 2]]).astype(np.float32)
+    found = shadow_embeddings(KEY, PCA(n_components=1), known, targets)
+    assert int(found.status[0]) & Status.DEGENERATE
+    assert not int(found.status[1]) & Status.DEGENERATE
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"targets": np.full((2, 3), np.nan)}, "targets must be finite"),
+        ({"known": np.full((5, 3), np.inf)}, "known must be finite"),
+        ({"targets": np.zeros((2, 4))}, "targets must have 3 columns, got 4"),
+        ({"targets": np.zeros(3)}, "targets must be a non-empty array"),
+        ({"targets": np.zeros((0, 3))}, "targets must be a non-empty array"),
+        ({"randomness": "some"}, "randomness must be one of fresh, shared; got 'some'"),
+        ({"key": jax.random.PRNGKey(0)}, "key must be a single key"),
+        ({"key": jax.random.split(jax.random.key(0))}, "key must be a single key"),
+        ({"method": PCA(n_components=4)}, r"n_components must be <= min\(n, d\)"),
+        ({"batch_size": -1}, "batch_size must be an integer >= 1"),
+    ],
+)
+def test_bad_input_is_refused_by_name(change, match):
+    arguments = {"key": KEY, "method": PCA(), "known": np.eye(5, 3), "targets": np.ones((2, 3)), **change}
+    with pytest.raises(ValueError, match=match):
+        shadow_embeddings(**arguments)
+
+
+def test_a_restart_inside_a_chunk_is_refused(records):
+    with pytest.raises(ValueError, match="start must be a multiple of the chunk size 8, got 3"):
+        next(iter_shadow_embeddings(KEY, PCA(), *records, batch_size=8, start=3))

@@ -11,7 +11,6 @@ from sklearn.decomposition import PCA as SklearnPCA
 from drjax.core.types import Status
 from drjax.dr import PCA
 
-
 DOUBTFUL = Status.SIGN_TIE | Status.SMALL_GAP
 
 

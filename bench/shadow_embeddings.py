@@ -7,6 +7,7 @@ README.md beside this file says what is compared and what the columns mean.
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
@@ -74,7 +75,7 @@ class Config:
     dtype: list[Literal["float32", "float64"]] = field(default_factory=lambda: ["float32", "float64"])
     data: Literal["synthetic", "mnist"] = "synthetic"
     data_dir: Path | None = None
-    repeats: int = 5
+    repeats: int = 15
     budget_s: float = 2.0
     peer_s: float = 1.5
     naive_limit_s: float = 20.0
@@ -119,8 +120,8 @@ class Cell:
         n, d, k = len(self.known) + 1, self.known.shape[1], METHODS[self.method]().n_components
         if self.method == "pca":
             rank = min(n - 2, d)
-            return 2 * d * rank * (1 + k) + 2 * n * rank * k
-        return 2 * (n if self.randomness == "fresh" else 1) * d * k
+            return 2 * d * rank + 2 * n * rank * k
+        return 2 * n * math.sqrt(d) * k if self.randomness == "fresh" else 2 * d * k
 
     @property
     def naive_flops(self) -> float:

@@ -90,7 +90,7 @@ def iter_shadow_embeddings(
 def shadow_batch_size(method: DRMethod, known: Array, targets: Array, *, randomness: Randomness = "fresh") -> int:
     """The chunk size that `shadow_embeddings` would choose: record it to resume with the same chunks."""
     context, lanes, kernel = _plan(jax.random.key(0), method, known, targets, randomness)
-    return min(batching.choose_batch_size(kernel, context, lanes), len(targets))
+    return batching.choose_batch_size(kernel, context, lanes)
 
 
 def _plan(

@@ -21,7 +21,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from drjax.core import validate
 from drjax.core.types import PyTree
 
-CPU_CHUNK_BYTES = 8 * 2**20
+CPU_CHUNK_BYTES = 24 * 2**20
 """Working set of a chunk on a CPU: larger ones leave the cache and lose to memory traffic (see bench/README.md)."""
 
 DEVICE_MEMORY_FRACTION = 0.4
@@ -62,6 +62,43 @@ def iter_chunks(
     Raises:
         ValueError: lanes of unequal length, or a `batch_size` or `start` out of range.
     """
+    for offset, n, result in _padded_chunks(fn, context, lanes, batch_size, mesh, start, progress, description):
+        yield offset, jax.tree.map(lambda leaf: leaf if leaf.shape[0] == n else leaf[:n], result)  # noqa: B023
+
+
+def map_lanes(
+    fn: BatchedFn,
+    context: PyTree,
+    lanes: PyTree,
+    *,
+    batch_size: int | None = None,
+    mesh: Mesh | None = None,
+    progress: bool = False,
+    description: str = "lanes",
+) -> PyTree:
+    """`iter_chunks` gathered into host arrays with leading axis m: peak memory is the output and one chunk."""
+    m = int(np.shape(jax.tree.leaves(lanes)[0])[0])
+    gathered: PyTree = None
+    # The surplus of the last chunk is cut off on the host: on the device every leaf would be one more dispatch.
+    for offset, n, result in _padded_chunks(fn, context, lanes, batch_size, mesh, 0, progress, description):
+        if gathered is None:
+            gathered = jax.tree.map(lambda leaf: np.empty((m, *leaf.shape[1:]), leaf.dtype), result)
+        for target, leaf in zip(jax.tree.leaves(gathered), jax.tree.leaves(result), strict=True):
+            target[offset : offset + n] = np.asarray(leaf)[:n]
+    return gathered
+
+
+def _padded_chunks(
+    fn: BatchedFn,
+    context: PyTree,
+    lanes: PyTree,
+    batch_size: int | None,
+    mesh: Mesh | None,
+    start: int,
+    progress: bool,
+    description: str,
+) -> Iterator[tuple[int, int, PyTree]]:
+    """(offset, lanes that count, results of the whole chunk)."""
     leaves = jax.tree.leaves(lanes)
     lengths = {int(np.shape(leaf)[0]) for leaf in leaves}
     if len(lengths) != 1:
@@ -87,28 +124,19 @@ def iter_chunks(
             if mesh is not None:
                 chunk = jax.device_put(chunk, NamedSharding(mesh, PartitionSpec(mesh.axis_names)))
             result = jax.block_until_ready(run(context, chunk))
-            if n < size:
-                result = jax.tree.map(lambda leaf: leaf[:n], result)  # noqa: B023
             advance(n)
-            yield offset, result
-
-
-def map_lanes(fn: BatchedFn, context: PyTree, lanes: PyTree, **options: Any) -> PyTree:
-    """`iter_chunks` gathered into host arrays with leading axis m: peak memory is the output and one chunk."""
-    m = int(np.shape(jax.tree.leaves(lanes)[0])[0])
-    gathered: PyTree = None
-    for offset, result in iter_chunks(fn, context, lanes, **options):
-        if gathered is None:
-            gathered = jax.tree.map(lambda leaf: np.empty((m, *leaf.shape[1:]), leaf.dtype), result)
-        for target, leaf in zip(jax.tree.leaves(gathered), jax.tree.leaves(result), strict=True):
-            target[offset : offset + leaf.shape[0]] = np.asarray(leaf)
-    return gathered
+            yield offset, n, result
 
 
 def choose_batch_size(fn: BatchedFn, context: PyTree, lanes: PyTree, *, budget: int | None = None) -> int:
-    """How many lanes fit into `budget` bytes (default: what the device has to spare), at least 1."""
+    """Lanes per chunk: what fits into `budget` bytes (default: what the device has to spare), evenly divided.
+
+    At least 1 and at most the number of lanes; all chunks but the last are full, and the last one nearly.
+    """
     budget = budget if budget is not None else memory_budget()
-    return max(1, budget // max(1, lane_bytes(fn, context, lanes)))
+    fits = max(1, budget // max(1, lane_bytes(fn, context, lanes)))
+    m = max(1, int(np.shape(jax.tree.leaves(lanes)[0])[0]))
+    return math.ceil(m / math.ceil(m / fits))
 
 
 def lane_bytes(fn: BatchedFn, context: PyTree, lanes: PyTree) -> int:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+import threadpoolctl
 
 from drjax.core.types import Array
 
@@ -50,9 +53,27 @@ def scatter_basis(x: Array) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndar
         mean (d,); basis (r, d), orthonormal rows, r >= 1; singular (r,), norms of the scores, decreasing;
         scores (rows, r) = (x - mean) @ basis.T. Directions without variance are left out, but for one if all are.
     """
-    x = np.asarray(x, np.float64)
+    # The threads of a BLAS go on spinning for tens of milliseconds after a call, and the kernel that follows this
+    # would pay for it with more than they save here.
+    with _blas().limit(limits=1, user_api="blas"):
+        return _scatter_basis(np.asarray(x, np.float64))
+
+
+@functools.cache
+def _blas() -> threadpoolctl.ThreadpoolController:
+    return threadpoolctl.ThreadpoolController()  # looking for the libraries takes milliseconds
+
+
+def _scatter_basis(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     mean = x.mean(axis=0)
     centred = x - mean
+    # Constant columns carry nothing; images have many, and the factorisation below is cubic in what is left.
+    varies = np.ptp(x, axis=0) > 0
+    if not varies.all() and varies.any():
+        _, inner, singular, scores = _scatter_basis(x[:, varies])
+        basis = np.zeros((len(inner), x.shape[1]))
+        basis[:, varies] = inner
+        return mean, basis, singular, scores
     if x.shape[0] > x.shape[1]:
         _, vectors = np.linalg.eigh(centred.T @ centred)
         basis = vectors.T[::-1]

@@ -13,6 +13,9 @@ from drjax.core.linalg import HIGHEST, compute_dtype, scatter_basis, sign_and_ma
 from drjax.core.types import Array, Embedding, Status, hyperparams
 from drjax.dr import secular
 
+TIE = 8
+"""A sign is a tie when its margin times the eigengap is below this many units of rounding."""
+
 
 class PCAInfo(NamedTuple):
     """Diagnostics of one PCA.
@@ -21,6 +24,7 @@ class PCAInfo(NamedTuple):
         eigenvalues: (k,), of the scatter matrix (singular values of the centred data, squared); input units squared.
         eigengap: (k,), distance of each eigenvalue to its nearest neighbour, as a share of the largest.
         sign_margin: (k,), largest positive minus largest negative loading in absolute value: what decides the sign.
+            From `insert` a lower bound of it that suffices to decide, or the margin itself where none does.
     """
 
     eigenvalues: Array
@@ -53,7 +57,8 @@ class PCA:
     """Principal component analysis onto the leading k directions of variance.
 
     Deterministic. Signs follow scikit-learn's `PCA` (each component's largest |loading| is positive).
-    `fit_transform` costs a thin SVD, O(n d min(n, d)); `insert` costs O(r (d + n k)), no decomposition.
+    `fit_transform` costs a thin SVD, O(n d min(n, d)); `insert` costs O(r (d + n k)), no decomposition, and O(r d k)
+    more for a chunk of shadows in which some component's two largest opposite loadings nearly tie.
 
     Attributes:
         n_components: Output dimension k, 1 <= k <= min(n, d).
@@ -91,9 +96,11 @@ class PCA:
         u, s, vt = jnp.linalg.svd(jnp.where(finite, centred, 0), full_matrices=False)
         sign, margin = sign_and_margin(vt[:k])
         coords = jnp.where(finite, u[:, :k] * (s[:k] * sign), jnp.nan)
+        eigenvalues = jnp.append(s**2, 0)[: k + 1]
         return _embedding(
             coords,
-            eigenvalues=jnp.append(s**2, 0)[: k + 1],
+            eigenvalues=eigenvalues,
+            gap=_eigengap(eigenvalues),
             scatter=jnp.sum(centred**2),
             margin=margin,
             converged=jnp.bool_(True),
@@ -140,9 +147,10 @@ class PCA:
         return jax.tree.map(lambda leaf: leaf[0], batch)
 
     def insert_batch(self, keys: Array, shared: PCAShared, targets: Array) -> Embedding:
-        """`insert` for targets (b, d): three matrix products over the batch and a root finder.
+        """`insert` for targets (b, d): two matrix products over the batch and a root finder.
 
-        About 2 r d (1 + k) + 2 r n k floating-point operations per target.
+        About 2 r (d + n k) floating-point operations per target. The r directions of the known records count in
+        full for the coordinates; a component's sign is mostly certain from the few that have most of the variance.
         """
         del keys
         d = shared.mean.shape[0]
@@ -151,13 +159,14 @@ class PCA:
         k = self.n_components
         n = shared.scores.shape[0] + 1
         dtype = shared.basis.dtype
-        # A nan would keep the root finder of its whole chunk from stopping.
-        finite = jnp.all(jnp.isfinite(targets), axis=-1)
-        offset = (jnp.where(finite[:, None], targets, 0).astype(dtype) - shared.mean) / shared.scale
+        offset = (jnp.asarray(targets, dtype) - shared.mean) / shared.scale
         weight = (n - 1) / n  # scatter of n records = scatter of the known + weight * offset offset^T
+        squared_norm = jnp.einsum("bd,bd->b", offset, offset, precision=HIGHEST)[:, None]
+        # A nan would keep the root finder of its whole chunk from stopping.
+        finite = jnp.isfinite(squared_norm)
+        offset, squared_norm = jnp.where(finite, offset, 0), jnp.where(finite, squared_norm, 0)
 
         inside = jnp.matmul(offset, shared.basis.T, precision=HIGHEST)
-        squared_norm = jnp.sum(offset**2, axis=-1, keepdims=True)
         outside = jnp.maximum(squared_norm - jnp.sum(inside**2, axis=-1, keepdims=True), 0)
         # A vanishing coefficient makes an eigenvector 0/0. Lifting it to rounding level deflates its pole.
         eps = float(jnp.finfo(dtype).eps)
@@ -167,30 +176,26 @@ class PCA:
 
         roots = secular.largest_roots(shared.poles, weight * squared)
         kept = min(k, roots.values.shape[1])
-        inverse = 1 / roots.distances[:, :kept]  # (b, k, r + 1)
-        norm = jnp.sqrt(jnp.sum(squared[:, None] * inverse**2, axis=-1))
-        coefficients = inside[:, None] * inverse[..., :-1] / norm[..., None]  # eigenvectors inside the basis
-        beyond = inverse[..., -1] / norm  # and along offset - basis^T inside
-
-        sign, margin = sign_and_margin(
-            beyond[..., None] * offset[:, None]
-            + jnp.einsum(
-                "bkr,rd->bkd", coefficients - beyond[..., None] * inside[:, None], shared.basis, precision=HIGHEST
-            )
-        )
+        norm = jnp.sqrt(roots.slope[:, :kept] / weight)
+        inverse = 1 / (secular.distances(shared.poles, roots, kept) * norm[..., None])  # (b, k, r + 1)
+        # Eigenvectors inside the basis, (b, k, r); beyond it they are `beyond` times the rest of the offset.
+        coefficients, beyond = inside[:, None] * inverse[..., :-1], inverse[..., -1]
+        eigenvalues = jnp.pad(roots.values, ((0, 0), (0, k + 1 - roots.values.shape[1])))
+        gap = _eigengap(eigenvalues)
+        sign, margin = _certain_signs(shared, offset, inside, roots, coefficients, beyond, gap[:, :kept], weight)
         # The secular equation itself says that offset . eigenvector = -1 / (weight norm).
         along = -sign * shared.scale / (weight * norm)
         rows = jnp.einsum("bkr,nr->bkn", coefficients * sign[..., None], shared.scores, precision=HIGHEST)
         coords = jnp.concatenate([along[..., None] * (1 - 1 / n), rows - along[..., None] / n], axis=-1)
-        coords = jnp.where(finite[:, None, None], jnp.swapaxes(coords, 1, 2), jnp.nan)
+        coords = jnp.where(finite[:, None], jnp.swapaxes(coords, 1, 2), jnp.nan)
 
         # Directions beyond those of the data have no variance: their coordinates are 0.
         fill = ((0, 0), (0, k - kept))
-        eigenvalues = jnp.pad(roots.values, ((0, 0), (0, k + 1 - roots.values.shape[1])))
         return jax.vmap(_embedding)(
             jnp.pad(coords, ((0, 0), *fill)),
             eigenvalues=eigenvalues * shared.scale**2,
             scatter=(shared.scatter + weight * squared_norm[:, 0]) * shared.scale**2,
+            gap=gap,
             margin=jnp.pad(margin, fill),
             converged=roots.converged,
             n_iter=jnp.broadcast_to(roots.n_iter, (targets.shape[0],)),
@@ -202,24 +207,75 @@ class PCA:
         )
 
 
+def _certain_signs(
+    shared: PCAShared,
+    offset: Array,
+    inside: Array,
+    roots: secular.Roots,
+    coefficients: Array,
+    beyond: Array,
+    gap: Array,
+    weight: float,
+) -> tuple[Array, Array]:
+    """scikit-learn's sign of each eigenvector and the margin that decides it, (b, k) each.
+
+    An eigenvector is beyond * offset + sum_j (coefficient_j - beyond * inside_j) basis_j, and the terms of the tail's
+    directions are small: without them no loading moves by more than their norm, which the tail's moments bound. Where
+    the margin exceeds twice that for all lanes, the sum over the head decides; else it is taken over all directions.
+    """
+    shared, offset, inside, roots, coefficients, beyond, gap = jax.lax.stop_gradient(
+        (shared, offset, inside, roots, coefficients, beyond, gap)
+    )
+    eps = float(jnp.finfo(offset.dtype).eps)
+    rank = shared.basis.shape[0]
+    n_head = min(shared.poles.gaps.shape[1], rank)
+    terms = coefficients - beyond[..., None] * inside[:, None]
+
+    def add(loadings: Array, part: slice) -> Array:
+        return loadings + jnp.einsum("bkr,rd->bkd", terms[..., part], shared.basis[part], precision=HIGHEST)
+
+    loadings = add(beyond[..., None] * offset[:, None], slice(n_head))
+    sign, margin = sign_and_margin(loadings)
+    if n_head == rank:
+        return sign, margin
+    kept = beyond.shape[1]
+    # |coefficient - beyond * inside| = |beyond * inside| pole / (root - pole), and a root is TAIL_RATIO such poles.
+    ratio = shared.poles.values[n_head] / roots.values[:, :kept]
+    square = roots.moments[:, 2:3] / weight
+    missing = jnp.abs(beyond) * ratio * jnp.sqrt(square) * (secular.TAIL_RATIO / (secular.TAIL_RATIO - 1))
+    lower = margin - 2 * missing
+    certain = lower * gap >= TIE * eps
+
+    def from_all_directions() -> tuple[Array, Array]:
+        exact_sign, exact_margin = sign_and_margin(add(loadings, slice(n_head, None)))
+        # A lane must not see that others needed this.
+        return jnp.where(certain, sign, exact_sign), jnp.where(certain, lower, exact_margin)
+
+    return jax.lax.cond(jnp.all(certain), lambda: (sign, lower), from_all_directions)
+
+
+def _eigengap(eigenvalues: Array) -> Array:
+    """From each of the k leading of (..., k+1) decreasing eigenvalues to its nearest neighbour, over the largest."""
+    largest = jnp.maximum(eigenvalues[..., :1], jnp.finfo(eigenvalues.dtype).tiny)
+    below = (eigenvalues[..., :-1] - eigenvalues[..., 1:]) / largest
+    return jnp.minimum(below, jnp.concatenate([jnp.ones_like(below[..., :1]), below[..., :-1]], axis=-1))
+
+
 def _embedding(
-    coords: Array, *, eigenvalues: Array, scatter: Array, margin: Array, converged: Array, n_iter: Array
+    coords: Array, *, eigenvalues: Array, gap: Array, scatter: Array, margin: Array, converged: Array, n_iter: Array
 ) -> Embedding:
     """Puts flags and diagnostics beside the coordinates of one PCA; eigenvalues (k+1,) decreasing."""
     k = coords.shape[-1]
     eps = float(jnp.finfo(coords.dtype).eps)
-    largest = jnp.maximum(eigenvalues[0], jnp.finfo(coords.dtype).tiny)
-    below = (eigenvalues[:k] - eigenvalues[1:]) / largest
-    gap = jnp.minimum(below, jnp.concatenate([jnp.ones(1, below.dtype), below[:-1]]))
     # An eigenvector moves by about eps / gap when the matrix is rounded: below that margin its sign is arbitrary.
-    tie = margin * gap < 8 * eps
+    tie = margin * gap < TIE * eps
 
     def flag(condition: Any, status: Status) -> Array:
         return jnp.where(condition, jnp.uint32(status), jnp.uint32(0))
 
     status = (
         flag(~converged, Status.NOT_CONVERGED)
-        | flag((eigenvalues[k - 1] <= 8 * eps * largest) | (scatter <= 0), Status.DEGENERATE)
+        | flag((eigenvalues[k - 1] <= 8 * eps * eigenvalues[0]) | (scatter <= 0), Status.DEGENERATE)
         | flag(~jnp.all(jnp.isfinite(coords)), Status.NON_FINITE)
         | flag(jnp.any(tie), Status.SIGN_TIE)
         | flag(jnp.any(gap < eps**0.5), Status.SMALL_GAP)

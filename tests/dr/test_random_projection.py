@@ -6,6 +6,7 @@ from scipy import stats
 from sklearn.random_projection import SparseRandomProjection as Reference
 
 from drjax.core.types import Status
+from drjax.dr import random_projection
 from drjax.dr.random_projection import SparseRandomProjection
 
 
@@ -30,22 +31,49 @@ def test_entries_come_from_the_three_values_of_scikit_learn(density, k):
 
 
 @pytest.mark.parametrize("density", [0.01, 1 / 28, 0.3, 0.9])
-@pytest.mark.parametrize("parity", [0, 1])
-def test_each_entry_is_nonzero_with_the_density_and_has_a_fair_sign(density, parity):
-    # Entries of even and odd index come from different cuts of the same word.
-    entries = matrices(SparseRandomProjection(n_components=2, density=density), 100, 2000)[:, :, parity]
-    n_nonzero, n_positive = np.count_nonzero(entries), np.count_nonzero(entries > 0)
-    # p-values of exact tests on 200,000 entries: a density 5% off would give less than 1e-6 in every case.
-    assert stats.binomtest(n_nonzero, entries.size, density).pvalue > 1e-3
-    assert stats.binomtest(n_positive, n_nonzero, 0.5).pvalue > 1e-3
+def test_each_entry_is_nonzero_with_the_density_and_has_a_fair_sign(density):
+    # Up to 1 / 28 the entries are drawn as gaps, from 0.3 on one by one.
+    entries = matrices(SparseRandomProjection(n_components=2, density=density), 100, 2000)
+    n_positive = np.count_nonzero(entries > 0)
+    # p-values of exact tests on 400,000 entries: a density 5% off would give less than 1e-6 in every case.
+    assert stats.binomtest(np.count_nonzero(entries), entries.size, density).pvalue > 1e-3
+    assert stats.binomtest(n_positive, np.count_nonzero(entries), 0.5).pvalue > 1e-3
+    # The same for every feature, the first and the last included; 100 tests at once.
+    p = [stats.binomtest(int(count), 4000, density).pvalue for count in np.count_nonzero(entries, axis=(0, 2))]
+    assert min(p) > 1e-3 / 100
 
 
-def test_the_two_entries_of_one_random_word_are_independent():
-    density = 0.3
-    pairs = np.sign(matrices(SparseRandomProjection(n_components=2, density=density), 100, 2000)).reshape(-1, 2)
-    counts = np.array([[np.sum((pairs[:, 0] == i) & (pairs[:, 1] == j)) for j in (-1, 0, 1)] for i in (-1, 0, 1)])
+@pytest.mark.parametrize("density", [0.06, 0.3])
+@pytest.mark.parametrize("axis", [1, 2])
+def test_neighbouring_entries_are_independent(density, axis):
+    entries = np.sign(matrices(SparseRandomProjection(n_components=2, density=density), 100, 2000))
+    first, second = (np.take(entries, range(i, entries.shape[axis], 2), axis).ravel() for i in (0, 1))
+    counts = np.array([[np.sum((first == i) & (second == j)) for j in (-1, 0, 1)] for i in (-1, 0, 1)])
     law = np.array([density / 2, 1 - density, density / 2])
-    assert stats.chisquare(counts.ravel(), pairs.shape[0] * np.outer(law, law).ravel()).pvalue > 1e-3
+    assert stats.chisquare(counts.ravel(), first.size * np.outer(law, law).ravel()).pvalue > 1e-3
+
+
+@pytest.mark.parametrize(("d", "density"), [(784, 1 / 28), (100, 0.2), (5, 0.01), (10**6, 1e-3), (30, 0.7)])
+def test_gap_tables_hold_the_geometric_law(d, density):
+    bits, threshold, alias = random_projection._gap_tables(d, density)
+    own = np.minimum((threshold.astype(np.float64) + 1) / 2**32, 1)
+    law = np.bincount(np.arange(2**bits), own, 2**bits) + np.bincount(alias, 1 - own, 2**bits)
+    g = np.arange(min(d, 2**bits))
+    np.testing.assert_allclose(law[: len(g)] / 2**bits, density * (1 - density) ** g, atol=2e-9)  # cut at 1e-9
+    assert law[len(g) :].sum() / 2**bits == pytest.approx((1 - density) ** len(g), abs=2e-9)
+
+
+def test_sparse_and_dense_products_agree():
+    # Just below and above the share of non-zero entries at which `insert` goes from one to the other.
+    known, targets = data(20, 400), data(5, 400, seed=1)
+    keys = jax.random.split(jax.random.key(2), 5)
+    for density in (0.15, 0.2):
+        method = SparseRandomProjection(n_components=3, density=density)
+        out = method.insert_batch(keys, method.prepare(known), targets)
+        for i in range(5):
+            expected = method.fit_transform(keys[i], np.vstack([targets[i : i + 1], known]))
+            np.testing.assert_allclose(out.coords[i], expected.coords, atol=1e-4)  # float32 sums of 80 terms
+            assert int(out.info.n_nonzero[i]) == int(expected.info.n_nonzero)
 
 
 def test_number_of_nonzeros_has_the_law_of_scikit_learn():

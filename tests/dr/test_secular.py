@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from drjax.dr.secular import MAX_ITER, largest_roots, make_poles
+from drjax.dr.secular import MAX_ITER, distances, largest_roots, make_poles
 
 LANES = 24
 CASES = {
@@ -48,12 +48,15 @@ def test_roots_are_the_largest_eigenvalues(name, n_poles, n_roots, dtype):
 def test_distances_give_eigenvectors_with_a_residual_at_rounding_level(name):
     with jax.enable_x64(True):
         poles, q = case(name, 12, "float64")
-        found = solve(make_poles(poles, 3, np.dtype("float64")), jnp.asarray(q**2))
-        vectors = q[:, None] / np.asarray(found.distances)
+        made = make_poles(poles, 3, np.dtype("float64"))
+        found = solve(made, jnp.asarray(q**2))
+        vectors = q[:, None] / np.asarray(distances(made, found, 3))
         vectors /= np.linalg.norm(vectors, axis=-1, keepdims=True)
         applied = poles * vectors + np.sum(q[:, None] * vectors, axis=-1, keepdims=True) * q[:, None]
         residual = np.linalg.norm(applied - found.values[..., None] * vectors, axis=-1)
         assert np.max(residual / found.values[:, :1]) < 1e-13  # some hundred units of rounding
+        norm = np.sum(q[:, None] ** 2 / np.asarray(distances(made, found, 3)) ** 2, axis=-1)
+        np.testing.assert_allclose(found.slope, norm, rtol=1e-13)
 
 
 def test_coinciding_poles_are_moved_apart_by_rounding_only():
@@ -66,12 +69,14 @@ def test_coinciding_poles_are_moved_apart_by_rounding_only():
 
 def test_gradient_of_the_roots_equals_finite_differences():
     with jax.enable_x64(True):
-        poles = jax.tree.map(jnp.asarray, make_poles(np.array([1.0, 0.7, 0.2, 0.0]), 3, np.dtype("float64")))
-        squared = np.random.default_rng(0).random((2, 4)) + 0.1
+        made = make_poles(np.array([1.0, 0.7, 0.2, 0.01, 0.002, 0.0]), 3, np.dtype("float64"))
+        assert made.gaps.shape == (3, 3)  # three poles are left to the moments
+        poles = jax.tree.map(jnp.asarray, made)
+        squared = np.random.default_rng(0).random((2, 6)) + 0.1
         jacobian = jax.jit(jax.jacobian(lambda s: largest_roots(poles, s).values))(jnp.asarray(squared))
         step = 1e-6
-        for lane, j in np.ndindex(2, 4):
-            change = np.zeros((2, 4))
+        for lane, j in np.ndindex(2, 6):
+            change = np.zeros((2, 6))
             change[lane, j] = step
             numeric = (solve(poles, squared + change).values - solve(poles, squared - change).values) / (2 * step)
             # Central differences: eps / step.

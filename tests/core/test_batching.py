@@ -157,9 +157,11 @@ def test_lane_bytes_leave_the_shared_context_out():
 
 
 def test_chunk_size_follows_the_budget_and_is_never_zero():
-    x = np.ones((4, 4), np.float32)
+    x = np.ones((25, 4), np.float32)
     per_lane = batching.lane_bytes(wide_to_narrow, SCALE, x)
-    assert batching.choose_batch_size(wide_to_narrow, SCALE, x, budget=10 * per_lane) == 10
+    # 25 lanes in chunks of at most 12 are three of 9, 9 and 7 and not of 12, 12 and 1.
+    assert batching.choose_batch_size(wide_to_narrow, SCALE, x, budget=12 * per_lane) == 9
+    assert batching.choose_batch_size(wide_to_narrow, SCALE, x, budget=100 * per_lane) == 25
     assert batching.choose_batch_size(wide_to_narrow, SCALE, x, budget=0) == 1
 
 

@@ -180,3 +180,35 @@ def test_rejects_a_bad_number_of_components(n_components):
 def test_more_components_than_the_data_has_is_an_error():
     with pytest.raises(ValueError, match=r"min\(n, d\)"):
         PCA(n_components=4).prepare(np.eye(2, 5))
+
+
+def test_signs_are_exact_where_opposite_loadings_nearly_tie():
+    # The first component is close to (1, -1) / sqrt(2) on two features: what wins is decided by small directions.
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 40)) / (1 + np.arange(40)) ** 1.5 @ np.linalg.qr(rng.normal(size=(40, 40)))[0]
+    x[:, :2] += 8 * rng.normal(size=(60, 1)) * np.array([1, -1])
+    known, targets = x[:30], x[30:]
+    with jax.enable_x64(True):
+        shared = PCA().prepare(known)
+        assert shared.poles.gaps.shape[1] < len(shared.basis)  # or the sum over the head would be the whole sum
+        keys = jax.random.split(jax.random.key(0), len(targets))
+        inserted = jax.jit(PCA().insert_batch)(keys, shared, targets)
+        for i, target in enumerate(targets):
+            fitted = PCA().fit_transform(keys[i], np.vstack([target, known]))
+            np.testing.assert_allclose(inserted.coords[i], fitted.coords, atol=1e-10)
+            assert (inserted.info.sign_margin[i] <= fitted.info.sign_margin + 1e-12).all()
+        assert (np.asarray(inserted.info.sign_margin) > 0).all()
+
+
+def test_one_uncertain_lane_changes_nothing_for_the_others():
+    rng = np.random.default_rng(1)
+    known = rng.normal(size=(50, 40)) / (1 + np.arange(40)) ** 1.5
+    targets = rng.normal(size=(6, 40)) / (1 + np.arange(40)) ** 1.5
+    shared = PCA().prepare(known)
+    keys = jax.random.split(jax.random.key(0), 7)
+    insert = jax.jit(PCA().insert_batch)
+    # Along the first two components at once, so that the eigenvalues nearly meet and no sign is certain.
+    tie = known.mean(axis=0) + 1e3 * rng.normal(size=40)
+    alone, together = insert(keys[:6], shared, targets), insert(keys, shared, np.vstack([targets, tie]))
+    np.testing.assert_allclose(together.info.sign_margin[:6], alone.info.sign_margin, atol=1e-6)
+    np.testing.assert_allclose(together.coords[:6], alone.coords, atol=1e-4)

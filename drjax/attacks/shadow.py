@@ -32,7 +32,7 @@ def shadow_embeddings(
     """Embeds [target_i; known] for every target; row 0 of each embedding is its target's.
 
     Args:
-        key: Shadow i draws from `fold_in(key, i)`, whatever m, the chunk size, the mesh or a restart.
+        key: What shadow i draws depends on the key and i alone, whatever m, the chunk size, the mesh or a restart.
         method: What is released.
         known: (n-1, d), the records the adversary knows.
         targets: (m, d), one candidate per shadow.

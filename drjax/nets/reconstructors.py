@@ -112,8 +112,19 @@ def resolve(name: str, record_shape: tuple[int, ...]) -> str:
     return name
 
 
-def build(name: str, *, rngs: nnx.Rngs, n: int, k: int, record_shape: tuple[int, ...]) -> Reconstructor:
+def build(
+    name: str, *, rngs: nnx.Rngs, n: int, k: int, record_shape: tuple[int, ...], linear_output: bool = False
+) -> Reconstructor:
     """A freshly initialised network for releases (n, k) of records of this shape.
+
+    Args:
+        name: See `resolve`.
+        rngs: With a stream "params".
+        n: Points in a release.
+        k: Coordinates of a point.
+        record_shape: Of a record, flattened or not.
+        linear_output: Leave out the last activation of a convolutional decoder, and start its last layer with
+            outputs of the size of its inputs instead of up to sqrt(c_in) times that.
 
     Raises:
         ValueError: see `resolve`; n < 2 or k < 1.
@@ -121,6 +132,8 @@ def build(name: str, *, rngs: nnx.Rngs, n: int, k: int, record_shape: tuple[int,
     validate.integer(minimum=2, n=n)
     validate.integer(k=k)
     architecture = ARCHITECTURES[resolve(name, record_shape)]
+    if linear_output and architecture.convolutions:
+        architecture = architecture._replace(output=_identity)
     return Reconstructor(architecture, n, k, math.prod(record_shape), rngs=rngs)
 
 
@@ -132,6 +145,10 @@ class Reconstructor(nnx.Module):
         width = TARGET_WIDTH + CONTEXT_WIDTH if architecture.split else n * k
         if architecture.convolutions:
             self.decoder = ConvDecoder(width, architecture.convolutions, rngs=rngs)
+            if architecture.output is _identity:
+                last = self.decoder.convolutions[-1]
+                bound = last.stride / (last.kernel.shape[0] * math.sqrt(last.kernel.shape[2]))
+                last.kernel[...] *= bound * math.sqrt(last.kernel.shape[3]) * last.kernel.shape[0]
         else:
             self.decoder = DenseDecoder(width, architecture.hidden, d, rngs=rngs)
         self.output = architecture.output

@@ -43,7 +43,9 @@ class TrainConfig:
 
     Attributes:
         epochs: Most passes over the data, >= 1.
-        batch_size: Records per step, >= 1; those left over by it sit out an epoch, others in each.
+        batch_size: Records per step, >= 1.
+        drop_last: Let the records that do not fill a batch sit out an epoch, others in each; a smaller last batch
+            (PyTorch's default) is one more program to compile.
         learning_rate: Adam's, > 0; the peak of a schedule.
         schedule: "constant", or "cosine": a linear rise over `warmup_epochs`, then a half cosine to 0 at the end.
         warmup_epochs: >= 0 and < epochs; for "cosine" only.
@@ -54,6 +56,7 @@ class TrainConfig:
 
     epochs: int = 500
     batch_size: int = 64
+    drop_last: bool = False
     learning_rate: float = 1e-5
     schedule: str = "constant"
     warmup_epochs: int = 0
@@ -279,9 +282,11 @@ def _epoch(
     m = data.inputs.shape[0]
     size = min(config.batch_size, m)
     n_steps = m // size
-    optimizer = _optimizer(config, n_steps)
+    spare = 0 if config.drop_last else m - n_steps * size
+    optimizer = _optimizer(config, n_steps + (spare > 0))
     shuffle_key, dropout_key = jax.random.split(jax.random.fold_in(key, epoch))
-    batches = jax.random.permutation(shuffle_key, m)[: n_steps * size].reshape(n_steps, size)
+    order = jax.random.permutation(shuffle_key, m)
+    batches = order[: n_steps * size].reshape(n_steps, size)
 
     def loss_of(params: PyTree, rest: PyTree, rows: Array, step: Array) -> tuple[Array, PyTree]:
         # Copied, because BatchNorm may only write to variables made inside this trace.
@@ -298,7 +303,11 @@ def _epoch(
         return (optax.apply_updates(params, updates), rest, state), loss
 
     carry = member.params, member.rest, member.optimizer
-    (params, rest, state), losses = lax.scan(step, carry, (batches, jnp.arange(n_steps)))
+    carry, losses = lax.scan(step, carry, (batches, jnp.arange(n_steps)))
+    if spare:
+        carry, loss = step(carry, (order[-spare:], jnp.int32(n_steps)))
+        losses = jnp.append(losses, loss)
+    params, rest, state = carry
     train_loss = jnp.mean(losses)
     predicted = _in_chunks(evaluation_graph, params, rest, data.validation_inputs)
     squared, absolute = _errors(predicted, data.validation_targets)

@@ -31,6 +31,8 @@ class NeuralConfig(TrainConfig):
         architecture: A name in `drjax.nets.reconstructors.ARCHITECTURES`, or "auto": see `resolve` there.
         scaling: "minmax" or "standard", of every coordinate of a release, fitted on the training releases.
         align_signs: Undo the arbitrary sign of each component first, by the known rows that all releases share.
+        linear_output: Leave out the last activation of a convolutional decoder and start with small outputs: with the
+            ReLU of the paper and PyTorch's initialisation a pixel can be dead from the start or die at a high rate.
         clip: Clip reconstructions to [0, 1].
         n_ensemble: Networks from different keys whose outputs are averaged, >= 1.
     """
@@ -38,6 +40,7 @@ class NeuralConfig(TrainConfig):
     architecture: str = "auto"
     scaling: str = "minmax"
     align_signs: bool = False
+    linear_output: bool = False
     clip: bool = False
     n_ensemble: int = 1
 
@@ -57,7 +60,9 @@ _FAST = NeuralConfig(
     patience=20,
     scaling="standard",
     align_signs=True,
+    linear_output=True,
     clip=True,
+    drop_last=True,
 )
 
 RECIPES = {
@@ -247,6 +252,8 @@ def _centred_known(releases: np.ndarray) -> np.ndarray:
 
 def _make_model(config: NeuralConfig, n: int, k: int, d: int) -> MakeModel:
     def make(rngs: Any) -> reconstructors.Reconstructor:
-        return reconstructors.build(config.architecture, rngs=rngs, n=n, k=k, record_shape=(d,))
+        shape = (d,)
+        linear = config.linear_output
+        return reconstructors.build(config.architecture, rngs=rngs, n=n, k=k, record_shape=shape, linear_output=linear)
 
     return make

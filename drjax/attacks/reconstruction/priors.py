@@ -102,8 +102,8 @@ class GaussianPrior:
         Args:
             operator: (q, d); rows may depend on each other or be zero.
             values: (m, q), operator @ x + noise.
-            noise_variance: of each measurement: a scalar, (q,), or (m, q). Lanes of similar noise share a
-                factorisation, their noise rounded up by at most a factor of about four.
+            noise_variance: of each measurement: a scalar, (q,), or (m, q). Lanes whose noise has a geometric mean
+                within a factor of four share a factorisation, each measurement at the largest noise it has in the group.
             lower: Least value of each feature, broadcastable to (m, d); equal bounds fix a feature.
             upper: Greatest value.
 
@@ -159,7 +159,7 @@ def _box(lower: Array | float | None, upper: Array | float | None, shape: tuple[
 
 
 def _groups(noise: np.ndarray, prior_variance: np.ndarray) -> list[np.ndarray]:
-    """Lanes whose noise relative to what the prior expects is within a factor of about four."""
+    """Lanes whose noise relative to what the prior expects agrees within a factor of four, geometric mean over q."""
     scale = np.where(prior_variance > 0, prior_variance, 1.0)
     # Beyond these limits a measurement is exact, or worthless, at any level.
     relative = np.clip(noise, 1e-14 * scale, 1e8 * scale) / scale

@@ -45,6 +45,17 @@ def test_dense_network_has_two_hidden_layers_of_1000():
     assert n_parameters(abstract("bch22", 784)) == (20 * 1000 + 1000) + (1000 * 1000 + 1000) + (1000 * 784 + 784)
 
 
+@pytest.mark.parametrize(("name", "d"), [("mnist28", 784), ("xray64_code", 4096)])
+def test_a_linear_output_starts_small_and_can_be_negative(name, d):
+    releases = np.random.default_rng(0).normal(size=(4, 10, 2)).astype(np.float32)
+    options = {"n": 10, "k": 2, "record_shape": (d,)}
+    linear = build(name, rngs=nnx.Rngs(params=0), **options, linear_output=True)(releases, jax.random.key(0))
+    published = build(name, rngs=nnx.Rngs(params=0), **options)(releases, jax.random.key(0))
+    assert (published >= 0).all()
+    assert linear.min() < -0.05
+    assert 0.2 < jnp.std(linear) < 1 < jnp.std(published)  # inputs of the last layer have variance 1 before their ReLU
+
+
 def test_auto_picks_the_papers_decoder_by_record_size_and_flat_otherwise():
     assert resolve("auto", (28, 28)) == resolve("auto", (784,)) == "mnist28"
     assert resolve("auto", (64, 64)) == "xray64_table5"

@@ -68,6 +68,20 @@ def test_predictions_of_the_result_have_the_best_recorded_validation_loss():
     np.testing.assert_allclose(loss, history.validation_loss.min(axis=0), rtol=1e-5)  # float32 means
 
 
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_records_that_do_not_fill_a_batch_are_a_smaller_one_or_sit_out(drop_last):
+    x, y = linear_data(m=4)
+    # So small a rate that all batches of the epoch meet the same network.
+    config = TrainConfig(epochs=1, batch_size=3, learning_rate=1e-9, patience=1, drop_last=drop_last)
+    state, history = train(keys(1), maker(), x, y, config, validation=(x, y))
+    error = np.asarray(predict(maker(), state, x)[0]) - y
+    losses = np.mean(error**2 + np.abs(error), axis=1)
+    three = (losses.sum() - losses) / 3
+    expected = three if drop_last else (three + losses) / 2  # whichever record was left over
+    assert np.min(np.abs(expected - history.train_loss[0, 0])) < 1e-5
+    assert np.ptp(expected) > 0.1
+
+
 def test_stops_after_patience_epochs_without_improvement_and_freezes_that_member_only():
     x, y = linear_data()
     # Validation targets unrelated to the inputs get worse as training goes on.

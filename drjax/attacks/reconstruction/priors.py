@@ -103,7 +103,7 @@ class GaussianPrior:
             operator: (q, d); rows may depend on each other or be zero.
             values: (m, q), operator @ x + noise.
             noise_variance: of each measurement: a scalar, (q,), or (m, q). Lanes whose noise has a geometric mean
-                within a factor of four share a factorisation, each measurement at the largest noise it has in the group.
+                within a factor of four share a factorisation, each measurement at its largest noise in the group.
             lower: Least value of each feature, broadcastable to (m, d); equal bounds fix a feature.
             upper: Greatest value.
 

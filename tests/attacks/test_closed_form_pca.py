@@ -35,6 +35,19 @@ def test_is_exact_once_the_known_records_span_the_space(x):
     assert (found.status == 0).all()
 
 
+@pytest.mark.parametrize("bounds", [None, (0, 1)])
+def test_a_prior_does_not_spoil_what_the_known_records_span(x, bounds):
+    # Public records vary in features that no known record does; nearly no target does.
+    known, public = x[:199], x[200:1000]
+    prior = GaussianPrior.fit(public)
+    assert (np.ptp(known, axis=0) == 0).any()
+    exact = reconstruct_pca(known, releases(x, 199, 100), prior=prior, bounds=bounds)
+    # The length outside comes from 1 - |u|^2, whose rounding leaves 1e-8 of a unit vector.
+    assert np.median(mse(exact, x)) < 1e-12
+    alone = mse(reconstruct_pca(known, releases(x, 199, 100)), x)
+    assert mse(exact, x).mean() <= alone.mean()
+
+
 @pytest.mark.parametrize("solver", ["full", "auto"])
 @pytest.mark.parametrize("signs", [(1, 1), (1, -1), (-1, -1)])
 @pytest.mark.parametrize("row", [0, 20, 150])

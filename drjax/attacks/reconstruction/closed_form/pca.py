@@ -78,7 +78,7 @@ def reconstruct_pca(
     others = np.delete(scores, target_index, axis=1)
     if noise is None:
         noise = _detect_noise(given)
-    z, variance, residual, status = _inside_span(target, others, left, singular, noise)
+    z, variance, residual, longest, status = _inside_span(target, others, left, singular, noise)
 
     usable = status == 0
     x = np.tile(mean if prior is None else np.asarray(prior.mean), (m, 1))
@@ -91,6 +91,10 @@ def reconstruct_pca(
             lower=None if lower is None else lower[usable],
             upper=None if upper is None else upper[usable],
         )
+        if prior is not None:
+            x[usable] = _shortened(x[usable], mean, basis, longest[usable])
+            if lower is not None and upper is not None:
+                x[usable] = np.clip(x[usable], lower[usable], upper[usable])
     if given.ndim == 2:
         return Reconstruction(x[0], None, x, residual[0], status[0])
     return Reconstruction(x, None, x[:, None], residual, status)
@@ -98,7 +102,7 @@ def reconstruct_pca(
 
 def _inside_span(
     target: np.ndarray, others: np.ndarray, left: np.ndarray, singular: np.ndarray, noise: float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """The target's offset in the span of the known records, with its variance.
 
     Args:
@@ -108,7 +112,8 @@ def _inside_span(
         noise: Least standard deviation of a score's error.
 
     Returns:
-        z (m, r); variance (m, r); length of the offset outside the span (m,); status (m,).
+        z (m, r); variance (m, r); length of the offset outside the span (m,); the longest it may be in view of the
+        noise (m,); status (m,).
     """
     n = others.shape[1] + 1
     c = (n - 1) / n
@@ -128,12 +133,28 @@ def _inside_span(
     combined = (weight * z).sum(axis=1) / total
     level = max(noise, _disagreement(z, per_noise, measured))
     outside = np.maximum(1 - (u**2).sum(axis=-1), 0)
-    lengths = eigenvalue[..., 0] * np.sqrt(outside) / (c * np.abs(w[..., 0]))
+    # Noise of standard deviation level / s in each u shortens or lengthens the rest of a unit vector by so much.
+    doubt = 3 * level * np.sqrt(((2 * u / singular) ** 2).sum(axis=-1)) + (level / singular**2 * level).sum()
     # Of several estimates of one length, that of the largest score is the least noisy.
-    best = np.where(measured, np.abs(target), -1).argmax(axis=1)
-    residual = np.where(usable, np.take_along_axis(lengths, best[:, None], axis=1)[:, 0], np.nan)
+    best = np.where(measured, np.abs(target), -1).argmax(axis=1)[:, None]
+    residual, longest = (
+        np.where(usable, np.take_along_axis(length / (c * np.abs(w[..., 0])), best, axis=1)[:, 0], np.nan)
+        for length in (eigenvalue[..., 0] * np.sqrt(outside), eigenvalue[..., 0] * np.sqrt(outside + doubt))
+    )
     status = np.where(usable, np.uint32(Status.OK), np.uint32(Status.DEGENERATE))
-    return combined, level**2 / total, residual, status
+    return combined, level**2 / total, residual, longest, status
+
+
+def _shortened(x: np.ndarray, mean: np.ndarray, basis: np.ndarray, length: np.ndarray) -> np.ndarray:
+    """Records x (m, d) whose part outside the basis is at most as long as it is known to be (m,).
+
+    A record in the span of the known ones has length 0 there, and what the prior expects must not spoil it.
+    """
+    offset = x - mean
+    outside = offset - (offset @ basis.T) @ basis
+    predicted = np.linalg.norm(outside, axis=1)
+    excess = 1 - np.minimum(length, predicted) / np.maximum(predicted, np.finfo(np.float64).tiny)
+    return x - excess[:, None] * outside
 
 
 def _disagreement(z: np.ndarray, per_noise: np.ndarray, measured: np.ndarray) -> float:

@@ -48,9 +48,14 @@ class RunFolder:
         elif path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise ValueError(f"out must be a new or empty folder or one of an earlier run, got {path}")
         else:
-            path.mkdir(parents=True, exist_ok=True)
             content = {"fingerprint": fingerprint, "config": records.to_json(config)}
-            records.atomic_write_text(config_file, json.dumps(content, indent=1) + "\n")
+            try:
+                path.mkdir(parents=True, exist_ok=True)
+                records.atomic_write_text(config_file, json.dumps(content, indent=1) + "\n")
+            except OSError as error:
+                raise OSError(
+                    f"out must be a folder that can be written, got {path} ({error.strerror}): choose another --out"
+                ) from error
 
     def arrays(self, name: str, make: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
         """What `make` returns, from the file of an earlier run if there is one; written before it is returned.

@@ -93,3 +93,12 @@ def test_other_bad_input_is_one_line_and_writes_nothing(tmp_path, capsys):
     ):
         assert failure(capsys, *arguments).count("\n") == 1
     assert not (tmp_path / "o").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_named_with_what_to_do(tmp_path, capsys):
+    # A file in the way, because a superuser may write to a folder that forbids it.
+    (tmp_path / "file").write_text("")
+    error = failure(capsys, "audit", "--out", tmp_path / "file" / "run")
+    assert "choose another --out" in error
+    assert str(tmp_path / "file" / "run") in error
+    assert (tmp_path / "file").read_text() == ""

@@ -116,9 +116,10 @@ def feature_errors(
     Dot and line are the median and the range from 5% to 95% of the targets, drawn as multiples of the mean record's
     root mean squared error in that feature, so that features of any unit share the axis and 1 means no better than
     guessing; a median beyond `MAX_MULTIPLE` is drawn there. The medians, attack then guess, stand beside the panel in
-    original units. Features are sorted by exposure: the largest share, over the attacks, of the mean record's squared
-    error that the attack removes. At most `MAX_FEATURES` are drawn and the figure says how many are left out. A pair
-    of panels is up to 7 inches high, so pass the attacks that matter.
+    original units. Features are sorted by exposure: how much of the mean record's root mean squared error the best
+    attack removes, in the targets' units, so that a category which hardly anybody has does not come first. At most
+    `MAX_FEATURES` are drawn and the figure says how many are left out. A pair of panels is up to 7 inches high, so
+    pass the attacks that matter.
 
     Args:
         targets: (t, d).
@@ -157,7 +158,7 @@ def feature_errors(
             text = " | ".join(number(float(value * units[0, shown[position]])) for value in pair)
             ax.text(1.02, position, text, transform=ax.get_yaxis_transform(), va="center", fontsize=7.5, color=FAINT)
         ax.set_title(textwrap.fill(label, 40), fontsize=9.5, color=INK, loc="left")
-        ax.set_yticks(range(len(shown)), [textwrap.shorten(names[j], 28, placeholder="…") for j in shown])
+        ax.set_yticks(range(len(shown)), [_shortened(names[j], 28) for j in shown])
         ax.set_ylim(len(shown) - 0.4, -0.6)
         ax.set_xlim(0, MAX_MULTIPLE)
         _style_axes(ax)
@@ -287,11 +288,15 @@ def _draw_image(ax: Axes, image: np.ndarray, shape: tuple[int, ...]) -> None:
         ax.imshow(np.full((*shape[:2], 3), 0.88))
 
 
+def _shortened(name: str, width: int) -> str:
+    return name if len(name) <= width else name[: width - 1] + "…"
+
+
 def _most_exposed(guess: np.ndarray, errors: Sequence[np.ndarray]) -> np.ndarray:
     """Feature indices by decreasing exposure; a feature that the mean record already gets right comes last."""
     base = np.mean(guess**2, axis=0)
     best = np.min([np.mean(error**2, axis=0) if len(error) else base for error in errors], axis=0)
-    exposure = np.divide(base - best, base, out=np.full(base.shape, -np.inf), where=base > 0)
+    exposure = np.where(base > 0, np.sqrt(base) - np.sqrt(best), -np.inf)
     return np.argsort(-exposure, kind="stable")
 
 

@@ -151,6 +151,15 @@ def test_the_most_exposed_features_come_first_and_constant_ones_last():
     assert [label.get_text() for label in fig.axes[0].get_yticklabels()] == ["high", "mid", "low", "constant"]
 
 
+def test_a_category_that_hardly_anybody_has_does_not_come_first():
+    rng = np.random.default_rng(0)
+    targets = np.stack([rng.random(200) < 0.01, rng.random(200) < 0.5], axis=1).astype(float)
+    # The rare one is rebuilt without any error, the common one with some.
+    recon = targets * [1, 0.9]
+    fig = plots.feature_errors(targets, {"a": recon}, targets.mean(0), feature_names=["a" * 40, "common"])
+    assert [label.get_text() for label in fig.axes[0].get_yticklabels()] == ["common", "a" * 27 + "…"]
+
+
 def test_an_attack_far_worse_than_guessing_stays_inside_its_panel():
     targets = uniform(10, 3)
     fig = plots.feature_errors(targets, {"a": targets + 100}, targets.mean(0))

@@ -220,13 +220,22 @@ def _peak_bytes(jaxpr: jex_core.Jaxpr) -> int:
     live = sum(_n_bytes(v.aval) for v in (*jaxpr.invars, *jaxpr.constvars))
     peak = live
     for i, eqn in enumerate(jaxpr.eqns):
-        inner = [_peak_bytes(sub) for param in eqn.params.values() for sub in _sub_jaxprs(param)]
+        inner = [_peak_bytes(sub) for param in _params(eqn) for sub in _sub_jaxprs(param)]
         live += sum(_n_bytes(v.aval) for v in eqn.outvars)
         peak = max(peak, live + max(inner, default=0))
         dead = {v for v in (*eqn.invars, *eqn.outvars) if not isinstance(v, jex_core.Literal)}
         arguments = {*jaxpr.invars, *jaxpr.constvars}
         live -= sum(_n_bytes(v.aval) for v in dead if v not in arguments and last_use.get(v, i) <= i)
     return peak
+
+
+def _params(eqn: Any) -> list[Any]:
+    """Parameters of an equation; of branches for different platforms only the one that will run here."""
+    platforms = eqn.params.get("branches_platforms")
+    if platforms is None:
+        return list(eqn.params.values())
+    here = jax.default_backend()
+    return [b for b, p in zip(eqn.params["branches"], platforms, strict=True) if p is None or here in p][:1]
 
 
 def _sub_jaxprs(param: Any) -> list[jex_core.Jaxpr]:

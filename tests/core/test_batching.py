@@ -178,3 +178,23 @@ def test_progress_goes_to_standard_error_and_not_into_the_output(capsys):
     assert captured.out == ""
     assert "toy" in captured.err
     assert "6/6" in captured.err
+
+
+def test_lane_bytes_count_only_the_branch_of_this_platform():
+    def small(context, x):
+        del context
+        return jax.numpy.sum(x, axis=1)
+
+    def large(context, x):
+        del context
+        return jax.numpy.sum(jax.numpy.sort(x[:, :, None] * x[:, None], axis=1), axis=(1, 2))
+
+    def fn(context, x):
+        return jax.lax.platform_dependent(context, x, cpu=small, default=large)
+
+    x = np.ones((4, 100), np.float32)
+    assert batching.lane_bytes(large, SCALE, x) > 4 * 100**2
+    if jax.default_backend() == "cpu":
+        assert batching.lane_bytes(fn, SCALE, x) < 4 * 100**2
+    else:
+        assert batching.lane_bytes(fn, SCALE, x) > 4 * 100**2

@@ -193,7 +193,7 @@ ATTACKS = {
         label="Closed form, known only",
         description="Solves the equations of the published components with the known records alone.",
         run=_pca_known_only,
-        methods=("pca",),
+        methods=("pca", "classical_mds"),
         needs_public=False,
     ),
     "closed-form": Attack(
@@ -201,7 +201,7 @@ ATTACKS = {
         description="Solves the equations of the published components and predicts from public records what they leave "
         "open.",
         run=_pca_with_prior,
-        methods=("pca",),
+        methods=("pca", "classical_mds"),
     ),
     "srp-closed-form": Attack(
         label="Matrix recovery",

@@ -9,7 +9,12 @@ from drjax.audit.config import AuditConfig
 from drjax.data import Dataset
 from drjax.reports.html import Release
 
-METHOD_WORDS = {"pca": "PCA", "srp": "sparse random projection"}
+METHOD_WORDS = {
+    "pca": "PCA",
+    "srp": "sparse random projection",
+    "classical_mds": "classical multidimensional scaling",
+    "mds": "multidimensional scaling (SMACOF)",
+}
 """Names of the methods as a reader knows them."""
 
 IMAGE_FIGURE = (

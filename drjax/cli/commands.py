@@ -16,6 +16,7 @@ from rich.table import Table
 from drjax import data as datasets
 from drjax.attacks.reconstruction import closed_form
 from drjax.attacks.reconstruction.priors import GaussianPrior
+from drjax.attacks.shadow import shadow_embeddings
 from drjax.audit import AuditConfig, run
 from drjax.core.types import count_status
 from drjax.dr import METHODS
@@ -62,7 +63,7 @@ def attack(
     coords: Path,
     out: Path,
     *,
-    method: Literal["pca", "srp"] = "pca",
+    method: Literal["pca", "classical_mds", "srp"] = "pca",
     public: Path | None = None,
     target_row: int = 0,
 ) -> None:
@@ -80,7 +81,8 @@ def attack(
     known_records = datasets.load_values(known)
     published = datasets.load_values(coords)
     prior = GaussianPrior.fit(datasets.load_values(public)) if public is not None else None
-    reconstruct = {"pca": closed_form.reconstruct_pca, "srp": closed_form.reconstruct_srp}[method]
+    # Classical MDS of Euclidean distances releases the scores of PCA, up to signs.
+    reconstruct = closed_form.reconstruct_srp if method == "srp" else closed_form.reconstruct_pca
     result = reconstruct(known_records, published, target_index=target_row, prior=prior)
     records.save_arrays(out, x=result.x, residual_norm=result.residual_norm, status=result.status)
     print(f"Reconstructed {result.x.size} features: {', '.join(f'{v:.4g}' for v in result.x[:8])}, ...")
@@ -92,7 +94,7 @@ def embed(
     data: Positional[str],
     out: Positional[Path],
     *,
-    method: Literal["pca", "srp"] = "pca",
+    method: Literal["pca", "srp", "classical_mds", "mds"] = "pca",
     n_components: int = 2,
     data_dir: Path | None = None,
     categorical: tuple[str, ...] = (),
@@ -119,8 +121,9 @@ def embed(
     x = datasets.load(data, data_dir=data_dir, categorical=categorical, drop=drop, label=label).x
     entropy = np.random.SeedSequence().entropy if seed is None else seed
     key = jax.random.key(int(np.random.SeedSequence(entropy).generate_state(1)[0]))
-    embedding = METHODS[method](n_components=n_components).fit_transform(key, x)
-    coords = np.asarray(embedding.coords)
+    # One more record beside the others: the same embedding by the faster way.
+    embedding = shadow_embeddings(key, METHODS[method](n_components=n_components), x[1:], x[:1])
+    coords = embedding.coords[0]
     with records.atomic_open(out) as file:
         if out.suffix == ".npy":
             np.save(file, coords, allow_pickle=False)

@@ -5,6 +5,7 @@ from sklearn.decomposition import PCA as SklearnPCA
 
 import drjax
 from drjax.cli import main
+from drjax.dr import METHODS
 
 
 def failure(capsys, *arguments):
@@ -102,3 +103,12 @@ def test_a_folder_that_cannot_be_written_is_named_with_what_to_do(tmp_path, caps
     assert "choose another --out" in error
     assert str(tmp_path / "file" / "run") in error
     assert (tmp_path / "file").read_text() == ""
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_embed_takes_every_method(tmp_path, method):
+    np.save(tmp_path / "x.npy", load_digits().data[:50])
+    main(["embed", str(tmp_path / "x.npy"), str(tmp_path / "e.npy"), "--method", method, "--seed", "1"])
+    coords = np.load(tmp_path / "e.npy")
+    assert coords.shape == (50, 2)
+    assert np.isfinite(coords).all()

@@ -92,6 +92,7 @@ class PeerPool:
 def _shadows(method: str, known: np.ndarray, targets: np.ndarray) -> Callable[[Iterator[np.ndarray]], int]:
     """A function that embeds one more shadow, or one more block of them, and returns how many."""
     from sklearn.decomposition import PCA as SklearnPCA
+    from sklearn.manifold import MDS as SklearnMDS
     from sklearn.random_projection import SparseRandomProjection as SklearnSRP
 
     x = np.concatenate([targets[:1], known])
@@ -108,6 +109,9 @@ def _shadows(method: str, known: np.ndarray, targets: np.ndarray) -> Callable[[I
         return one_by_one(lambda data: SklearnPCA(n_components=2, random_state=0).fit_transform(data))
     if method == "pca_full":
         return one_by_one(lambda data: SklearnPCA(n_components=2, svd_solver="full").fit_transform(data))
+    if method == "mds":
+        options = {"n_init": 1, "init": "random", "max_iter": 300, "eps": 1e-6, "random_state": 0}
+        return one_by_one(lambda data: np.asarray(SklearnMDS(n_components=2, **options).fit_transform(data)))
     # Pyright takes the type of n_components from its default, "auto".
     projection = SklearnSRP(n_components=2, random_state=0)  # pyright: ignore[reportArgumentType]
     if method == "srp_fit_transform":

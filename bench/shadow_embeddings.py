@@ -26,15 +26,22 @@ from bench.peers import PeerPool
 from drjax.attacks.shadow import Randomness, shadow_batch_size, shadow_embeddings
 from drjax.core import batching
 from drjax.core.types import count_status
-from drjax.dr import METHODS
+from drjax.dr import MDS, METHODS
 
 THREAT_MODELS: dict[Randomness, str] = {"fresh": "seed unknown", "shared": "seed known"}
 PEERS: dict[tuple[str, Randomness], tuple[str, ...]] = {
     ("pca", "fresh"): ("pca_default", "pca_full"),
     ("srp", "fresh"): ("srp_fit_transform",),
     ("srp", "shared"): ("srp_fit_transform", "srp_transform", "srp_rows"),
+    ("mds", "fresh"): ("mds",),
 }
 """The cells of the benchmark by method and randomness, and the peers each is compared with."""
+
+ITERATIVE = ("mds",)
+"""Methods whose shadows take milliseconds to seconds: fewer are embedded, see `ITERATIVE_PAIRS`."""
+
+ITERATIVE_PAIRS = 4e9
+"""Pairs of points times iterations that all shadows of such a cell come to, at least 32 shadows."""
 
 NAIVE_RATE = 1e9
 """`Cell.naive_flops` per second assumed before the first cell of a kind is timed."""
@@ -57,13 +64,14 @@ class Config:
     Attributes:
         n: Records in a release, the target included.
         d: Features. With `data=mnist`, 784 is real MNIST; every other size is synthetic.
-        shadows: Shadow embeddings per cell.
+        shadows: Shadow embeddings per cell, at most; see `ITERATIVE_PAIRS`.
+        method: Methods to time.
         dtype: Precisions; float64 turns x64 on.
         data: Source of the records.
         data_dir: Where the files of `data` lie; the loader's default if None.
         repeats: Timed runs of drjax per cell, at most.
         budget_s: Seconds after which drjax's runs of a cell are not repeated again.
-        peer_s: Seconds that each PCA peer runs per cell; projections get a third.
+        peer_s: Seconds that each peer runs per cell; projections get a third.
         naive_limit_s: A naive cell predicted to take longer for one call is skipped.
         out: JSON-lines file that the rows are added to.
         quick: A small grid in seconds, to see that everything runs; its figures mean nothing.
@@ -72,6 +80,7 @@ class Config:
     n: list[int] = field(default_factory=lambda: [10, 100, 200, 500, 1000])
     d: list[int] = field(default_factory=lambda: [64, 784, 4096])
     shadows: int = 5000
+    method: list[Literal["pca", "srp", "mds"]] = field(default_factory=lambda: ["pca", "srp", "mds"])
     dtype: list[Literal["float32", "float64"]] = field(default_factory=lambda: ["float32", "float64"])
     data: Literal["synthetic", "mnist"] = "synthetic"
     data_dir: Path | None = None
@@ -118,6 +127,9 @@ class Cell:
     def flops(self) -> float:
         """Floating-point operations per shadow that the algorithm needs, without `prepare`."""
         n, d, k = len(self.known) + 1, self.known.shape[1], METHODS[self.method]().n_components
+        if self.method == "mds":
+            # Two differences, a distance, a ratio and four products and sums per pair, at the cap of iterations.
+            return 12 * MDS().max_iter * n * (n - 1) / 2
         if self.method == "pca":
             rank = min(n - 2, d)
             return 2 * d * rank + 2 * n * rank * k
@@ -127,6 +139,8 @@ class Cell:
     def naive_flops(self) -> float:
         """Of one `fit_transform`, up to a constant per method: it only scales earlier cells' times to later ones."""
         n, d = len(self.known) + 1, self.known.shape[1]
+        if self.method == "mds":
+            return n**2 * (d + 10 * MDS().max_iter)
         return n * d * min(n, d) if self.method == "pca" else n * d
 
 
@@ -161,9 +175,13 @@ def _cells(config: Config, dtype: str) -> Iterator[tuple[Cell, str]]:
         records, source = _records(config, max(config.n) - 1 + config.shadows, d)
         records = records.astype(dtype)
         for n in config.n:
-            known, targets = records[: n - 1], records[len(records) - config.shadows :]
+            known = records[: n - 1]
             for method, randomness in PEERS:
-                yield Cell(method, randomness, known, targets), source
+                if method in config.method:
+                    shadows = config.shadows
+                    if method in ITERATIVE:
+                        shadows = min(shadows, max(32, int(ITERATIVE_PAIRS / (MDS().max_iter * n**2))))
+                    yield Cell(method, randomness, known, records[len(records) - shadows :]), source
 
 
 def _records(config: Config, count: int, d: int) -> tuple[np.ndarray, str]:
@@ -212,7 +230,7 @@ def _measure_drjax(cell: Cell, config: Config, peaks: list[dict[str, Any]]) -> d
 
 def _measure_peers(cell: Cell, config: Config, pool: PeerPool) -> list[dict[str, Any]]:
     pool.load(cell.known, cell.targets[:PEER_TARGETS])
-    budget = config.peer_s if cell.method == "pca" else config.peer_s / 3
+    budget = config.peer_s / 3 if cell.method == "srp" else config.peer_s
     peers = PEERS[cell.kind]
     return [harness.make_row(f"sklearn/{peer}", cell.labels, pool.fit(peer, budget_s=budget)) for peer in peers]
 

@@ -14,6 +14,7 @@ METHOD_WORDS = {
     "srp": "sparse random projection",
     "classical_mds": "classical multidimensional scaling",
     "mds": "multidimensional scaling (SMACOF)",
+    "isomap": "Isomap",
 }
 """Names of the methods as a reader knows them."""
 

@@ -94,7 +94,7 @@ def embed(
     data: Positional[str],
     out: Positional[Path],
     *,
-    method: Literal["pca", "srp", "classical_mds", "mds"] = "pca",
+    method: Literal["pca", "srp", "classical_mds", "mds", "isomap"] = "pca",
     n_components: int = 2,
     data_dir: Path | None = None,
     categorical: tuple[str, ...] = (),

@@ -55,13 +55,14 @@ def scatter_basis(x: Array) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndar
     """
     # The threads of a BLAS go on spinning for tens of milliseconds after a call, and the kernel that follows this
     # would pay for it with more than they save here.
-    with _blas().limit(limits=1, user_api="blas"):
+    with blas().limit(limits=1, user_api="blas"):
         return _scatter_basis(np.asarray(x, np.float64))
 
 
 @functools.cache
-def _blas() -> threadpoolctl.ThreadpoolController:
-    return threadpoolctl.ThreadpoolController()  # looking for the libraries takes milliseconds
+def blas() -> threadpoolctl.ThreadpoolController:
+    """The BLAS libraries of this process, to limit their threads; kept, because finding them takes milliseconds."""
+    return threadpoolctl.ThreadpoolController()
 
 
 def _scatter_basis(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

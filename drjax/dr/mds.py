@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.spatial.distance import pdist, squareform
 
-from drjax.core import validate
+from drjax.core import host, validate
 from drjax.core.linalg import HIGHEST, compute_dtype
 from drjax.core.types import Array, Embedding, PyTree, Status, hyperparams
 from drjax.dr.classical_mds import ClassicalMDS
@@ -146,11 +146,10 @@ class MDS:
             jax.ShapeDtypeStruct((b,), jnp.bool_),
         )
 
-        def on_host(between: Array, rows: Array, starts: Array) -> tuple[np.ndarray, ...]:
-            between, rows, starts = np.asarray(between), np.asarray(rows), np.asarray(starts)
+        def on_host(between: np.ndarray, rows: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, ...]:
             return smacof_batch(between, rows, starts, self.max_iter, self.eps)
 
-        result = jax.pure_callback(on_host, shapes, shared.between, _rows(shared, targets), starts)
+        result = host.call(on_host, shapes, shared.between, _rows(shared, targets), starts)
         return jax.vmap(_embedding)(*result)
 
     @property

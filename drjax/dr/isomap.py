@@ -1,0 +1,249 @@
+"""Isomap, and what one more record does to its neighbourhood graph and embedding."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.linalg
+
+from drjax.core import host, validate
+from drjax.core.linalg import HIGHEST, blas, compute_dtype, sign_and_margin
+from drjax.core.types import Array, Embedding, Status, hyperparams
+from drjax.dr import shortest_paths
+from drjax.dr.isomap_cpu import IsomapShared, Spectrum, insert_chunks
+
+TIE = 8
+"""A sign is a tie when its margin times the eigengap is below this many units of rounding."""
+
+EXTRA = 1
+"""Leading eigenvectors of the known records, beyond k, that an inserted record's eigenproblem starts from."""
+
+
+class IsomapInfo(NamedTuple):
+    """Diagnostics of one Isomap.
+
+    Attributes:
+        eigenvalues: (k,), largest of the double-centred Gram matrix, in algebraic order; input units squared.
+        eigengap: (k,), distance of each eigenvalue to its nearest neighbour, as a share of the largest.
+        sign_margin: (k,), largest positive minus largest negative entry of each eigenvector, in absolute value.
+        n_graph_components: (), int32, components of the neighbourhood graph before they were joined.
+    """
+
+    eigenvalues: Array
+    eigengap: Array
+    sign_margin: Array
+    n_graph_components: Array
+
+
+@hyperparams
+class Isomap:
+    """Classical scaling of the lengths of shortest paths in the graph of nearest neighbours.
+
+    Deterministic. As scikit-learn's `Isomap(eigen_solver="dense")`: a pair is joined if either is among the other's
+    `n_neighbors` nearest, components of the graph are joined by the closest pair of points of every two (status
+    DISCONNECTED), and each eigenvector's largest |entry| is positive. Neighbours at equal distance, which scikit-learn
+    takes in no defined order, are taken by index, lowest first, the target being index 0.
+
+    `fit_transform` costs O(n^2 (n + d)). On a CPU `insert` updates the shortest paths exactly, in float64, and takes
+    O(n (n + d)) and no decomposition for almost every record, but is not differentiable; elsewhere it is
+    `fit_transform`.
+
+    Attributes:
+        n_components: Output dimension k, 1 <= k <= n.
+        n_neighbors: 1 <= n_neighbors <= n - 1.
+
+    Source: Tenenbaum, de Silva & Langford (2000); the eigenpairs by block Lanczos, Golub & Underwood (1977).
+    """
+
+    name: ClassVar[str] = "isomap"
+    n_components: int = 2
+    n_neighbors: int = 5
+
+    def __post_init__(self) -> None:
+        validate.integer(n_components=self.n_components)
+        validate.integer(n_neighbors=self.n_neighbors)
+
+    @property
+    def deterministic(self) -> bool:
+        """True: the key is ignored."""
+        return True
+
+    def fit_transform(self, key: Array, x: Array) -> Embedding:
+        """Embeds x (n, d); coords (n, k) in the units of x.
+
+        The objective is the strain, see `objective`. Directions whose eigenvalue is not above rounding (status
+        DEGENERATE) have coordinates 0.
+
+        Raises:
+            ValueError: at trace time, if x has not rank 2, k > n or n_neighbors >= n.
+        """
+        del key
+        validate.shape_2d(x=x)
+        self._check_size(x.shape[0])
+        return _embedding(self._decompose(jnp.asarray(x, compute_dtype(x))), self.n_components)
+
+    def objective(self, coords: Array, x: Array) -> Array:
+        """Strain of coords (n, k) for x (n, d): the sum of squares of G - Y Y^T, input units to the fourth power; ().
+
+        G = -1/2 H D^2 H for the lengths D of the shortest paths of x, Y = H coords, H the centring. Its root over n is
+        scikit-learn's `reconstruction_error`. Differentiable in both, the graph held fixed; inf where it overflows.
+        """
+        self._check_size(x.shape[0])
+        x = jnp.asarray(x, compute_dtype(x))
+        unit = _unit(x)
+        paths, _ = shortest_paths.geodesics(x / unit, self.n_neighbors)
+        y = (coords - jnp.mean(coords, axis=0)) / unit
+        return jnp.sum((_gram(paths) - jnp.matmul(y, y.T, precision=HIGHEST)) ** 2) * unit**4
+
+    def prepare(self, known: Array, *, shared_key: Array | None = None) -> IsomapShared:
+        """Graph, shortest paths and leading eigenvectors of known (n-1, d); host, float64, O(n^2 (d + log n) + n^3).
+
+        Raises:
+            ValueError: known is not a finite numeric matrix, k > n or n_neighbors >= n.
+        """
+        del shared_key
+        array = validate.matrix(known, "known")
+        m = array.shape[0]
+        self._check_size(m + 1)
+        dtype = compute_dtype(array)
+        with np.errstate(over="ignore"):  # beyond the range of float32 is infinite, and refused
+            array = array.astype(dtype)
+        validate.finite(known=array)
+        graph = shortest_paths.graph(array, self.n_neighbors)
+        return IsomapShared(
+            known=jnp.asarray(array),
+            neighbors=jnp.asarray(graph.neighbors, jnp.int32),
+            between=jnp.asarray(graph.between.view(np.uint32)),
+            paths=jnp.asarray(graph.paths.view(np.uint32)),
+            start=jnp.asarray(_known_vectors(graph, self.n_components + EXTRA), dtype),
+        )
+
+    def insert(self, key: Array, shared: IsomapShared, target: Array) -> Embedding:
+        """The Isomap of [target; known] for target (d,): `fit_transform` of the n records up to rounding.
+
+        Raises:
+            ValueError: at trace time, if target has not the shape (d,).
+        """
+        batch = self.insert_batch(key[None], shared, target[None])
+        return jax.tree.map(lambda leaf: leaf[0], batch)
+
+    def insert_batch(self, keys: Array, shared: IsomapShared, targets: Array) -> Embedding:
+        """`insert` for targets (b, d); on a CPU one call of compiled code per batch, spread over the cores."""
+        del keys
+        m, d = shared.known.shape
+        if targets.ndim != 2 or targets.shape[1] != d:
+            raise ValueError(f"targets must have shape (m, {d}) to match known, got {targets.shape}")
+        self._check_size(m + 1)
+        targets = jnp.asarray(targets, shared.known.dtype)
+        spectrum = jax.lax.platform_dependent(shared, targets, cpu=self._insert_on_host, default=self._insert_by_fit)
+        return jax.vmap(functools.partial(_embedding, n_components=self.n_components))(spectrum)
+
+    def _insert_by_fit(self, shared: IsomapShared, targets: Array) -> Spectrum:
+        return jax.vmap(lambda target: self._decompose(jnp.concatenate([target[None], shared.known])))(targets)
+
+    def _insert_on_host(self, shared: IsomapShared, targets: Array) -> Spectrum:
+        b, n, k, dtype = targets.shape[0], shared.known.shape[0] + 1, self.n_components, targets.dtype
+
+        def result(*shape: int, of: Any = dtype) -> jax.ShapeDtypeStruct:
+            return jax.ShapeDtypeStruct((b, *shape), of)
+
+        like = Spectrum(
+            vectors=result(n, k),
+            values=result(min(k + 1, n)),
+            unit=result(),
+            strain=result(),
+            n_parts=result(of=jnp.int32),
+            n_iter=result(of=jnp.int32),
+        )
+        on_host = functools.partial(insert_chunks, k, self.n_neighbors)
+        return host.call(on_host, like, shared, targets, vmap_method="expand_dims")
+
+    def _decompose(self, x: Array) -> Spectrum:
+        n, k = x.shape[0], self.n_components
+        # An eigensolver may not return from a nan; the lane is reported NON_FINITE all the same.
+        is_finite = jnp.all(jnp.isfinite(x))
+        x = jnp.where(is_finite, x, 0)
+        unit = _unit(x)
+        paths, n_parts = shortest_paths.geodesics(x / unit, self.n_neighbors)
+        gram = _gram(paths)
+        values, vectors = jnp.linalg.eigh(gram)
+        values, vectors = values[::-1], vectors[:, ::-1]
+        scaled = vectors[:, :k] * jnp.sqrt(jnp.maximum(values[:k], 0))
+        return Spectrum(
+            vectors=jnp.where(is_finite, vectors[:, :k], jnp.nan),
+            values=values[: min(k + 1, n)],
+            unit=unit,
+            strain=jnp.sum((gram - jnp.matmul(scaled, scaled.T, precision=HIGHEST)) ** 2),
+            n_parts=n_parts,
+            n_iter=jnp.int32(0),
+        )
+
+    def _check_size(self, n: int) -> None:
+        validate.at_most(n, "n records", n_components=self.n_components)
+        validate.at_most(n - 1, f"n - 1 of n = {n} records", n_neighbors=self.n_neighbors)
+
+
+def _unit(x: Array) -> Array:
+    """A power of two near the largest |entry|: division by it is exact, so that it makes and breaks no ties."""
+    _, exponent = jnp.frexp(jnp.max(jnp.abs(jax.lax.stop_gradient(x))))
+    # Halved, because 2^128 is beyond float32.
+    return jnp.ldexp(jnp.ones((), x.dtype), exponent - 1)
+
+
+def _gram(paths: Array) -> Array:
+    squares = paths**2
+    rows = jnp.mean(squares, axis=0)
+    return -0.5 * (squares - rows - rows[:, None] + jnp.mean(rows))
+
+
+def _embedding(spectrum: Spectrum, n_components: int) -> Embedding:
+    """Signs, coordinates and flags of one lane."""
+    vectors, values, unit = spectrum.vectors, spectrum.values, spectrum.unit
+    n, k = vectors.shape
+    eps = float(jnp.finfo(vectors.dtype).eps)
+    sign, margin = sign_and_margin(vectors.T)
+    # Below this an eigenvalue is rounding, whose root would be noise in the coordinates.
+    is_kept = values[:n_components] > n * eps * jnp.maximum(values[0], 0)
+    scale = jnp.where(is_kept, jnp.sqrt(jnp.where(is_kept, values[:k], 1)), 0)
+    coords = jnp.where(is_kept | ~jnp.isfinite(vectors), vectors * (scale * sign), 0) * unit
+    gap = _eigengap(values, k)
+
+    def flag(condition: Any, status: Status) -> Array:
+        return jnp.where(condition, jnp.uint32(status), jnp.uint32(0))
+
+    status = (
+        flag(spectrum.n_parts > 1, Status.DISCONNECTED)
+        | flag(~jnp.all(is_kept), Status.DEGENERATE)
+        | flag(~jnp.all(jnp.isfinite(coords)), Status.NON_FINITE)
+        # An eigenvector moves by about eps / gap when the matrix is rounded: below that margin its sign is arbitrary.
+        | flag(jnp.any(is_kept & (margin * gap < TIE * eps)), Status.SIGN_TIE)
+        | flag(jnp.any(is_kept & (gap < eps**0.5)), Status.SMALL_GAP)
+    )
+    info = IsomapInfo(values[:k] * unit**2, gap, margin, spectrum.n_parts)
+    return Embedding(coords, spectrum.strain * unit**4, spectrum.n_iter, status, info)
+
+
+def _eigengap(values: Array, k: int) -> Array:
+    """From each of the k leading of the decreasing eigenvalues to its nearest neighbour, over the largest."""
+    largest = jnp.maximum(values[0], jnp.finfo(values.dtype).tiny)
+    between = (values[:-1] - values[1:]) / largest
+    ends = jnp.ones(1, values.dtype)  # nothing above the first, nor below the last of n
+    return jnp.minimum(jnp.append(between, ends)[:k], jnp.append(ends, between)[:k])
+
+
+def _known_vectors(graph: shortest_paths.Graph, count: int) -> np.ndarray:
+    """Leading eigenvectors of the known records' own Gram matrix, (min(count, m), m)."""
+    paths = graph.paths.copy()
+    m = len(paths)
+    shortest_paths.join(np.ascontiguousarray(graph.between[1:, 1:]), graph.between[0, 1:].copy(), paths)
+    largest = paths.max()
+    squares = (paths / (largest if largest > 0 else 1.0)) ** 2
+    rows = squares.mean(axis=0)
+    gram = -0.5 * (squares - rows - rows[:, None] + rows.mean())
+    with blas().limit(limits=1, user_api="blas"):
+        _, vectors = scipy.linalg.eigh(gram, subset_by_index=(max(0, m - count), m - 1))
+    return np.ascontiguousarray(vectors.T[::-1])

@@ -1,0 +1,57 @@
+import threading
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from drjax.core import host
+
+
+def test_float64_passes_whole_even_where_x64_belongs_to_another_thread():
+    seen = []
+
+    def fn(x, flags):
+        seen.append((x.dtype, jax.config.jax_enable_x64))
+        return x + 1, x.sum(axis=-1), flags
+
+    with jax.enable_x64(True):
+        x = np.random.default_rng(0).random((3, 4)) + 2.0**-40
+        result = (
+            jax.ShapeDtypeStruct((3, 4), jnp.float64),
+            jax.ShapeDtypeStruct((3,), jnp.float64),
+            jax.ShapeDtypeStruct((2,), jnp.bool_),
+        )
+        run = jax.jit(lambda x, flags: host.call(fn, result, x, flags)).lower(x, np.array([True, False])).compile()
+    found = []
+    # A new thread has x64 off, whatever this one has.
+    thread = threading.Thread(target=lambda: found.append(jax.block_until_ready(run(*arguments))))
+    with jax.enable_x64(True):
+        arguments = jnp.asarray(x), jnp.array([True, False])
+        plain = run(*arguments)
+    thread.start()
+    thread.join()
+    for out in (plain, found[0]) if found else (plain,):
+        np.testing.assert_array_equal(np.asarray(out[0]), x + 1)
+        np.testing.assert_array_equal(np.asarray(out[1]), x.sum(axis=-1))
+        np.testing.assert_array_equal(np.asarray(out[2]), [True, False])
+    assert {dtype for dtype, _ in seen} == {np.dtype(np.float64)}
+
+
+def test_float32_integers_and_scalars_pass_as_they_are():
+    result = (jax.ShapeDtypeStruct((), jnp.float32), jax.ShapeDtypeStruct((2,), jnp.int32))
+    run = jax.jit(lambda x, i: host.call(lambda x, i: (x.sum(), i * 2), result, x, i))
+    total, doubled = run(np.ones(3, np.float32), np.array([1, 2], np.int32))
+    assert float(total) == 3
+    assert doubled.tolist() == [2, 4]
+
+
+def test_a_mapped_call_adds_leading_axes():
+    def fn(x):
+        return x * 2
+
+    with jax.enable_x64(True):
+        result = jax.ShapeDtypeStruct((4,), jnp.float64)
+        out = jax.jit(jax.vmap(lambda x: host.call(fn, result, x, vmap_method="expand_dims")))(
+            np.arange(12.0).reshape(3, 4)
+        )
+    np.testing.assert_array_equal(out, 2 * np.arange(12.0).reshape(3, 4))

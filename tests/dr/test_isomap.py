@@ -1,0 +1,381 @@
+import functools
+import os
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.sparse
+from scipy.sparse.csgraph import connected_components, shortest_path
+from scipy.spatial.distance import cdist
+from sklearn.datasets import load_digits
+from sklearn.manifold import Isomap as SklearnIsomap
+from sklearn.neighbors import kneighbors_graph
+
+from drjax.core.types import Status
+from drjax.dr import shortest_paths
+from drjax.dr.isomap import Isomap
+
+KEY = jax.random.key(0)
+
+
+@jax.jit
+def fit(method, x):
+    return method.fit_transform(KEY, x)
+
+
+@jax.jit
+def insert(method, shared, target):
+    return method.insert(KEY, shared, target)
+
+
+DOUBTFUL = Status.SIGN_TIE | Status.SMALL_GAP
+
+
+@functools.cache
+def digits():
+    x = load_digits().data / 16
+    rng = np.random.default_rng(0)
+    # Of 17 grey levels, so that many distances tie, and scikit-learn has no rule for ties: blurred until none does.
+    return x[rng.permutation(len(x))] + 0.01 * rng.normal(size=x.shape)
+
+
+def scikit_learn(x, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # joining components is announced
+        warnings.simplefilter("ignore", scipy.sparse.SparseEfficiencyWarning)
+        return SklearnIsomap(eigen_solver="dense", **options).fit(np.asarray(x, np.float64))
+
+
+def error(found, expected):
+    return np.abs(np.asarray(found) - expected).max() / np.abs(expected).max()
+
+
+def scipy_paths(between, edges):
+    """Shortest paths over the given undirected edges (n, n) and one bridge between every two components, by SciPy."""
+    edges = edges | edges.T
+    count, label = connected_components(edges, directed=False)
+    for i in range(count):
+        for j in range(i):
+            rows, columns = np.flatnonzero(label == i), np.flatnonzero(label == j)
+            apart = between[np.ix_(rows, columns)]
+            a, b = np.unravel_index(apart.argmin(), apart.shape)
+            edges[rows[a], columns[b]] = edges[columns[b], rows[a]] = True
+    i, j = np.nonzero(edges)
+    graph = scipy.sparse.csr_array((between[i, j], (i, j)), shape=between.shape)  # keeps edges of length 0
+    return shortest_path(graph, method="D", directed=False), count
+
+
+def nearest_by_index(between, k):
+    others = between.copy()
+    np.fill_diagonal(others, np.inf)
+    edges = np.zeros(between.shape, bool)
+    np.put_along_axis(edges, np.argsort(others, axis=1, kind="stable")[:, :k], True, axis=1)
+    return edges
+
+
+def inserted_paths(between, k):
+    """What `shortest_paths.insert` makes of point 0 and the graph of the others."""
+    graph = shortest_paths.graph_of_distances(np.ascontiguousarray(between[1:, 1:]), k)
+    out = np.empty(between.shape)
+    edges = shortest_paths.adjacency(graph.neighbors, graph.between)
+    count, _ = shortest_paths.insert(*graph, *edges, np.ascontiguousarray(between[0, 1:]), k, out)
+    return out, count
+
+
+def test_paths_after_an_insertion_equal_scipys_bit_for_bit_where_sums_are_exact():
+    # Sums of integers are exact in float64 whatever their order, so there is nothing to tolerate; dissimilarities
+    # below 3 tie and vanish all the time, and need not obey the triangle inequality.
+    rng = np.random.default_rng(0)
+    n_joined = 0
+    for trial in range(900):
+        n = int(rng.integers(2, 40))
+        k = int(rng.integers(1, min(n, 7)))
+        if trial % 3:
+            upper = np.triu(rng.integers(0, rng.choice([3, 10, 1000]), size=(n, n)), 1)
+            between = (upper + upper.T).astype(float)
+        else:
+            x = rng.integers(0, 30, size=n).astype(float)
+            between = np.abs(x[:, None] - x)
+        found, count = inserted_paths(between, k)
+        expected, expected_count = scipy_paths(between, nearest_by_index(between, k))
+        assert count == expected_count
+        np.testing.assert_array_equal(found, expected)
+        n_joined += count > 1
+    assert 100 < n_joined < 800
+
+
+@pytest.mark.parametrize("kind", ["plain", "clusters", "duplicates"])
+def test_paths_after_an_insertion_equal_scipys_on_the_graph_of_scikit_learn(kind):
+    rng = np.random.default_rng(1)
+    for _ in range(200):
+        n, d = int(rng.integers(8, 60)), int(rng.integers(1, 6))
+        k = int(rng.integers(2, 6))
+        x = rng.normal(size=(n, d))
+        if kind == "clusters":
+            x += 50 * rng.integers(0, 3, size=(n, 1))
+        if kind == "duplicates":  # pairs, the target among them: a point's twin is then its nearest neighbour
+            x[n // 2 : 2 * (n // 2)] = x[: n // 2]
+        between = cdist(x, x)
+        edges = kneighbors_graph(x, k).toarray() > 0
+        found, count = inserted_paths(between, k)
+        expected, expected_count = scipy_paths(between, edges)
+        assert count == expected_count
+        # A path's length is a sum of at most 60 terms, which SciPy adds in another order.
+        np.testing.assert_allclose(found, expected, rtol=60 * 2.0**-52)
+
+
+def test_distances_are_symmetric_and_zero_between_equal_rows_to_the_bit():
+    x = np.random.default_rng(2).normal(size=(30, 17)) + 1e6
+    x[7] = x[3]
+    found = shortest_paths.distances(x, x)
+    np.testing.assert_array_equal(found, found.T)
+    np.testing.assert_array_equal(found[7], found[3])
+    assert found[7, 3] == 0
+    np.testing.assert_allclose(found, cdist(x, x), rtol=1e-14)  # a sum of 17 squares in another order
+
+
+@pytest.mark.parametrize(("n", "k", "n_neighbors"), [(6, 2, 5), (66, 3, 4), (200, 2, 5), (200, 1, 12)])
+@pytest.mark.parametrize(("x64", "tolerance"), [(True, 1e-9), (False, 2e-5)])
+def test_insert_and_fit_transform_equal_scikit_learn_with_signs(n, k, n_neighbors, x64, tolerance):
+    # Residuals of the eigenvectors, 1e-12 and 2e-8 of the largest eigenvalue, over eigengaps of at least 1/100.
+    with jax.enable_x64(x64):
+        x = digits().astype(np.float64 if x64 else np.float32)
+        known, targets = x[: n - 1], x[1000:1006]
+        isomap = Isomap(n_components=k, n_neighbors=n_neighbors)
+        batch = jax.jit(isomap.insert_batch)(jax.random.split(KEY, 6), isomap.prepare(known), jnp.asarray(targets))
+        clean = [i for i in range(6) if not int(batch.status[i]) & DOUBTFUL]
+        assert len(clean) >= 4
+        for i in clean:
+            data = np.vstack([targets[i], known])
+            expected = scikit_learn(data, n_components=k, n_neighbors=n_neighbors)
+            fitted = fit(isomap, data)
+            assert error(batch.coords[i], expected.embedding_) < tolerance
+            assert error(fitted.coords, expected.embedding_) < tolerance
+            for found in (batch.objective[i], fitted.objective):
+                np.testing.assert_allclose(found, (n * expected.reconstruction_error()) ** 2, rtol=1e-3)
+            np.testing.assert_allclose(batch.info.eigenvalues[i], expected.kernel_pca_.eigenvalues_, rtol=1e-5)
+            assert int(fitted.status) == int(batch.status[i])
+
+
+@pytest.mark.skipif("DRJAX_DATA" not in os.environ, reason="needs the MNIST files: set DRJAX_DATA")
+@pytest.mark.parametrize("n", [10, 300])
+def test_insert_equals_scikit_learn_on_mnist(n):
+    from drjax.data import load
+
+    x = load("mnist").x[:3000].reshape(3000, -1)
+    for x64, tolerance in ((True, 1e-9), (False, 2e-5)):
+        with jax.enable_x64(x64):
+            cast = x.astype(np.float64 if x64 else np.float32)
+            known, targets = cast[: n - 1], cast[2000:2003]
+            found = jax.jit(Isomap().insert_batch)(jax.random.split(KEY, 3), Isomap().prepare(known), targets)
+            clean = [i for i in range(3) if not int(found.status[i]) & DOUBTFUL]
+            assert clean
+            for i in clean:
+                expected = scikit_learn(np.vstack([targets[i], known])).embedding_
+                assert error(found.coords[i], expected) < tolerance
+
+
+def test_records_in_several_clusters_are_joined_as_scikit_learn_joins_them_and_flagged():
+    with jax.enable_x64(True):
+        rng = np.random.default_rng(3)
+        x = rng.normal(size=(120, 3)) + 40 * rng.integers(0, 4, size=(120, 1)) * np.array([1, 0.3, -0.5])
+        shared = Isomap().prepare(x[1:])
+        for target in (x[0], x[0] + 500, x[1]):
+            data = np.vstack([target, x[1:]])
+            expected = scikit_learn(data)
+            n_parts = connected_components(kneighbors_graph(data, 5))[0]
+            inserted, fitted = insert(Isomap(), shared, jnp.asarray(target)), fit(Isomap(), data)
+            for found in (inserted, fitted):
+                assert int(found.status) & Status.DISCONNECTED
+                assert int(found.info.n_graph_components) == n_parts
+                # scikit-learn's bridge is the root of a difference of inner products: eight digits less than float64.
+                assert error(found.coords, expected.embedding_) < 1e-7
+            assert error(inserted.coords, np.asarray(fitted.coords)) < 1e-10
+
+
+def test_a_target_that_joins_two_clusters_leaves_one_component():
+    x = np.array([[0.0], [1], [2], [10], [11], [12]], np.float32)
+    isomap = Isomap(n_neighbors=2, n_components=1)
+    found = insert(isomap, isomap.prepare(x), jnp.array([6.5], jnp.float32))
+    # Its two nearest are 2 and 10 (4.5 and 3.5 away), one of either cluster: a line, whose lengths are those in R.
+    assert int(found.info.n_graph_components) == 1
+    np.testing.assert_allclose(np.abs(np.diff(found.coords[1:, 0])), [1, 1, 8, 1, 1], atol=1e-5)
+
+
+def test_data_on_a_line_are_recovered_and_have_no_second_component():
+    with jax.enable_x64(True):
+        place = np.sort(np.random.default_rng(4).uniform(size=30))[:, None]
+        x = place * np.array([3.0, 4.0])
+        found = insert(Isomap(), Isomap().prepare(x[1:]), jnp.asarray(x[0]))
+        assert int(found.status) == Status.DEGENERATE
+        np.testing.assert_array_equal(found.coords[:, 1], 0)
+        np.testing.assert_allclose(cdist(found.coords, found.coords), 5 * np.abs(place - place.T), atol=1e-12)
+        # A difference of two sums of squares, each about the squared eigenvalue.
+        assert float(found.objective) < 1e-14 * float(found.info.eigenvalues[0]) ** 2
+
+
+@pytest.mark.parametrize("embed", ["fit_transform", "insert"])
+@pytest.mark.parametrize("x64", [True, False])
+@pytest.mark.parametrize(("n", "k"), [(2, 1), (2, 2), (3, 2), (3, 3)])
+def test_very_few_records_keep_their_distances_or_are_flagged(embed, x64, n, k):
+    with jax.enable_x64(x64):
+        x = np.random.default_rng(5).normal(size=(n, 12)).astype(np.float64 if x64 else np.float32)
+        isomap = Isomap(n_components=k, n_neighbors=n - 1)
+        out = fit(isomap, x) if embed == "fit_transform" else insert(isomap, isomap.prepare(x[1:]), x[0])
+        assert out.coords.shape == (n, k)
+        assert np.isfinite(out.coords).all()
+        # All n - 1 neighbours: classical scaling, exact with n - 1 components; the n-th has no variance.
+        assert bool(int(out.status) & Status.DEGENERATE) == (k == n)
+        if k >= n - 1:
+            np.testing.assert_allclose(cdist(out.coords, out.coords), cdist(x, x), atol=1e-9 if x64 else 1e-5)
+
+
+@pytest.mark.parametrize("x64", [True, False])
+@pytest.mark.parametrize(
+    "x",
+    [np.ones((9, 4)), np.zeros((9, 4)), np.repeat(np.eye(3), 4, axis=0), np.repeat(np.eye(4), 25, axis=0)],
+    ids=["equal", "zeros", "few places", "more records at a place than neighbours"],
+)
+def test_equal_records_give_finite_coordinates_alike_in_both_ways(x64, x):
+    with jax.enable_x64(x64):
+        x = x.astype(np.float64 if x64 else np.float32)
+        isomap = Isomap(n_neighbors=3)
+        fitted, inserted = fit(isomap, x), insert(isomap, isomap.prepare(x[1:]), x[0])
+        for out in (fitted, inserted):
+            assert np.isfinite(out.coords).all()
+            assert not int(out.status) & Status.NON_FINITE
+            assert bool(int(out.status) & Status.DEGENERATE) == bool(np.ptp(x, axis=0).max() == 0)
+        assert int(fitted.info.n_graph_components) == int(inserted.info.n_graph_components)
+        # The two leading eigenvalues of a simplex are equal, so only what does not turn with them can be compared.
+        np.testing.assert_allclose(fitted.info.eigenvalues, inserted.info.eigenvalues, rtol=1e-4, atol=1e-5)
+
+
+def test_neighbours_at_equal_distance_are_taken_by_index_in_both_ways():
+    # A grid of integers: nearly every fourth neighbour is tied.
+    x = np.stack(np.meshgrid(np.arange(5.0), np.arange(4.0)), -1).reshape(-1, 2).astype(np.float32)
+    x = x[np.random.default_rng(6).permutation(len(x))]
+    isomap = Isomap(n_neighbors=3, n_components=1)
+    expected, count = scipy_paths(cdist(x, x), nearest_by_index(cdist(x, x), 3))
+    found, _ = inserted_paths(cdist(x, x), 3)
+    np.testing.assert_allclose(found, expected, rtol=1e-14)  # sums of at most 20 terms in another order
+    inserted, fitted = insert(isomap, isomap.prepare(x[1:]), x[0]), fit(isomap, x)
+    assert int(inserted.info.n_graph_components) == int(fitted.info.n_graph_components) == count
+    # The grid is its own mirror image: the sign is a tie, and says so. The rest is rounding of float32.
+    assert int(inserted.status) & int(fitted.status) & Status.SIGN_TIE
+    assert error(np.abs(inserted.coords), np.abs(fitted.coords)) < 1e-5
+
+
+@pytest.mark.parametrize("x64", [True, False])
+def test_a_record_at_1e30_is_embedded(x64):
+    with jax.enable_x64(x64):
+        x = np.random.default_rng(7).normal(size=(40, 3)).astype(np.float64 if x64 else np.float32)
+        isomap = Isomap(n_components=1)
+        shared = isomap.prepare(x[1:])
+        target = np.full(3, 1e30, x.dtype)
+        for out in (insert(isomap, shared, target), fit(isomap, np.vstack([target, x[1:]]))):
+            assert not int(out.status) & (Status.NON_FINITE | Status.DEGENERATE)
+            # One point against 39 at one place, sqrt(3) 1e30 away: the mean is 1/40 of the way.
+            np.testing.assert_allclose(out.coords[0, 0] / 1e30, 39 / 40 * 3**0.5, rtol=1e-5)
+            np.testing.assert_allclose(out.coords[1:, 0] / 1e30, -(3**0.5) / 40, rtol=1e-4)
+
+
+def test_a_nan_or_infinite_target_marks_its_own_lane_only():
+    x = digits().astype(np.float32)
+    targets = x[100:105].copy()
+    targets[1, 5], targets[3, 0] = np.nan, np.inf
+    keys = jax.random.split(KEY, 5)
+    shared = Isomap().prepare(x[:50])
+    found = jax.jit(Isomap().insert_batch)(keys, shared, jnp.asarray(targets))
+    is_bad = (np.asarray(found.status) & np.uint32(Status.NON_FINITE)) != 0
+    assert is_bad.tolist() == [False, True, False, True, False]
+    assert np.isfinite(np.asarray(found.coords)[[0, 2, 4]]).all()
+    spoilt = x[:50].copy()
+    spoilt[4, 4] = np.nan
+    assert int(fit(Isomap(), spoilt).status) & Status.NON_FINITE
+
+
+def test_equal_eigenvalues_and_opposite_entries_are_flagged():
+    square = np.array([[1.0, 0], [-1, 0], [0, 1], [0, -1]], np.float32)
+    isomap = Isomap(n_neighbors=3)
+    for out in (fit(isomap, square), insert(isomap, isomap.prepare(square[1:]), square[0])):
+        assert int(out.status) & Status.SMALL_GAP
+    line = np.array([[-2.0], [2], [-1], [1]], np.float32)
+    isomap = Isomap(n_neighbors=3, n_components=1)
+    for out in (fit(isomap, line), insert(isomap, isomap.prepare(line[1:]), line[0])):
+        assert int(out.status) & Status.SIGN_TIE
+
+
+def test_what_does_not_fit_the_number_of_records_is_refused_while_tracing():
+    x = np.random.default_rng(8).normal(size=(6, 3)).astype(np.float32)
+    shared = Isomap().prepare(x[1:])
+    for isomap, rule in (
+        (Isomap(n_neighbors=6), "n_neighbors must be <= n - 1 of n = 6 records = 5, got 6"),
+        (Isomap(n_components=7), "n_components must be <= n records = 6, got 7"),
+    ):
+        for call in (
+            lambda isomap: jax.eval_shape(isomap.fit_transform, KEY, x),
+            lambda isomap: jax.eval_shape(isomap.objective, x, x),
+            lambda isomap: isomap.prepare(x[1:]),
+            lambda isomap: jax.eval_shape(isomap.insert, KEY, shared, x[0]),
+        ):
+            with pytest.raises(ValueError, match=rule):
+                call(isomap)
+    for bad in (0, 2.5, True, None):
+        with pytest.raises(ValueError, match="n_neighbors must be an integer >= 1"):
+            Isomap(n_neighbors=bad)
+
+
+def test_known_records_beyond_the_range_of_the_dtype_are_refused():
+    with pytest.raises(ValueError, match="known must be finite"):
+        Isomap(n_neighbors=1).prepare(np.array([[1e300], [1.0]]))
+
+
+def test_insert_may_be_mapped_over_targets_and_over_known_records():
+    x = digits()[:90].astype(np.float32).reshape(3, 30, -1)
+    targets = digits()[200:206].astype(np.float32).reshape(3, 2, -1)
+    shared = [Isomap().prepare(known) for known in x]
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *shared)
+    each = jax.vmap(Isomap().insert, in_axes=(None, None, 0))
+    both = jax.jit(jax.vmap(each, in_axes=(None, 0, 0)))(KEY, stacked, targets)
+    for i in range(3):
+        for j in range(2):
+            one = insert(Isomap(), shared[i], targets[i, j])
+            # The same compiled code; only the number of lanes in a call differs.
+            np.testing.assert_allclose(both.coords[i, j], one.coords, atol=1e-6)
+
+
+def test_objective_has_the_derivative_of_finite_differences():
+    with jax.enable_x64(True):
+        x = np.random.default_rng(9).normal(size=(14, 3))
+        x[7:] += 30  # two components
+        x[3] = x[2]  # at distance 0
+        coords = np.random.default_rng(10).normal(size=(14, 2))
+        isomap = Isomap(n_neighbors=3)
+        value = jax.jit(isomap.objective)
+        for argument in (0, 1):
+            slope = jax.jit(jax.grad(isomap.objective, argument))(coords, x)
+            step = np.random.default_rng(11).normal(size=slope.shape)
+            step[3:4] = step[2:3]  # twins stay together: their distance has no derivative
+
+            def at(t, argument=argument, step=step):
+                moved = [coords, x]
+                moved[argument] = moved[argument] + t * step
+                return float(value(*moved))
+
+            difference = (at(1e-5) - at(-1e-5)) / 2e-5
+            # The rounding of the objective over the step, and its third derivative times the step squared.
+            np.testing.assert_allclose(np.vdot(slope, step), difference, rtol=1e-6)
+
+
+def test_the_part_of_a_chunk_that_an_accelerator_runs_agrees_with_the_part_for_a_cpu():
+    x = digits().astype(np.float32)
+    shared, targets = Isomap().prepare(x[:40]), jnp.asarray(x[100:104])
+    host = Isomap()._insert_on_host(shared, targets)
+    device = jax.jit(Isomap()._insert_by_fit)(shared, targets)
+    ours, theirs = (s.values * s.unit[:, None] ** 2 for s in (host, device))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-4)  # the eigensolver of float32
+    keys = jax.random.split(KEY, 4)
+    jitted = jax.jit(lambda keys, shared, targets: Isomap().insert_batch(keys, shared, targets).coords)
+    assert jax.export.export(jitted, platforms=["tpu"])(keys, shared, targets).platforms == ("tpu",)

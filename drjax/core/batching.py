@@ -19,7 +19,7 @@ import numpy as np
 from jax.extend import core as jex_core
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from drjax.core import validate
+from drjax.core import host, validate
 from drjax.core.types import PyTree
 
 CPU_CHUNK_BYTES = 24 * 2**20
@@ -27,6 +27,9 @@ CPU_CHUNK_BYTES = 24 * 2**20
 
 DEVICE_MEMORY_FRACTION = 0.4
 """Share of an accelerator's free memory that a chunk may take; the rest is XLA's and the caller's."""
+
+HOST_LANES_PER_CORE = 64
+"""A chunk of compiled host code is not made smaller than this: its cores wait for each other at the end of a chunk."""
 
 _MANY_LANES = 2**16
 
@@ -115,10 +118,8 @@ def _padded_chunks(
 
     if jax.default_backend() == "cpu":
         _keep_freed_memory()
-    run = jax.jit(fn)
+    run = jax.jit(fn) if mesh is None else _on_mesh(fn, mesh)
     if mesh is not None:
-        # Kernels leave the layout of their intermediates to the compiler, which `jax.make_mesh` does not by default.
-        mesh = Mesh(mesh.devices, mesh.axis_names)
         context = jax.device_put(context, NamedSharding(mesh, PartitionSpec()))
     with _progress_bar(description, m, start) if progress else nullcontext(lambda _: None) as advance:
         for offset in range(start, m, size):
@@ -131,13 +132,26 @@ def _padded_chunks(
             yield offset, n, result
 
 
+@functools.lru_cache(maxsize=64)
+def _on_mesh(fn: BatchedFn, mesh: Mesh) -> BatchedFn:
+    """`fn`, jitted, on each device for its own lanes: the compiler alone would gather lanes of all devices on each."""
+    own = PartitionSpec(mesh.axis_names)
+    # What lanes share is the same on all devices, but the results say nothing about that.
+    return jax.jit(jax.shard_map(fn, mesh=mesh, in_specs=(PartitionSpec(), own), out_specs=own, check_vma=False))
+
+
 def choose_batch_size(fn: BatchedFn, context: PyTree, lanes: PyTree, *, budget: int | None = None) -> int:
     """Lanes per chunk: what fits into `budget` bytes (default: what the device has to spare), evenly divided.
 
-    At least 1 and at most the number of lanes; all chunks but the last are full, and the last one nearly.
+    At least 1 and at most the number of lanes; all chunks but the last are full, and the last one nearly. Compiled host
+    code (`core.host.call`) holds few lanes in memory at once, but works long on each: its chunks are kept short, so
+    that progress shows, by counting what all lanes share as if each had a copy.
     """
     budget = budget if budget is not None else memory_budget()
-    fits = max(1, budget // max(1, lane_bytes(fn, context, lanes)))
+    own, shared = _lane_costs(fn, context, lanes)
+    fits = max(1, budget // max(1, own))
+    if shared:
+        fits = min(fits, max(HOST_LANES_PER_CORE * host.n_cores(), budget // shared))
     m = max(1, int(np.shape(jax.tree.leaves(lanes)[0])[0]))
     return math.ceil(m / math.ceil(m / fits))
 
@@ -148,21 +162,28 @@ def lane_bytes(fn: BatchedFn, context: PyTree, lanes: PyTree) -> int:
     Read from the traced program without running or compiling it: XLA's fusion only lowers the figure.
     """
 
+    return _lane_costs(fn, context, lanes)[0]
+
+
+def _lane_costs(fn: BatchedFn, context: PyTree, lanes: PyTree) -> tuple[int, int]:
+    """`lane_bytes`, and the bytes that host code is given for all lanes together."""
     leaves, structure = jax.tree.flatten((context, lanes))
     specs = tuple((np.shape(leaf), _dtype(leaf)) for leaf in leaves)
-    return _lane_bytes(fn, structure, specs, len(jax.tree.leaves(lanes)))
+    return _traced_costs(fn, structure, specs, len(jax.tree.leaves(lanes)))
 
 
 @functools.lru_cache(maxsize=1024)
-def _lane_bytes(fn: BatchedFn, structure: Any, specs: tuple, n_lane_leaves: int) -> int:
-    def peak(b: int) -> int:
+def _traced_costs(fn: BatchedFn, structure: Any, specs: tuple, n_lane_leaves: int) -> tuple[int, int]:
+    def costs(b: int) -> tuple[int, int]:
         shapes = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in specs]
         shapes[-n_lane_leaves:] = [jax.ShapeDtypeStruct((b, *s.shape[1:]), s.dtype) for s in shapes[-n_lane_leaves:]]
         context, lanes = jax.tree.unflatten(structure, shapes)
-        return _peak_bytes(jax.make_jaxpr(fn)(context, lanes).jaxpr)
+        jaxpr = jax.make_jaxpr(fn)(context, lanes).jaxpr
+        return _peak_bytes(jaxpr), _host_bytes(jaxpr)
 
     # Enough lanes for what grows with them to outweigh what does not, wherever the peak is; nothing is allocated.
-    return max(1, (peak(2 * _MANY_LANES) - peak(_MANY_LANES)) // _MANY_LANES)
+    (few, few_host), (many, many_host) = costs(_MANY_LANES), costs(2 * _MANY_LANES)
+    return max(1, (many - few) // _MANY_LANES), 2 * few_host - many_host
 
 
 def memory_budget() -> int:
@@ -227,6 +248,16 @@ def _peak_bytes(jaxpr: jex_core.Jaxpr) -> int:
         arguments = {*jaxpr.invars, *jaxpr.constvars}
         live -= sum(_n_bytes(v.aval) for v in dead if v not in arguments and last_use.get(v, i) <= i)
     return peak
+
+
+def _host_bytes(jaxpr: jex_core.Jaxpr) -> int:
+    """Bytes of all operands of calls to the host."""
+    total = 0
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name == "pure_callback":
+            total += sum(_n_bytes(v.aval) for v in eqn.invars)
+        total += sum(_host_bytes(sub) for param in _params(eqn) for sub in _sub_jaxprs(param))
+    return total
 
 
 def _params(eqn: Any) -> list[Any]:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+import os
 from collections.abc import Callable
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from drjax.core.types import PyTree
+
+PIECES_PER_CORE = 8
 
 
 def call(fn: Callable[..., PyTree], result: PyTree, *args: PyTree, vmap_method: str | None = None) -> PyTree:
@@ -36,7 +41,19 @@ def call(fn: Callable[..., PyTree], result: PyTree, *args: PyTree, vmap_method: 
 
 
 def _pack(leaf: Any) -> Any:
-    return jax.lax.bitcast_convert_type(leaf, jnp.uint32) if leaf.dtype == np.float64 else leaf
+    return _words(leaf) if leaf.dtype == np.float64 else leaf
+
+
+@jax.custom_jvp
+def _words(leaf: Any) -> Any:
+    return jax.lax.bitcast_convert_type(leaf, jnp.uint32)
+
+
+@_words.defjvp
+def _words_have_no_derivative(primals: tuple, tangents: tuple) -> NoReturn:
+    # JAX refuses to differentiate a callback, but would let words through as constants: derivatives of 0.
+    del primals, tangents
+    raise ValueError("host code has no derivative of its own: its caller must give it one (jax.custom_jvp)")
 
 
 def _unpack(leaf: Any, like: Any) -> Any:
@@ -59,3 +76,25 @@ def _pack_host(leaf: Any) -> np.ndarray:
 def _unpack_host(leaf: Any, is_wide: bool) -> np.ndarray:
     array = np.asarray(leaf)
     return np.ascontiguousarray(array).view(np.float64)[..., 0] if is_wide else array
+
+
+def spread(work: Callable[[slice], Any], count: int) -> None:
+    """Calls `work` on slices that together cover range(count), several at a time on the cores of this process.
+
+    Args:
+        work: Writes its own part of a result. Gains where it lets go of the interpreter's lock (numba's `nogil`).
+        count: Items. Each core gets several slices, because items differ in what they cost.
+    """
+    size = max(1, -(-count // (PIECES_PER_CORE * n_cores())))
+    list(_pool().map(work, [slice(i, min(i + size, count)) for i in range(0, count, size)]))
+
+
+@functools.cache
+def n_cores() -> int:
+    """Cores that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+
+
+@functools.cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(n_cores(), thread_name_prefix="drjax")

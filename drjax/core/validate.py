@@ -24,6 +24,13 @@ def non_negative(**values: float) -> None:
             raise ValueError(f"{name} must be >= 0, got {value}")
 
 
+def at_least(limit: float, **values: float) -> None:
+    """Each value a number >= limit."""
+    for name, value in values.items():
+        if not value >= limit:
+            raise ValueError(f"{name} must be >= {limit:g}, got {value}")
+
+
 def integer(*, minimum: int = 1, **values: Any) -> None:
     """Each value an integer (bool excluded) of at least `minimum`."""
     for name, value in values.items():

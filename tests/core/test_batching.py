@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh
 
-from drjax.core import batching
+from drjax.core import batching, host
 
 SCALE = np.float32(1.5)
 TRACES = []
@@ -198,3 +198,23 @@ def test_lane_bytes_count_only_the_branch_of_this_platform():
         assert batching.lane_bytes(fn, SCALE, x) < 4 * 100**2
     else:
         assert batching.lane_bytes(fn, SCALE, x) > 4 * 100**2
+
+
+def test_chunks_of_host_code_are_short_where_the_lanes_share_much():
+    like = jax.ShapeDtypeStruct((3,), np.float32)
+
+    def on_host(between, lanes):
+        def one(lane):
+            return host.call(lambda b, x: x * b[..., 0, :1], like, between, lane, vmap_method="expand_dims")
+
+        return jax.vmap(one)(lanes)
+
+    lanes = np.zeros((10**6, 3), np.float32)
+    small, large = (np.zeros((size, size), np.float32) for size in (8, 1024))
+    few = batching.HOST_LANES_PER_CORE * host.n_cores()
+    budget = 64 * 4 * 2**20
+    # 64 copies of the large array would fit: the least is more than that.
+    assert abs(batching.choose_batch_size(on_host, large, lanes, budget=budget) - few) <= 1
+    assert batching.choose_batch_size(on_host, small, lanes, budget=budget) > 10 * few
+    # Neither the memory nor the work of a program without host code is touched.
+    assert batching.choose_batch_size(lambda _, x: x + 1, large, lanes, budget=budget) > 10 * few

@@ -3,6 +3,7 @@ import threading
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from drjax.core import host
 
@@ -55,3 +56,30 @@ def test_a_mapped_call_adds_leading_axes():
             np.arange(12.0).reshape(3, 4)
         )
     np.testing.assert_array_equal(out, 2 * np.arange(12.0).reshape(3, 4))
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 1000])
+def test_spread_covers_every_item_once(count):
+    seen = np.zeros(count, int)
+
+    def work(part):
+        seen[part] += 1
+
+    host.spread(work, count)
+    assert (seen == 1).all()
+
+
+def test_an_error_in_spread_work_reaches_the_caller():
+    def work(part):
+        raise ZeroDivisionError(part)
+
+    with pytest.raises(ZeroDivisionError):
+        host.spread(work, 3)
+
+
+def test_a_derivative_is_refused_in_either_precision(dtype):
+    def total(x):
+        return jnp.sum(host.call(lambda x: 2 * x, jax.ShapeDtypeStruct((3,), dtype), x))
+
+    with pytest.raises(ValueError, match=r"derivative|JVP"):
+        jax.grad(total)(jnp.ones(3, dtype))

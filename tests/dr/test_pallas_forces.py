@@ -1,0 +1,157 @@
+"""The Pallas kernels in interpret mode against NumPy and XLA, and that they compile as far as a CPU can tell."""
+
+import functools
+
+import jax
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AbstractDevice, AbstractMesh, AxisType
+from sklearn.datasets import load_digits
+from sklearn.manifold._t_sne import _kl_divergence
+
+from drjax.dr import MDS, mds, pallas_forces, smacof
+
+DIGITS = load_digits().data / 16
+TRITON, MOSAIC = "__gpu$xla.gpu.triton", "tpu_custom_call"
+# Relative to the largest force: sums of some hundred terms in the working precision.
+LIMITS = {"float32": 1e-5, "float64": 1e-12}
+
+
+def points(b, n, k, dtype):
+    rng = np.random.default_rng(n + k)
+    x = rng.normal(size=(b, n, k))
+    if n > 2:
+        x[:, 2] = x[:, 1]  # two points at the same place
+    pairs = rng.random((b, n, n))
+    pairs = pairs + pairs.transpose(0, 2, 1)
+    pairs[:, np.arange(n), np.arange(n)] = 0
+    return x.astype(dtype), pairs.astype(dtype)
+
+
+def stress_forces(pairs, x):
+    """In NumPy and float64, of one data set."""
+    steps = x[:, None].astype(np.float64) - x[None]
+    distance = np.sqrt((steps**2).sum(axis=-1))
+    ratio = np.divide(pairs, distance, out=np.zeros_like(distance), where=distance > 0)
+    return (ratio[..., None] * steps).sum(axis=1)
+
+
+def tsne_forces(p, y):
+    steps = y[:, None].astype(np.float64) - y[None]
+    freedom = max(y.shape[1] - 1, 1)
+    w = (1 + (steps**2).sum(axis=-1) / freedom) ** (-(freedom + 1) / 2)
+    np.fill_diagonal(w, 0)
+    attraction, repulsion = ((weight[..., None] * steps).sum(axis=1) for weight in (p * w, w**2))
+    return attraction, repulsion, w.sum(axis=1)
+
+
+def assert_near(found, expected, dtype):
+    assert found.dtype == dtype
+    np.testing.assert_allclose(found, expected, atol=LIMITS[dtype] * max(np.abs(expected).max(), 1))
+
+
+@pytest.mark.parametrize(("n", "k"), [(1, 2), (3, 1), (50, 2), (128, 2), (130, 2), (40, 5)])
+def test_stress_forces_equal_numpy(dtype, n, k):
+    x, pairs = points(3, n, k, dtype)
+    kernel = jax.jit(jax.vmap(functools.partial(pallas_forces.stress_forces, backend="interpret"), in_axes=(None, 0)))
+    for i, found in enumerate(kernel(pairs[0], x)):
+        assert_near(found, stress_forces(pairs[0], x[i]), dtype)
+
+
+@pytest.mark.parametrize(("n", "k"), [(2, 2), (3, 1), (50, 2), (128, 2), (130, 2), (40, 5)])
+def test_tsne_forces_equal_numpy(dtype, n, k):
+    y, p = points(2, n, k, dtype)
+    p = p / p.sum(axis=(1, 2), keepdims=True)
+    kernel = jax.jit(jax.vmap(functools.partial(pallas_forces.tsne_forces, backend="interpret")))
+    for found in (kernel(p, y), kernel(jax.vmap(pallas_forces.padded)(p), y)):
+        for i in range(2):
+            for part, expected in zip(found, tsne_forces(p[i], y[i]), strict=True):
+                assert_near(part[i], expected, dtype)
+
+
+@pytest.mark.parametrize("k", [2, 4])
+def test_tsne_forces_make_scikit_learns_gradient(k):
+    n = 60
+    y, p = points(1, n, k, "float64")
+    p = p[0] / p[0].sum()
+    condensed = p[np.triu_indices(n, 1)]
+    freedom = max(k - 1, 1)
+    _, expected = _kl_divergence(y[0].ravel(), condensed, freedom, n, k)
+    with jax.enable_x64(True):
+        attraction, repulsion, weight = pallas_forces.tsne_forces(p, y[0], backend="interpret")
+        found = 2 * (freedom + 1) / freedom * (attraction - repulsion / jnp.sum(weight))
+    np.testing.assert_allclose(found.ravel(), expected, atol=1e-12 * np.abs(expected).max())
+
+
+def test_a_whole_descent_by_the_kernel_is_that_of_xla():
+    x = DIGITS[:45]
+    method = MDS(eps=1e-5, n_init=2)
+    with jax.enable_x64(True):
+        shared = method.prepare(x[:30])
+        targets = jnp.asarray(x[30:42])
+        starts = method._starts(jax.random.split(jax.random.key(0), 12), shared, targets)
+        rule = smacof.Rule(method.max_iter, method.eps)
+        kernel = functools.partial(pallas_forces.stress_forces, backend="interpret")
+        args = shared.between, mds._rows(shared, targets), starts
+        expected = jax.jit(functools.partial(smacof.in_xla, rule))(*args)
+        found = jax.jit(functools.partial(smacof.in_xla, rule, forces=kernel))(*args)
+    assert len(np.unique(expected[2])) > 4
+    np.testing.assert_array_equal(found[2], expected[2])
+    # Rounding of 1e-16, multiplied by up to 300 iterations.
+    np.testing.assert_allclose(found[0], expected[0], atol=1e-9)
+    np.testing.assert_allclose(found[1], expected[1], rtol=1e-10)
+
+
+def exported(fn, platform, *args):
+    """The program for a platform that this machine need not have: kernels are lowered, but not assembled."""
+    # Since JAX 0.11 the lowering asks what GPU it is for.
+    gpu = AbstractDevice("NVIDIA H100", num_cores=None, platform="gpu")
+    mesh = AbstractMesh((1,), ("x",), axis_types=(AxisType.Auto,), abstract_device=gpu)
+    allowed = [jax.export.DisabledSafetyCheck.custom_call(TRITON)]
+    with jax.sharding.use_abstract_mesh(mesh):
+        return jax.export.export(jax.jit(fn), platforms=[platform], disabled_checks=allowed)(*args).mlir_module()
+
+
+@pytest.mark.parametrize(("platform", "call"), [("cuda", TRITON), ("tpu", MOSAIC)])
+def test_the_kernels_lower_for_accelerators(platform, call):
+    x, pairs = points(4, 150, 2, "float32")
+    shared = functools.partial(pallas_forces.stress_forces, pairs[0], backend=platform)
+    assert exported(jax.vmap(shared), platform, x).count(f"@{call}") == 1
+    own = functools.partial(pallas_forces.tsne_forces, backend=platform)
+    assert exported(jax.vmap(own), platform, pairs, x).count(f"@{call}") == 1
+
+
+@pytest.mark.parametrize(("platform", "call"), [("cuda", TRITON), ("tpu", MOSAIC)])
+@pytest.mark.parametrize("value", ["0", "1"])
+def test_mds_uses_the_kernel_on_accelerators_only_if_it_is_asked_for(monkeypatch, platform, call, value):
+    monkeypatch.setenv(pallas_forces.VARIABLE, value)
+    x = DIGITS[:40].astype(np.float32)
+    method = MDS()
+    shared = method.prepare(x[:20], shared_key=jax.random.key(0))
+
+    def embed(shared, targets):
+        # Their start is shared: no lane draws.
+        return method.insert_batch(jax.random.split(jax.random.key(0), 20), shared, targets)[:4]
+
+    n_calls = exported(embed, platform, shared, x[20:]).count(f"@{call}")
+    # One for each width of the compacted batch: 20, 10 and 5.
+    assert n_calls == (3 if value == "1" else 0)
+    # A CPU has no compiled path for Pallas and keeps its own.
+    assert np.isfinite(jax.jit(embed)(shared, x[20:])[0]).all()
+    assert np.isfinite(method.fit_transform(jax.random.key(0), x[:9]).coords).all()
+    gradient = jax.grad(lambda t: jnp.sum(method.insert(jax.random.key(0), shared, t).coords))(x[20])
+    assert np.isfinite(gradient).all()
+
+
+def test_another_value_of_the_variable_is_refused(monkeypatch):
+    monkeypatch.setenv(pallas_forces.VARIABLE, "yes")
+    with pytest.raises(ValueError, match="DRJAX_PALLAS must be 0 or 1, got 'yes'"):
+        pallas_forces.is_enabled()
+
+
+def test_pairs_of_another_size_are_refused():
+    x, pairs = points(1, 10, 2, "float32")
+    with pytest.raises(ValueError, match=r"must have shape \(9, 9\) or that padded"):
+        pallas_forces.stress_forces(pairs[0], x[0, :9], backend="interpret")

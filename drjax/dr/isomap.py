@@ -13,14 +13,14 @@ import scipy.linalg
 from drjax.core import host, validate
 from drjax.core.linalg import HIGHEST, blas, compute_dtype, sign_and_margin
 from drjax.core.types import Array, Embedding, Status, hyperparams
-from drjax.dr import shortest_paths
+from drjax.dr import path_insertion, shortest_paths
 from drjax.dr.isomap_cpu import IsomapShared, Spectrum, insert_chunks
 
 TIE = 8
 """A sign is a tie when its margin times the eigengap is below this many units of rounding."""
 
-EXTRA = 1
-"""Leading eigenvectors of the known records, beyond k, that an inserted record's eigenproblem starts from."""
+N_KNOWN = 20
+"""Leading eigenvectors of the known records that help with an inserted record's eigenproblem, if there are as many."""
 
 
 class IsomapInfo(NamedTuple):
@@ -49,14 +49,14 @@ class Isomap:
     takes in no defined order, are taken by index, lowest first, the target being index 0.
 
     `fit_transform` costs O(n^2 (n + d)). On a CPU `insert` updates the shortest paths exactly, in float64, and takes
-    O(n (n + d)) and no decomposition for almost every record, but is not differentiable; elsewhere it is
-    `fit_transform`.
+    O(n (n + d)) and no decomposition for almost every record; elsewhere it is `fit_transform`. Derivatives of all three
+    are that of `fit_transform` with the graph held fixed, in both modes.
 
     Attributes:
         n_components: Output dimension k, 1 <= k <= n.
         n_neighbors: 1 <= n_neighbors <= n - 1.
 
-    Source: Tenenbaum, de Silva & Langford (2000); the eigenpairs by block Lanczos, Golub & Underwood (1977).
+    Source: Tenenbaum, de Silva & Langford (2000); the eigenpairs by Davidson's method, Liu (1978).
     """
 
     name: ClassVar[str] = "isomap"
@@ -114,12 +114,14 @@ class Isomap:
             array = array.astype(dtype)
         validate.finite(known=array)
         graph = shortest_paths.graph(array, self.n_neighbors)
+        vectors, values = _known_eigenpairs(graph, max(N_KNOWN, self.n_components + 1))
         return IsomapShared(
             known=jnp.asarray(array),
             neighbors=jnp.asarray(graph.neighbors, jnp.int32),
             between=jnp.asarray(graph.between.view(np.uint32)),
             paths=jnp.asarray(graph.paths.view(np.uint32)),
-            start=jnp.asarray(_known_vectors(graph, self.n_components + EXTRA), dtype),
+            vectors=jnp.asarray(vectors, dtype),
+            values=jnp.asarray(values[None], dtype),
         )
 
     def insert(self, key: Array, shared: IsomapShared, target: Array) -> Embedding:
@@ -138,8 +140,7 @@ class Isomap:
         if targets.ndim != 2 or targets.shape[1] != d:
             raise ValueError(f"targets must have shape (m, {d}) to match known, got {targets.shape}")
         self._check_size(m + 1)
-        targets = jnp.asarray(targets, shared.known.dtype)
-        spectrum = jax.lax.platform_dependent(shared, targets, cpu=self._insert_on_host, default=self._insert_by_fit)
+        spectrum = _inserted(self, shared, jnp.asarray(targets, shared.known.dtype))
         return jax.vmap(functools.partial(_embedding, n_components=self.n_components))(spectrum)
 
     def _insert_by_fit(self, shared: IsomapShared, targets: Array) -> Spectrum:
@@ -170,12 +171,12 @@ class Isomap:
         unit = _unit(x)
         paths, n_parts = shortest_paths.geodesics(x / unit, self.n_neighbors)
         gram = _gram(paths)
-        values, vectors = jnp.linalg.eigh(gram)
-        values, vectors = values[::-1], vectors[:, ::-1]
-        scaled = vectors[:, :k] * jnp.sqrt(jnp.maximum(values[:k], 0))
+        values, vectors = _leading(min(k + 1, n), gram)
+        vectors = vectors[:, :k]
+        scaled = vectors * jnp.sqrt(jnp.maximum(values[:k], 0))
         return Spectrum(
-            vectors=jnp.where(is_finite, vectors[:, :k], jnp.nan),
-            values=values[: min(k + 1, n)],
+            vectors=jnp.where(is_finite, vectors, jnp.nan),
+            values=values,
             unit=unit,
             strain=jnp.sum((gram - jnp.matmul(scaled, scaled.T, precision=HIGHEST)) ** 2),
             n_parts=n_parts,
@@ -185,6 +186,39 @@ class Isomap:
     def _check_size(self, n: int) -> None:
         validate.at_most(n, "n records", n_components=self.n_components)
         validate.at_most(n - 1, f"n - 1 of n = {n} records", n_neighbors=self.n_neighbors)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _inserted(method: Isomap, shared: IsomapShared, targets: Array) -> Spectrum:
+    cpu, default = method._insert_on_host, method._insert_by_fit
+    return jax.lax.platform_dependent(shared, targets, cpu=cpu, default=default)
+
+
+@_inserted.defjvp
+def _inserted_jvp(method: Isomap, primals: tuple, tangents: tuple) -> tuple[Spectrum, Spectrum]:
+    # Compiled code on the host has no derivative; the fit of the n records, which it equals, has.
+    return jax.jvp(method._insert_by_fit, primals, tangents)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _leading(count: int, matrix: Array) -> tuple[Array, Array]:
+    """The largest eigenvalues of a symmetric (n, n), decreasing, (count,), and their eigenvectors (n, count)."""
+    values, vectors = jnp.linalg.eigh(matrix)
+    return values[::-1][:count], vectors[:, ::-1][:, :count]
+
+
+@_leading.defjvp
+def _leading_jvp(count: int, primals: tuple[Array], tangents: tuple[Array]) -> tuple[tuple, tuple]:
+    # The rule of `eigh` divides by the differences of all eigenvalues. Those that are not asked for may be equal (0, of
+    # equal records), and reverse mode would multiply the infinity by 0.
+    (matrix,), (change,) = primals, tangents
+    values, vectors = _leading(matrix.shape[0], matrix)
+    rotated = jnp.matmul(vectors.T, jnp.matmul(change, vectors[:, :count], precision=HIGHEST), precision=HIGHEST)
+    gaps = values[:count] - values[:, None]
+    is_same = gaps == 0
+    turned = jnp.where(is_same, 0, rotated / jnp.where(is_same, 1, gaps))
+    result = values[:count], vectors[:, :count]
+    return result, (jnp.diagonal(rotated), jnp.matmul(vectors, turned, precision=HIGHEST))
 
 
 def _unit(x: Array) -> Array:
@@ -235,15 +269,15 @@ def _eigengap(values: Array, k: int) -> Array:
     return jnp.minimum(jnp.append(between, ends)[:k], jnp.append(ends, between)[:k])
 
 
-def _known_vectors(graph: shortest_paths.Graph, count: int) -> np.ndarray:
-    """Leading eigenvectors of the known records' own Gram matrix, (min(count, m), m)."""
+def _known_eigenpairs(graph: shortest_paths.Graph, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Leading eigenvectors of the known records' own Gram matrix, (min(count, m), m), and values over the largest."""
     paths = graph.paths.copy()
     m = len(paths)
-    shortest_paths.join(np.ascontiguousarray(graph.between[1:, 1:]), graph.between[0, 1:].copy(), paths)
+    path_insertion.join(np.ascontiguousarray(graph.between[1:, 1:]), graph.between[0, 1:].copy(), paths)
     largest = paths.max()
     squares = (paths / (largest if largest > 0 else 1.0)) ** 2
     rows = squares.mean(axis=0)
     gram = -0.5 * (squares - rows - rows[:, None] + rows.mean())
     with blas().limit(limits=1, user_api="blas"):
-        _, vectors = scipy.linalg.eigh(gram, subset_by_index=(max(0, m - count), m - 1))
-    return np.ascontiguousarray(vectors.T[::-1])
+        values, vectors = scipy.linalg.eigh(gram, subset_by_index=(max(0, m - count), m - 1))
+    return np.ascontiguousarray(vectors.T[::-1]), values[::-1] / (values[-1] if values[-1] > 0 else 1.0)

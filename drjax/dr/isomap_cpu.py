@@ -12,10 +12,11 @@ import numpy as np
 
 from drjax.core.linalg import blas
 from drjax.core.types import Array
-from drjax.dr import shortest_paths
+from drjax.dr import path_insertion, shortest_paths
+from drjax.dr.isomap_spectrum import Lanes, leading
 
-MAX_BLOCKS = 20
-"""Most steps of the iteration for the leading eigenvectors; a lane that needs more has its matrix decomposed."""
+GROUP = 32
+"""Lanes whose eigenvectors are iterated together: as many rows make a matrix product fast."""
 
 
 class IsomapShared(NamedTuple):
@@ -26,14 +27,16 @@ class IsomapShared(NamedTuple):
         neighbors: (n-1, min(n_neighbors, n-2)), int32, the known records' neighbours among themselves, nearest first.
         between: (n-1, 2 (n-1)), uint32 words, distances of the known records.
         paths: (n-1, 2 (n-1)), uint32 words, shortest paths of their graph, inf between its components.
-        start: (p, n-1), leading eigenvectors of their own Gram matrix.
+        vectors: (q, n-1), leading eigenvectors of their own Gram matrix.
+        values: (1, q), their eigenvalues, as shares of the largest.
     """
 
     known: Array
     neighbors: Array
     between: Array
     paths: Array
-    start: Array
+    vectors: Array
+    values: Array
 
 
 class Spectrum(NamedTuple):
@@ -81,28 +84,33 @@ def _insert_chunk(n_components: int, n_neighbors: int, shared: IsomapShared, tar
     known, points = (np.ascontiguousarray(array, np.float64) for array in (shared.known, targets))
     between, paths = (np.ascontiguousarray(words).view(np.float64) for words in (shared.between, shared.paths))
     neighbors = np.ascontiguousarray(shared.neighbors, np.int64)
-    start = np.ascontiguousarray(shared.start, np.float64)
-    edges = shortest_paths.adjacency(neighbors, between)
+    graph = shortest_paths.Graph(between, neighbors, paths)
+    edges = path_insertion.adjacency(neighbors, between)
+    base = _base(paths)
+    # Copies, because arrays of JAX are read-only and the compiled code below would be compiled for those as well.
+    vectors, values = (np.array(array, np.float64) for array in (shared.vectors, shared.values[0]))
     tolerance = max(float(np.finfo(dtype).eps) / 8, 4 * n * float(np.finfo(np.float64).eps))
-    spectrum = Spectrum(
-        vectors=np.empty((b, k, n), dtype),
-        values=np.empty((b, min(k + 1, n)), dtype),
-        unit=np.ones(b, dtype),
-        strain=np.empty(b, dtype),
+    found = Spectrum(
+        vectors=np.empty((b, k, n)),
+        values=np.empty((b, min(k + 1, n))),
+        unit=np.ones(b),
+        strain=np.empty(b),
         n_parts=np.empty(b, np.int32),
         n_iter=np.empty(b, np.int32),
     )
 
     def work(part: slice) -> None:
-        lanes = [leaf[part] for leaf in spectrum]
+        lanes = Spectrum(*(leaf[part] for leaf in found))
         rows = shortest_paths.distances(points[part], known)
-        _insert_lanes(rows, between, neighbors, paths, *edges, start, n_neighbors, tolerance, *lanes)
+        _insert_lanes(rows, graph, edges, base, vectors, values, n_neighbors, tolerance, lanes)
 
     # Lanes differ in what they cost: several pieces for each worker, so that none waits long for another.
-    size = max(1, -(-b // (4 * _n_workers())))
+    most = -(-b // _n_workers())
+    size = max(min(most, GROUP), -(-most // 4))
     with blas().limit(limits=1, user_api="blas"):
         list(_pool().map(work, [slice(i, i + size) for i in range(0, b, size)]))
-    return spectrum._replace(vectors=np.ascontiguousarray(np.swapaxes(spectrum.vectors, 1, 2)))
+    found = found._replace(vectors=np.swapaxes(found.vectors, 1, 2))
+    return Spectrum(*(leaf if leaf.dtype == np.int32 else np.ascontiguousarray(leaf, dtype) for leaf in found))
 
 
 @functools.cache
@@ -115,152 +123,187 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(_n_workers(), thread_name_prefix="isomap")
 
 
-@numba.njit(error_model="numpy", cache=True, nogil=True)
-def _insert_lanes(
-    rows,
-    between,
-    neighbors,
-    paths,
-    start,
-    nodes,
-    weights,
-    known_vectors,
-    n_neighbors,
-    tolerance,
-    vectors,
-    values,
-    unit,
-    strain,
-    n_parts,
-    n_iter,
-):
-    """Shortest paths and leading eigenpairs of each lane; the last six arguments are overwritten."""
-    b, k, n = vectors.shape
-    squares = np.empty((n, n))
-    for lane in range(b):
-        row = rows[lane]
-        if not np.all(np.isfinite(row)):
-            vectors[lane], values[lane], strain[lane] = np.nan, 0.0, 0.0
-            n_parts[lane], n_iter[lane] = 1, 0
-            continue
-        count, linked = shortest_paths.insert(
-            between, neighbors, paths, start, nodes, weights, row, n_neighbors, squares
-        )
-        n_parts[lane] = count
-        largest = squares.max()
-        scale = 2.0 ** np.floor(np.log2(largest)) if largest > 0 else 1.0
-        unit[lane] = scale
-        inverse = 1.0 / scale
-        whole, total, of_rows = 0.0, 0.0, 0.0
-        for i in range(n):
-            in_row = 0.0
-            for j in range(n):
-                square = (squares[i, j] * inverse) ** 2
-                squares[i, j] = square
-                in_row += square
-                whole += square * square
-            total += in_row
-            of_rows += in_row * in_row
-        found_vectors, found_values, n_iter[lane] = _leading(squares, known_vectors, linked, k, tolerance)
-        vectors[lane] = found_vectors
-        values[lane] = found_values
-        rest = 0.25 * (whole - 2 * of_rows / n + total * total / (n * n))
-        for c in range(k):
-            rest -= max(found_values[c], 0.0) ** 2
-        strain[lane] = max(rest, 0.0)
+class Base(NamedTuple):
+    """The squared paths of the known records, a matrix (n, n) whose row and column 0 are 0, and its sums.
 
-
-@numba.njit(error_model="numpy", cache=True, nogil=True)
-def _leading(squares, known_vectors, linked, k, tolerance):
-    """Algebraically largest eigenpairs of -1/2 H squares H, by block Lanczos from those of the known records.
-
-    Returns:
-        vectors (k, n) and values (min(k + 1, n),), with residuals below `tolerance` times the largest; the number of
-        steps, 0 if the matrix was decomposed: if it is small or the steps did not suffice.
+    Attributes:
+        squares: (n, n), over unit^2.
+        largest: The longest path; inf if the known records are not connected, and then the rest says nothing.
+        unit: A power of two.
+        sums: (n,), row sums of `squares`.
+        whole: Sum of the squares of `squares`.
     """
-    n = squares.shape[0]
-    p = known_vectors.shape[0] + 1
-    most = MAX_BLOCKS * p
-    if n <= most or p < k + 2:
-        return _decomposed(squares, k)
-    basis, images = np.empty((most, n)), np.empty((most, n))
-    inner = np.empty((most, most))
-    # An outlying target has an eigenvector of its own; the others at the target are near those of its neighbours.
-    basis[0] = 0.0
-    basis[0, 0] = 1.0
-    n_linked = linked.sum()
-    for c in range(1, p):
-        basis[c, 1:] = known_vectors[c - 1]
-        at_target = 0.0
-        for i in range(n - 1):
-            if linked[i]:
-                at_target += known_vectors[c - 1, i]
-        basis[c, 0] = at_target / n_linked
-    for c in range(p):
-        basis[c] -= basis[c].mean()
-    low, high = 0, _orthonormalize(basis, 0, p)
-    for step in range(1, MAX_BLOCKS + 1):
-        images[low:high] = np.dot(basis[low:high], squares)
-        for c in range(low, high):
-            images[c] = -0.5 * (images[c] - images[c].mean())
-        block = np.dot(images[low:high], basis[:high].T)
-        for c in range(low, high):
-            for e in range(high):
-                inner[c, e] = inner[e, c] = block[c - low, e]
-        if step > 4 and high > k:
-            ritz, weights = np.linalg.eigh(np.ascontiguousarray(inner[:high, :high]))
-            top = np.ascontiguousarray(weights[:, ::-1].T[: k + 1])
-            vectors, moved = np.dot(top, basis[:high]), np.dot(top, images[:high])
-            is_done = True
-            for c in range(k + 1):
-                value = ritz[high - 1 - c]
-                residual = np.sqrt(np.sum((moved[c] - value * vectors[c]) ** 2))
-                # The value after the last serves the gap alone, and its error is the square of its residual.
-                limit = tolerance if c < k else np.sqrt(tolerance)
-                is_done = is_done and residual <= limit * ritz[high - 1]
-            if is_done:
-                return vectors[:k], ritz[::-1][: k + 1].copy(), step
-        if step == MAX_BLOCKS:
-            break
-        upto = min(high + high - low, most)
-        basis[high:upto] = images[low : low + upto - high]
-        low, high = high, _orthonormalize(basis, high, upto)
-        if low == high:
-            break
-    return _decomposed(squares, k)
+
+    squares: Any
+    largest: Any
+    unit: Any
+    sums: Any
+    whole: Any
+
+
+def _base(paths: np.ndarray) -> Base:
+    n = len(paths) + 1
+    largest = float(paths.max())
+    squares = np.zeros((n, n))
+    if not largest < np.inf:
+        return Base(squares, largest, 1.0, np.zeros(n), 0.0)
+    unit = _power_of_two(largest)
+    np.multiply(paths, 1 / unit, out=squares[1:, 1:])
+    squares *= squares
+    return Base(squares, largest, unit, squares.sum(axis=1), float(np.vdot(squares, squares)))
 
 
 @numba.njit(error_model="numpy", cache=True, nogil=True)
-def _orthonormalize(basis, low, high):
-    """Makes rows low..high of the basis orthonormal to it and each other; drops those that depend; the new end."""
-    end = low
+def _power_of_two(largest):
+    return 2.0 ** np.floor(np.log2(largest)) if largest > 0 else 1.0
+
+
+@numba.njit(error_model="numpy", cache=True, nogil=True)
+def _insert_lanes(rows, graph, edges, base, known_vectors, known_values, n_neighbors, tolerance, found):
+    """Shortest paths and leading eigenpairs of each lane; overwrites `found`, whose vectors are (b, k, n) here."""
+    k = found.vectors.shape[1]
+    paths = graph.paths
+    start, nodes, weights = edges
+    m = paths.shape[0]
+    # A lane with more changed pairs than this is better served by a matrix of its own.
+    most = m * m // 16 + 1
+    group = min(GROUP, len(rows))
+    lanes = _empty_lanes(base.squares, group, most + group * m * m // 128)
+    members, energies = np.empty(group, np.int64), np.empty(group)
+    own, reach, linked = paths.copy(), np.empty(m), np.empty(m, np.bool_)
+    count = 0
+    for lane in range(len(rows)):
+        row = rows[lane]
+        if np.all(np.isfinite(row)):
+            used = lanes.offsets[count]
+            pairs = lanes.pairs[used : used + most]
+            n_pairs = path_insertion.change(
+                graph.between,
+                graph.neighbors,
+                paths,
+                start,
+                nodes,
+                weights,
+                row,
+                n_neighbors,
+                own,
+                reach,
+                linked,
+                pairs,
+            )
+            if base.largest < np.inf and reach.max() < np.inf and n_pairs <= most:
+                lanes.offsets[count + 1] = used + n_pairs
+                lanes.linked[count] = linked
+                found.unit[lane], energies[count] = _fill_lane(lanes, count, base, paths, own, reach)
+                found.n_parts[lane] = 1
+                members[count] = lane
+                count += 1
+            else:
+                squares = _square_of(own, reach)
+                found.n_parts[lane] = path_insertion.join(graph.between, row, squares)
+                found.unit[lane], energy = _scale(squares)
+                alone = _empty_lanes(squares, 1, 0)
+                alone.share[0], alone.linked[0] = 1.0, linked
+                vectors, values, n_steps = leading(alone, known_vectors, known_values, k, tolerance)
+                _keep(found, lane, vectors[0], values[0], n_steps[0], energy)
+            if n_pairs <= most:
+                for c in range(n_pairs):
+                    i, j = pairs[c]
+                    own[i, j] = own[j, i] = paths[i, j]
+            else:
+                own[:] = paths
+        else:
+            found.vectors[lane], found.values[lane], found.strain[lane] = np.nan, 0.0, 0.0
+            found.n_parts[lane], found.n_iter[lane] = 1, 0
+        is_full = count == group or lanes.offsets[count] + most > len(lanes.pairs)
+        if count > 0 and (is_full or lane == len(rows) - 1):
+            vectors, values, n_steps = leading(_first(lanes, count), known_vectors, known_values, k, tolerance)
+            for c in range(count):
+                _keep(found, members[c], vectors[c], values[c], n_steps[c], energies[c])
+            count = 0
+
+
+@numba.njit(error_model="numpy", cache=True, nogil=True)
+def _empty_lanes(base, group, room):
+    n = len(base)
+    share, border, offsets = np.empty(group), np.zeros((group, n)), np.zeros(group + 1, np.int64)
+    pairs, steps, linked = np.empty((room, 2), np.int32), np.empty(room), np.empty((group, n - 1), np.bool_)
+    return Lanes(base, share, border, offsets, pairs, steps, linked)
+
+
+@numba.njit(error_model="numpy", cache=True, nogil=True)
+def _first(lanes, count):
+    share, border, offsets = lanes.share[:count], lanes.border[:count], lanes.offsets[: count + 1]
+    return Lanes(lanes.base, share, border, offsets, lanes.pairs, lanes.steps, lanes.linked[:count])
+
+
+@numba.njit(error_model="numpy", cache=True, nogil=True)
+def _fill_lane(lanes, lane, base, paths, own, reach):
+    """Share, border and steps of one lane whose pairs are known; its unit, and its energy as of `_scale`."""
+    low, high = lanes.offsets[lane], lanes.offsets[lane + 1]
+    largest = max(base.largest, reach.max())
     for c in range(low, high):
-        own = basis[c].copy()
-        before = np.sqrt(np.sum(own**2))
-        for _ in range(3):  # what cancellation leaves of the basis in a short remainder is gone after another pass
-            if end > 0:
-                own -= np.dot(np.dot(basis[:end], own), basis[:end])
-            norm = np.sqrt(np.sum(own**2))
-            if not norm > 1e-13 * before:
-                break
-            own /= norm
-            before = 1.0
-        if norm > 1e-13 * before:
-            basis[end] = own
-            end += 1
-    return end
+        largest = max(largest, own[lanes.pairs[c, 0], lanes.pairs[c, 1]])
+    unit = _power_of_two(largest)
+    inverse, share = 1.0 / unit, (base.unit / unit) ** 2
+    lanes.share[lane] = share
+    sums = share * base.sums
+    whole = share * share * base.whole
+    for i in range(len(reach)):
+        square = (reach[i] * inverse) ** 2
+        lanes.border[lane, i + 1] = square
+        sums[0] += square
+        sums[i + 1] += square
+        whole += 2 * square * square
+    for c in range(low, high):
+        i, j = lanes.pairs[c]
+        new, old = (own[i, j] * inverse) ** 2, (paths[i, j] * inverse) ** 2
+        lanes.steps[c] = new - old
+        sums[i + 1] += new - old
+        sums[j + 1] += new - old
+        whole += 2 * (new - old) * (new + old)
+    return unit, _energy(whole, sums)
 
 
 @numba.njit(error_model="numpy", cache=True, nogil=True)
-def _decomposed(squares, k):
-    n = squares.shape[0]
-    rows = np.empty(n)
-    for i in range(n):
-        rows[i] = squares[i].mean()
-    mean = rows.mean()
-    gram = np.empty((n, n))
+def _square_of(own, reach):
+    """Paths of all n points, the new one first."""
+    n = len(reach) + 1
+    out = np.empty((n, n))
+    out[0, 0] = 0.0
+    out[0, 1:] = out[1:, 0] = reach
+    out[1:, 1:] = own
+    return out
+
+
+@numba.njit(error_model="numpy", cache=True, nogil=True)
+def _scale(paths):
+    """Overwrites paths by their squares over unit^2; the unit, and the Gram matrix's sum of squares over unit^4."""
+    n = len(paths)
+    unit = _power_of_two(paths.max())
+    inverse = 1.0 / unit
+    sums = np.zeros(n)
+    whole = 0.0
     for i in range(n):
         for j in range(n):
-            gram[i, j] = -0.5 * (squares[i, j] - rows[i] - rows[j] + mean)
-    values, vectors = np.linalg.eigh(gram)
-    return np.ascontiguousarray(vectors[:, ::-1].T[:k]), values[::-1][: min(k + 1, n)].copy(), 0
+            square = (paths[i, j] * inverse) ** 2
+            paths[i, j] = square
+            sums[i] += square
+            whole += square * square
+    return unit, _energy(whole, sums)
+
+
+@numba.njit(error_model="numpy", cache=True, nogil=True)
+def _energy(whole, sums):
+    """Sum of the squares of -1/2 H S H, from that of the squares of S and its row sums."""
+    n = len(sums)
+    total = sums.sum()
+    return 0.25 * (whole - 2 * np.dot(sums, sums) / n + total * total / (n * n))
+
+
+@numba.njit(error_model="numpy", cache=True, nogil=True)
+def _keep(found, lane, vectors, values, n_steps, energy):
+    found.vectors[lane], found.values[lane], found.n_iter[lane] = vectors, values, n_steps
+    for c in range(len(vectors)):
+        energy -= max(values[c], 0.0) ** 2
+    found.strain[lane] = max(energy, 0.0)

@@ -9,16 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.spatial.distance import pdist, squareform
 
-from drjax.core import host, validate
-from drjax.core.linalg import HIGHEST, compute_dtype
+from drjax.core import validate
+from drjax.core.linalg import compute_dtype
 from drjax.core.types import Array, Embedding, PyTree, Status, hyperparams
 from drjax.dr.classical_mds import ClassicalMDS
-from drjax.dr.smacof_cpu import smacof_batch
+from drjax.dr.smacof import Rule, best_of_starts
+from drjax.dr.smacof import smacof as smacof
 
 INITS = ("random", "classical")
-
-UNROLLED_ITER = 10
-"""Up to this many iterations run as a loop of fixed length, through which reverse-mode derivatives pass."""
 
 
 class MDSShared(NamedTuple):
@@ -50,7 +48,8 @@ class MDS:
     Follows scikit-learn's `MDS` 1.9: the same iteration, the same stopping rule, random start uniform in [0, 1).
     Coordinates are in the units of the input. A run that meets the cap is flagged NOT_CONVERGED and is a legitimate
     release: scikit-learn's meet it on almost every data set. `insert_batch` on a CPU is a compiled loop over the
-    upper triangle, O(n^2 k) per iteration; elsewhere, and in `insert`, it is XLA.
+    upper triangle, O(n^2 k) per iteration; elsewhere, and in `insert`, it is XLA. All are differentiable in both modes;
+    the derivative is that of the iterations made, and the release jumps where their number changes (see `dr.smacof`).
 
     Attributes:
         n_components: Output dimension k >= 1.
@@ -94,7 +93,7 @@ class MDS:
             starts = self._classical.fit_transform(key, x).coords[None]
         else:
             starts = self._draw(key, x.shape[0], x.dtype)
-        return self._run(_distances(x, x), starts)
+        return self._run(_distances(x[1:], x[1:]), _distances(x[:1], x[1:])[0], starts)
 
     def objective(self, coords: Array, x: Array) -> Array:
         """Raw stress, sum over pairs of (distance of coords (n, k) - distance of x (n, d))^2; ().
@@ -126,35 +125,22 @@ class MDS:
         """The embedding of [target; known], target (d,), from the start that `fit_transform` has; in XLA."""
         self._check(shared, target[None])
         starts = self._starts(key[None], shared, target[None])[0]
-        return self._run(_bordered(_rows(shared, target[None])[0], shared.between), starts)
+        return self._run(shared.between, _rows(shared, target[None])[0], starts)
 
     def insert_batch(self, keys: Array, shared: MDSShared, targets: Array) -> Embedding:
-        """`insert` for targets (b, d); on a CPU one compiled call for the batch, whose lanes stop on their own."""
+        """`insert` for targets (b, d): lanes that stop cost nothing on a CPU, little elsewhere (`core.lanes`)."""
         self._check(shared, targets)
-        return jax.lax.platform_dependent(keys, shared, targets, cpu=self._insert_batch_cpu, default=self._insert_batch)
-
-    def _insert_batch(self, keys: Array, shared: MDSShared, targets: Array) -> Embedding:
-        return jax.vmap(self.insert, in_axes=(0, None, 0))(keys, shared, targets)
-
-    def _insert_batch_cpu(self, keys: Array, shared: MDSShared, targets: Array) -> Embedding:
         starts = self._starts(keys, shared, targets)
-        b, _, n, k = starts.shape
-        shapes = (
-            jax.ShapeDtypeStruct((b, n, k), starts.dtype),
-            jax.ShapeDtypeStruct((b,), starts.dtype),
-            jax.ShapeDtypeStruct((b,), jnp.int32),
-            jax.ShapeDtypeStruct((b,), jnp.bool_),
-        )
-
-        def on_host(between: np.ndarray, rows: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, ...]:
-            return smacof_batch(between, rows, starts, self.max_iter, self.eps)
-
-        result = host.call(on_host, shapes, shared.between, _rows(shared, targets), starts)
-        return jax.vmap(_embedding)(*result)
+        results = best_of_starts(self._rule, True, shared.between, _rows(shared, targets), starts)
+        return jax.vmap(_embedding)(*results)
 
     @property
     def _classical(self) -> ClassicalMDS:
         return ClassicalMDS(n_components=self.n_components)
+
+    @property
+    def _rule(self) -> Rule:
+        return Rule(self.max_iter, self.eps)
 
     def _check(self, shared: MDSShared, targets: Array) -> None:
         d = shared.known.shape[1]
@@ -173,72 +159,10 @@ class MDS:
             return jnp.broadcast_to(shared.starts, (b, *shared.starts.shape))
         return jax.vmap(lambda key: self._draw(key, n, dtype))(keys)
 
-    def _run(self, dissimilarities: Array, starts: Array) -> Embedding:
-        """The best of the starts (n_init, n, k)."""
-        results = jax.vmap(lambda start: smacof(dissimilarities, start, max_iter=self.max_iter, eps=self.eps))(starts)
-        # argmin picks a nan first, which is then reported.
-        best = jnp.argmin(results[1])
-        return _embedding(*(part[best] for part in results))
-
-
-def smacof(
-    dissimilarities: Array, start: Array, *, max_iter: int = 300, eps: float = 1e-6
-) -> tuple[Array, Array, Array, Array]:
-    """Metric SMACOF from a given start; pure XLA.
-
-    Differentiable in reverse mode for max_iter <= `UNROLLED_ITER`.
-
-    Args:
-        dissimilarities: (n, n), symmetric, zero diagonal.
-        start: (n, k).
-        max_iter: Most iterations >= 1.
-        eps: Stops when the stress falls by less than this share of the sum of squared distances.
-
-    Returns:
-        coords (n, k), raw stress (), iterations () int32, stopped by eps () bool.
-    """
-    n = dissimilarities.shape[0]
-    largest = jnp.max(dissimilarities)
-    # In units of the largest dissimilarity, so that squares neither overflow nor vanish.
-    scale = jnp.where(largest > 0, largest, 1)
-    delta = dissimilarities / scale
-    squares = jnp.sum(jnp.sum(delta**2, axis=1)) / 2
-    start = start - jnp.mean(start, axis=0)
-
-    def body(state: tuple) -> tuple:
-        x, moved, _, _, count, _ = state
-        ratio = delta / _safe_sqrt(jnp.sum((x[:, None] - x[None]) ** 2, axis=-1))
-        new = (jnp.sum(ratio, axis=1, keepdims=True) * x - jnp.matmul(ratio, x, precision=HIGHEST)) / n
-        # The sum of dissimilarity times distance is n tr(X^T X+), that of squared distances n |X|^2. So the stress is
-        # a sum over points, and its decrease since the iteration before one of small terms, which float32 resolves.
-        square = n * jnp.sum(x**2)
-        stress = jnp.maximum(squares - 2 * n * jnp.sum(x * new) + square, 0)
-        decrease = n * (moved + 2 * jnp.sum(x * (new - x)))
-        stop = (count >= 2) & (decrease < eps * square)
-        finished = stop | (count == max_iter)
-        return (
-            jnp.where(finished, x, new),
-            jnp.sum((new - x) ** 2),
-            stress,
-            finished,
-            count + jnp.where(finished, 0, 1).astype(jnp.int32),
-            stop,
-        )
-
-    zero = jnp.zeros((), start.dtype)
-    state = (start, zero, zero, jnp.bool_(False), jnp.int32(0), jnp.bool_(False))
-    if max_iter <= UNROLLED_ITER:
-
-        def frozen(state: tuple, _: None) -> tuple[tuple, None]:
-            return jax.tree.map(lambda a, b: jnp.where(state[3], a, b), state, body(state)), None
-
-        state, _ = jax.lax.scan(frozen, state, None, length=max_iter + 1)
-    else:
-        state = jax.lax.while_loop(lambda s: ~s[3], body, state)
-    x, _, stress, _, count, stop = state
-    finite = jnp.isfinite(scale)
-    x = jnp.where(finite, x * scale, jnp.nan)
-    return x, jnp.where(finite, stress * scale**2, jnp.nan), count, stop
+    def _run(self, between: Array, row: Array, starts: Array) -> Embedding:
+        """The best of the starts (n_init, n, k) of one data set."""
+        results = best_of_starts(self._rule, False, between, row[None], starts[None])
+        return _embedding(*(part[0] for part in results))
 
 
 def _embedding(coords: Array, stress: Array, n_iter: Array, stopped: Array) -> Embedding:
@@ -258,22 +182,16 @@ def _rows(shared: MDSShared, targets: Array) -> Array:
     return _distances(jnp.asarray(targets, shared.known.dtype), shared.known)
 
 
-def _bordered(row: Array, between: Array) -> Array:
-    """(n, n) distances with the target first."""
-    first = jnp.concatenate([jnp.zeros(1, row.dtype), row])
-    return jnp.concatenate([first[None], jnp.concatenate([row[:, None], between], axis=1)])
-
-
 def _distances(a: Array, b: Array) -> Array:
     # By differences: the usual product loses the small distances to cancellation. XLA does not materialise them.
-    return _safe_sqrt(jnp.sum((a[:, None] - b[None]) ** 2, axis=-1), at_zero=0.0)
+    return _safe_sqrt(jnp.sum((a[:, None] - b[None]) ** 2, axis=-1))
 
 
 def _stress(coords: Array, dissimilarities: Array) -> Array:
     return jnp.sum((_distances(coords, coords) - dissimilarities) ** 2) / 2
 
 
-def _safe_sqrt(squared: Array, at_zero: float = jnp.inf) -> Array:
-    """sqrt, and `at_zero` with derivative 0 at 0."""
+def _safe_sqrt(squared: Array) -> Array:
+    """sqrt, with derivative 0 at 0."""
     is_zero = squared == 0
-    return jnp.where(is_zero, at_zero, jnp.sqrt(jnp.where(is_zero, 1, squared)))
+    return jnp.where(is_zero, 0, jnp.sqrt(jnp.where(is_zero, 1, squared)))

@@ -7,12 +7,11 @@ the upper triangle, and a data set that has stopped costs nothing. Sums that dec
 from __future__ import annotations
 
 import math
-import threading
 
 import numba
 import numpy as np
 
-_lock = threading.Lock()
+from drjax.core import host
 
 
 def smacof_batch(
@@ -43,119 +42,57 @@ def smacof_batch(
     stopped = np.empty(b, np.bool_)
     largest = float(between.max(initial=0.0))
     squares = float(np.sum(between.astype(np.float64) ** 2) / 2)
-    # numba's fallback threading layer must not be entered by two threads at once.
-    with _lock:
-        run = _run_plane if k == 2 else _run
-        run(between, rows, starts, max_iter, eps, largest, squares, coords, stress, n_iter, stopped)
+
+    def work(part: slice) -> None:
+        outputs = (coords[part], stress[part], n_iter[part], stopped[part])
+        _run(between, rows[part], starts[part], max_iter, eps, largest, squares, *outputs)
+
+    host.spread(work, b)
     return np.ascontiguousarray(np.moveaxis(coords, -2, -1)), stress.astype(dtype), n_iter, stopped
 
 
-def _make_driver(transform):
-    """The loop over data sets and iterations around one Guttman transform; compiled once per transform."""
-
-    @numba.njit(error_model="numpy", cache=True)
-    def one(between, row, start, max_iter, eps, scale, squares, best):
-        k, n = start.shape
-        x = np.empty_like(best)
-        total = np.empty_like(best)
-        for c in range(k):
-            mean = 0.0
-            for i in range(n):
-                mean += start[c, i]
-            for i in range(n):
-                x[c, i] = start[c, i] - mean / n
-        inverse = 1.0 / scale if scale > 0 else 0.0
-        # Squared dissimilarities in units of scale^2.
-        delta2 = squares * inverse * inverse
-        for i in range(n - 1):
-            delta2 += (row[i] * inverse) ** 2
-        old = math.inf
-        iteration = 0
-        stop = False
-        stress = delta2
-        while True:
-            transform(between, row, x, total)
-            # Sums over pairs in O(n): of dissimilarity times distance n tr(X^T X+), of squared distances n |X|^2.
-            cross, square = 0.0, 0.0
-            for c in range(k):
-                for i in range(n):
-                    new = total[c, i] * inverse
-                    cross += x[c, i] * new
-                    square += float(x[c, i]) * x[c, i]
-                    total[c, i] = new / n
-            stress = max(delta2 - 2.0 * cross + n * square, 0.0)
-            if iteration >= 2 and (old - stress) < eps * (n * square):
-                stop = True
-                break
-            if iteration == max_iter:
-                break
-            if iteration >= 1:
-                old = stress
-            for c in range(k):
-                for i in range(n):
-                    x[c, i] = total[c, i]
-            iteration += 1
-        for c in range(k):
-            for i in range(n):
-                best[c, i] = x[c, i] * scale
-        return stress * scale * scale, iteration, stop
-
-    @numba.njit(error_model="numpy", parallel=True, cache=True)
-    def run(between, rows, starts, max_iter, eps, largest, squares, coords, stress, n_iter, stopped):
-        b, n_init, _, n = starts.shape
-        for lane in numba.prange(b):
-            scale = largest
-            for i in range(n - 1):
-                # Written so that a nan fails it.
-                scale = scale if rows[lane, i] <= scale else float(rows[lane, i])
-            if not scale < math.inf:
-                coords[lane] = math.nan
-                stress[lane] = math.nan
-                n_iter[lane] = 0
-                stopped[lane] = False
-                continue
-            trial = np.empty_like(coords[lane])
-            stress[lane] = math.inf
-            for attempt in range(n_init):
-                found, count, stop = one(
-                    between, rows[lane], starts[lane, attempt], max_iter, eps, scale, squares, trial
-                )
-                if found < stress[lane] or attempt == 0:
-                    stress[lane], n_iter[lane], stopped[lane] = found, count, stop
-                    coords[lane] = trial
-
-    return run
-
-
-@numba.njit(error_model="numpy", fastmath=True, cache=True)
+@numba.njit(error_model="numpy", fastmath=True, nogil=True, cache=True)
 def _transform_plane(between, row, x, total):
-    """total_i = sum_j dissimilarity_ij (x_i - x_j) / distance_ij for two coordinates; coinciding points add nothing."""
+    """total_i = sum_j dissimilarity_ij (x_i - x_j) / distance_ij for two coordinates; coinciding points add nothing.
+
+    Two points at a time against all later ones: half the traffic with what the later ones have gathered.
+    """
     n = x.shape[1]
     a, b = x[0], x[1]
     sum_a, sum_b = total[0], total[1]
-    for i in range(n):
-        sum_a[i] = 0
-        sum_b[i] = 0
+    total[:] = 0
     tiny = np.finfo(x.dtype).tiny
-    for i in range(n):
-        delta = row if i == 0 else between[i - 1, i:]
-        own_a, own_b = a[i], b[i]
-        add_a, add_b = x.dtype.type(0), x.dtype.type(0)
-        rest_a, rest_b = a[i + 1 :], b[i + 1 :]
-        to_a, to_b = sum_a[i + 1 :], sum_b[i + 1 :]
-        for j in range(n - 1 - i):
-            da, db = own_a - rest_a[j], own_b - rest_b[j]
-            ratio = delta[j] / np.sqrt(da * da + db * db + tiny)
-            da, db = da * ratio, db * ratio
-            add_a += da
-            add_b += db
-            to_a[j] -= da
-            to_b[j] -= db
-        sum_a[i] += add_a
-        sum_b[i] += add_b
+    for i in range(0, n - 1, 2):
+        first = row if i == 0 else between[i - 1, i:]
+        second = between[i, i + 1 :]
+        a1, b1, a2, b2 = a[i], b[i], a[i + 1], b[i + 1]
+        da, db = a1 - a2, b1 - b2
+        ratio = first[0] / np.sqrt(da * da + db * db + tiny)
+        add_a1, add_b1 = da * ratio, db * ratio
+        add_a2, add_b2 = -add_a1, -add_b1
+        first = first[1:]
+        rest_a, rest_b = a[i + 2 :], b[i + 2 :]
+        to_a, to_b = sum_a[i + 2 :], sum_b[i + 2 :]
+        for j in range(n - 2 - i):
+            da1, db1 = a1 - rest_a[j], b1 - rest_b[j]
+            ratio = first[j] / np.sqrt(da1 * da1 + db1 * db1 + tiny)
+            da1, db1 = da1 * ratio, db1 * ratio
+            da2, db2 = a2 - rest_a[j], b2 - rest_b[j]
+            ratio = second[j] / np.sqrt(da2 * da2 + db2 * db2 + tiny)
+            da2, db2 = da2 * ratio, db2 * ratio
+            add_a1 += da1
+            add_b1 += db1
+            add_a2 += da2
+            add_b2 += db2
+            to_a[j] -= da1 + da2
+            to_b[j] -= db1 + db2
+        sum_a[i] += add_a1
+        sum_b[i] += add_b1
+        sum_a[i + 1] += add_a2
+        sum_b[i + 1] += add_b2
 
 
-@numba.njit(error_model="numpy", fastmath=True, cache=True)
+@numba.njit(error_model="numpy", fastmath=True, nogil=True, cache=True)
 def _transform(between, row, x, total):
     """`_transform_plane` for any number of coordinates."""
     k, n = x.shape
@@ -184,5 +121,75 @@ def _transform(between, row, x, total):
             total[c, i] += added
 
 
-_run_plane = _make_driver(_transform_plane)
-_run = _make_driver(_transform)
+@numba.njit(error_model="numpy", nogil=True, cache=True)
+def _one(between, row, start, max_iter, eps, scale, squares, best):
+    k, n = start.shape
+    x = np.empty_like(best)
+    total = np.empty_like(best)
+    for c in range(k):
+        mean = 0.0
+        for i in range(n):
+            mean += start[c, i]
+        for i in range(n):
+            x[c, i] = start[c, i] - mean / n
+    inverse = 1.0 / scale if scale > 0 else 0.0
+    # Squared dissimilarities in units of scale^2.
+    delta2 = squares * inverse * inverse
+    for i in range(n - 1):
+        delta2 += (row[i] * inverse) ** 2
+    old = math.inf
+    iteration = 0
+    stop = False
+    stress = delta2
+    while True:
+        if k == 2:
+            _transform_plane(between, row, x, total)
+        else:
+            _transform(between, row, x, total)
+        # Sums over pairs in O(n): of dissimilarity times distance n tr(X^T X+), of squared distances n |X|^2.
+        cross, square = 0.0, 0.0
+        for c in range(k):
+            for i in range(n):
+                new = total[c, i] * inverse
+                cross += x[c, i] * new
+                square += float(x[c, i]) * x[c, i]
+                total[c, i] = new / n
+        stress = max(delta2 - 2.0 * cross + n * square, 0.0)
+        if iteration >= 2 and (old - stress) < eps * (n * square):
+            stop = True
+            break
+        if iteration == max_iter:
+            break
+        if iteration >= 1:
+            old = stress
+        for c in range(k):
+            for i in range(n):
+                x[c, i] = total[c, i]
+        iteration += 1
+    for c in range(k):
+        for i in range(n):
+            best[c, i] = x[c, i] * scale
+    return stress * scale * scale, iteration, stop
+
+
+@numba.njit(error_model="numpy", nogil=True, cache=True)
+def _run(between, rows, starts, max_iter, eps, largest, squares, coords, stress, n_iter, stopped):
+    b, n_init, _, n = starts.shape
+    for lane in range(b):
+        scale = largest
+        for i in range(n - 1):
+            # Written so that a nan fails it.
+            scale = scale if rows[lane, i] <= scale else float(rows[lane, i])
+        if not scale < math.inf:
+            coords[lane] = math.nan
+            stress[lane] = math.nan
+            n_iter[lane] = 0
+            stopped[lane] = False
+            continue
+        trial = np.empty_like(coords[lane])
+        stress[lane] = math.inf
+        for attempt in range(n_init):
+            found, count, stop = _one(between, rows[lane], starts[lane, attempt], max_iter, eps, scale, squares, trial)
+            if found < stress[lane] or attempt == 0:
+                stress[lane], n_iter[lane], stopped[lane] = found, count, stop
+                coords[lane] = trial

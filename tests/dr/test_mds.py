@@ -14,7 +14,7 @@ from drjax.attacks.shadow import shadow_embeddings
 from drjax.core.types import Status
 from drjax.data import load
 from drjax.dr import MDS
-from drjax.dr.mds import UNROLLED_ITER, smacof
+from drjax.dr.smacof import smacof
 from drjax.dr.smacof_cpu import smacof_batch
 
 DIGITS = load_digits().data / 16
@@ -51,7 +51,8 @@ def test_both_paths_follow_scikit_learn_in_float64(n, k):
         assert int(count) == n_iter
         # Rounding of 1e-16 grows along up to 300 iterations; the stated limit is 1e-8.
         np.testing.assert_allclose(coords, expected, atol=1e-10)
-        np.testing.assert_allclose(found, stress, rtol=1e-9)
+        # A perfect fit leaves the rounding of sums of squares, which are of order n^2.
+        np.testing.assert_allclose(found, stress, rtol=1e-9, atol=1e-14 * n**2)
 
 
 @pytest.mark.skipif("DRJAX_DATA" not in os.environ, reason="needs the files of MNIST; set DRJAX_DATA to their folder")
@@ -143,24 +144,6 @@ def test_gradient_of_the_stress_with_respect_to_the_target_equals_finite_differe
             change[j] = step
             numeric = (slope(jnp.asarray(x[0] + change)) - slope(jnp.asarray(x[0] - change))) / (2 * step)
             np.testing.assert_allclose(jacobian[..., j], numeric, atol=1e-7)  # central differences: eps / step
-
-
-def test_a_few_unrolled_iterations_are_differentiable_in_the_target():
-    x = DIGITS[:10]
-    with jax.enable_x64(True):
-        method = MDS(init="classical", max_iter=UNROLLED_ITER)
-        shared = method.prepare(x[1:])
-
-        def first_row(target):
-            return method.insert(KEY, shared, target).coords[0]
-
-        gradient = jax.jacrev(first_row)(jnp.asarray(x[0]))
-        step = 1e-5
-        for j in (10, 20, 43):
-            change = np.zeros(64)
-            change[j] = step
-            numeric = (first_row(jnp.asarray(x[0] + change)) - first_row(jnp.asarray(x[0] - change))) / (2 * step)
-            np.testing.assert_allclose(gradient[:, j], numeric, atol=1e-7)
 
 
 def on_both_paths(data):

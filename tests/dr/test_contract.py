@@ -1,5 +1,7 @@
 """What every method of `drjax.dr.METHODS` promises. A new method is covered by its one line in that dict."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,8 +14,23 @@ N, D, M = 12, 7, 4
 KEY = jax.random.key(5)
 
 
-SMALL = {"isomap": {"n_neighbors": 2}}
-"""Hyperparameters for data sets of three records."""
+SMALL = {
+    "isomap": {"n_neighbors": 2},
+    "tsne": {"perplexity": 1.5, "max_iter": 10, "learning_rate": 1.0},
+    "umap": {"n_neighbors": 5, "n_epochs": 11, "learning_rate": 0.1},
+}
+"""Hyperparameters for data sets of two or three records.
+
+t-SNE is chaotic: what differs by rounding at the start has nothing in common after some fifty steps. Its first ten are
+compared here; `tests/dr/test_tsne.py` has the distribution of the maps. So is UMAP, even more: at its usual learning
+rate 1e-14 grows to 1e-5 within the eleven epochs that run here at a tenth of it.
+"""
+
+SCALE_FREE = ("tsne", "umap")
+"""Methods whose coordinates have no unit."""
+
+DRAWS_BY_PLACE = {"umap": "noise on the start and negative samples belong to the place in the list, not to the record"}
+"""Methods under which equal records part, and why."""
 
 
 @pytest.fixture(params=sorted(METHODS))
@@ -52,8 +69,12 @@ def tolerance(dtype, method):
     # Coordinates here are below 10 in size; sums of at most 12 terms, and one eigensolver, lose two digits.
     if method.name == "mds" and dtype == "float32":
         # The stopping rule looks at the seventh digit of the stress: another order of the sums stops the same descent
-        # some iterations earlier or later, where a step is still 1e-4.
-        return 5e-3
+        # an iteration earlier or later. The stress falls by at least n |step|^2, so a step there is still up to
+        # sqrt(eps) = 1e-3 of the norm of all coordinates, which is 10.
+        return 1e-2
+    if method.name == "tsne":
+        # Ten steps grow the start, and what rounding left in it, up to ten thousandfold.
+        return {"float32": 2e-4, "float64": 1e-11}[dtype]
     return {"float32": 2e-5, "float64": 1e-11}[dtype]
 
 
@@ -71,7 +92,7 @@ def test_returns_the_shapes_and_dtypes_of_the_contract(method, dtype):
     assert out.objective.dtype == dtype
     assert out.n_iter.dtype == jnp.int32
     assert out.status.dtype == jnp.uint32
-    assert int(out.status) == Status.OK
+    assert int(out.status) in (Status.OK, Status.NOT_CONVERGED)
     assert np.isfinite(out.coords).all()
 
 
@@ -153,7 +174,7 @@ def test_equal_hyperparameters_do_not_retrace(method):
         return method.fit_transform(key, x)
 
     for seed in range(3):
-        counted(type(method)(), jax.random.key(seed), data(seed=seed))
+        counted(dataclasses.replace(method), jax.random.key(seed), data(seed=seed))
     assert len(traces) == 1
 
 
@@ -231,6 +252,8 @@ def test_bad_data_are_reported_and_not_raised(method):
     ids=["two rows", "three rows", "duplicate rows", "constant columns", "equal rows", "zeros"],
 )
 def test_small_and_degenerate_data_give_finite_coordinates(method, shared_key, x):
+    if method.name == "umap" and len(x) < 3:
+        pytest.skip("UMAP refuses two records: tests/dr/test_umap.py")
     if method.name == "isomap":
         method = type(method)(n_neighbors=min(method.n_neighbors, len(x) - 1))
     fitted = fit(method, KEY if shared_key is None else shared_key, x)
@@ -238,13 +261,47 @@ def test_small_and_degenerate_data_give_finite_coordinates(method, shared_key, x
     for out in (fitted, inserted):
         assert np.isfinite(out.coords).all()
         assert not int(out.status) & Status.NON_FINITE
-    # Directions of no variance have coordinates that are zero up to the rounding of the others.
-    np.testing.assert_allclose(
-        np.abs(inserted.coords), np.abs(fitted.coords), atol=max(1e-4, tolerance("float32", method))
-    )
+    # Directions of no variance have coordinates that are zero up to the rounding of the others. t-SNE pushes coinciding
+    # points apart along what rounding left between them.
+    atol = 1e-2 if method.name == "tsne" else max(1e-4, tolerance("float32", method))
+    np.testing.assert_allclose(np.abs(inserted.coords), np.abs(fitted.coords), atol=atol)
+
+
+@pytest.mark.parametrize("at", [0, 4], ids=["the target", "a known record"])
+def test_a_point_at_1e30_is_embedded_or_flagged(method, dtype, at):
+    x = data(dtype=dtype)
+    x[at] = 1e30
+    shared = method.prepare(x[1:])
+    for out in (fit(method, KEY, x), insert(method, KEY, shared, x[0])):
+        # Its square is beyond float32, not beyond float64.
+        assert np.isfinite(out.coords).all() != bool(int(out.status) & Status.NON_FINITE)
+        assert dtype == "float32" or np.isfinite(out.coords).all()
+    targets = np.stack([x[0], data(1, dtype=dtype, seed=9)[0]])
+    if at == 0:
+        alone = insert(method, KEY, shared, targets[1])
+        beside = insert_batch(method, jnp.stack([KEY, KEY]), shared, targets)
+        np.testing.assert_allclose(beside.coords[1], alone.coords, atol=tolerance(dtype, method))
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("isomap", {"n_neighbors": N}, "n_neighbors must be <= .*= 11, got 12"),
+        ("tsne", {"perplexity": float(N)}, "perplexity must be < n = 12 records, got 12"),
+        ("tsne", {"perplexity": 1e9}, "perplexity must be < n = 12 records, got 1e"),
+    ],
+)
+def test_neighbourhoods_larger_than_the_data_are_refused_before_any_work(name, options, message):
+    method = METHODS[name](**options)
+    with pytest.raises(ValueError, match=message):
+        jax.eval_shape(fit, method, KEY, data())
+    with pytest.raises(ValueError, match=message):
+        method.prepare(data()[1:])
 
 
 def test_equal_rows_get_equal_coordinates(method):
+    if method.name in DRAWS_BY_PLACE:
+        pytest.skip(DRAWS_BY_PLACE[method.name])
     x = data()
     x[4] = x[7]
     coords = np.asarray(fit(method, KEY, x).coords)
@@ -252,6 +309,8 @@ def test_equal_rows_get_equal_coordinates(method):
 
 
 def test_permuting_the_known_rows_permutes_their_coordinates(method, shared_key):
+    if method.name in DRAWS_BY_PLACE:
+        pytest.skip(DRAWS_BY_PLACE[method.name])
     if method.name == "mds":
         method = type(method)(init="classical")  # a random start belongs to the place in the list, not to the record
     x = data()
@@ -275,7 +334,8 @@ def test_translating_the_data_moves_all_coordinates_alike(method, dtype):
 def test_scaling_the_data_scales_the_coordinates(method, dtype):
     x = data(dtype=dtype)
     before, after = (np.asarray(fit(method, KEY, y).coords) for y in (x, 4 * x))
-    np.testing.assert_allclose(after, 4 * before, atol=4 * tolerance(dtype, method))
+    factor = 1 if method.name in SCALE_FREE else 4
+    np.testing.assert_allclose(after, factor * before, atol=4 * tolerance(dtype, method))
 
 
 def test_lowers_for_tpu_on_a_machine_without_one(method, shared_key):

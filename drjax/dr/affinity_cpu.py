@@ -1,0 +1,168 @@
+"""t-SNE's affinities on a CPU, for data sets that share all points but one; the bandwidth search in float64."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+from drjax.dr.affinity import ENTROPY_TOL, MAX_STEPS, P_FLOOR
+
+ORDER = 14
+"""Moments of the series by which a known point's sums are taken from one precision to another."""
+
+REACH = 0.05
+"""Largest relative change of the precision that the series is used for: its error there is REACH^ORDER, 1e-18."""
+
+
+class Search(NamedTuple):
+    """The bandwidth searches of the known points among themselves, whose steps every shadow repeats.
+
+    Attributes:
+        shift: (m,), squared distance of each to its nearest.
+        n_steps: (m,), steps of the search.
+        betas: (m, steps), precisions tried.
+        weights, moments: (m, steps), sums of exp(-beta s) and of s exp(-beta s), s the shifted squared distances.
+        series: (m, ORDER + 1), sums of s^t exp(-beta s) / t! at the last beta.
+    """
+
+    shift: np.ndarray
+    n_steps: np.ndarray
+    betas: np.ndarray
+    weights: np.ndarray
+    moments: np.ndarray
+    series: np.ndarray
+
+
+@numba.njit(error_model="numpy", nogil=True, cache=True)
+def search_known(between, target):
+    """The fields of `Search`."""
+    m = between.shape[0]
+    shift = np.zeros(m)
+    n_steps = np.zeros(m, np.int64)
+    betas, weights, moments = np.empty((m, MAX_STEPS)), np.empty((m, MAX_STEPS)), np.empty((m, MAX_STEPS))
+    series = np.zeros((m, ORDER + 1))
+    for i in range(m):
+        if m == 1:
+            break
+        shift[i] = _nearest(between[i], i, math.inf)
+        beta, low, high = 1.0, 0.0, math.inf
+        for step in range(MAX_STEPS):
+            total, moment = _sums(between[i], i, shift[i], beta)
+            betas[i, step], weights[i, step], moments[i, step] = beta, total, moment
+            n_steps[i] = step + 1
+            error = target - (math.log(total) + beta * moment / total)
+            if abs(error) <= ENTROPY_TOL or step + 1 == MAX_STEPS:
+                break
+            beta, low, high = _next(error, beta, low, high)
+        for j in range(m):
+            if j != i:
+                s = between[i, j] - shift[i]
+                term = math.exp(-beta * s)
+                for t in range(ORDER + 1):
+                    series[i, t] += term
+                    term *= s / (t + 1)
+    return shift, n_steps, betas, weights, moments, series
+
+
+@numba.njit(error_model="numpy", nogil=True, cache=True, inline="always")
+def _next(error, beta, low, high):
+    """One step of `affinity.bisect`, whose function is the negative entropy."""
+    if error < 0:
+        low = beta
+    else:
+        high = beta
+    return (2.0 * beta if high == math.inf else (low + high) / 2.0), low, high
+
+
+@numba.njit(error_model="numpy", nogil=True, cache=True)
+def _nearest(row, own, other):
+    """Least entry of the row but its own and of `other`."""
+    least = other
+    for j in range(row.shape[0]):
+        if j != own and row[j] < least:
+            least = row[j]
+    return least
+
+
+@numba.njit(error_model="numpy", nogil=True, cache=True)
+def _sums(row, own, shift, beta):
+    total, moment = 0.0, 0.0
+    for j in range(row.shape[0]):
+        if j != own:
+            s = row[j] - shift
+            weight = math.exp(-beta * s)
+            total += weight
+            moment += s * weight
+    return total, moment
+
+
+@numba.njit(error_model="numpy", nogil=True, cache=True)
+def _precision(between, i, new, target, search):
+    """Precision of known point i when a point at squared distance `new` joins, with the shift and total weight for it.
+
+    The same steps as a search over all neighbours. Each costs O(1) where the known points' own search was at the same
+    precision, or ended near it.
+    """
+    shift = search.shift[i]
+    if between.shape[0] == 1:
+        return 1.0, new, 1.0
+    last = search.betas[i, search.n_steps[i] - 1]
+    if (shift - new) * last > 300.0:  # the new weight is close to overflow in the known points' units
+        shift = new
+    beta, low, high, total = 1.0, 0.0, math.inf, 1.0
+    for step in range(MAX_STEPS):
+        x = (last - beta) / last
+        if shift == search.shift[i] and step < search.n_steps[i] and beta == search.betas[i, step]:
+            total, moment = search.weights[i, step], search.moments[i, step]
+        elif shift == search.shift[i] and abs(x) <= REACH:
+            total, moment, power = 0.0, 0.0, 1.0
+            for t in range(ORDER):
+                total += power * search.series[i, t]
+                moment += power * search.series[i, t + 1] * (t + 1)
+                power *= last - beta
+        else:
+            total, moment = _sums(between[i], i, shift, beta)
+        s = new - shift
+        weight = math.exp(-beta * s)
+        total += weight
+        moment += s * weight
+        error = target - (math.log(total) + beta * moment / total)
+        if abs(error) <= ENTROPY_TOL or step + 1 == MAX_STEPS:
+            break
+        beta, low, high = _next(error, beta, low, high)
+    return beta, shift, total
+
+
+@numba.njit(error_model="numpy", nogil=True, cache=True)
+def joint_probabilities(between, row, target, search, p):
+    """Writes the joint probabilities of [target; known] to p (n, n): `affinity.joint_probabilities`."""
+    n = p.shape[0]
+    shift = _nearest(row, -1, math.inf)
+    beta, low, high, total = 1.0, 0.0, math.inf, 1.0
+    for step in range(MAX_STEPS):
+        total, moment = _sums(row, -1, shift, beta)
+        error = target - (math.log(total) + beta * moment / total)
+        if abs(error) <= ENTROPY_TOL or step + 1 == MAX_STEPS:
+            break
+        beta, low, high = _next(error, beta, low, high)
+    p[0, 0] = 0
+    for j in range(n - 1):
+        p[0, j + 1] = math.exp(-beta * (row[j] - shift)) / total
+    for i in range(n - 1):
+        beta, shift, total = _precision(between, i, float(row[i]), target, search)
+        p[i + 1, 0] = math.exp(-beta * (row[i] - shift)) / total
+        for j in range(n - 1):
+            p[i + 1, j + 1] = math.exp(-beta * (between[i, j] - shift)) / total
+        p[i + 1, i + 1] = 0
+    total = 0.0
+    for i in range(n):
+        for j in range(i):
+            total += 2.0 * (float(p[i, j]) + p[j, i])
+    for i in range(n):
+        for j in range(i):
+            joint = max((float(p[i, j]) + p[j, i]) / total, P_FLOOR)
+            p[i, j] = joint
+            p[j, i] = joint

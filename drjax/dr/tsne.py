@@ -1,0 +1,264 @@
+"""Exact t-SNE, whose shadows share all squared distances but one row."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.spatial.distance import pdist, squareform
+
+from drjax.core import host, validate
+from drjax.core.linalg import compute_dtype
+from drjax.core.types import Array, Embedding, PyTree, Status, hyperparams
+from drjax.dr import quality
+from drjax.dr.affinity import joint_probabilities, squared_distances
+from drjax.dr.pca import PCA
+from drjax.dr.tsne_cpu import Descent, tsne_batch
+from drjax.dr.tsne_xla import UNROLLED_ITER, descend_batch
+
+INITS = ("pca", "random")
+
+EXPLORATION = 250
+START_STD = 1e-4
+"""scikit-learn's: most iterations under exaggeration, spread of the start."""
+
+
+class TSNEShared(NamedTuple):
+    """What all shadows share.
+
+    Attributes:
+        known: (n-1, d).
+        between: (n-1, n-1), squared distances of the known records, computed in float64.
+        start: (n, k) drawn once if all shadows share their randomness, else None.
+        pca: Shared part of the PCA that gives the start, else None.
+    """
+
+    known: Array
+    between: Array
+    start: Array | None
+    pca: PyTree
+
+
+class TSNEInfo(NamedTuple):
+    """Diagnostics: grad_norm (), norm of the gradient, times the gains, when the stopping rules last looked at it."""
+
+    grad_norm: Array
+
+
+@hyperparams
+class TSNE:
+    """Coordinates whose Student-t affinities are closest to the records' Gaussian ones, by the exact gradient.
+
+    Follows scikit-learn's `TSNE(method="exact")` 1.9: search for the bandwidths, early exaggeration, momentum, gains,
+    learning rate and both stopping rules. The descent is chaotic: from states that differ by rounding it ends in
+    different maps of one distribution. So affinities, start and first steps agree with scikit-learn's to rounding, and
+    final maps in distribution. Where scikit-learn rounds squared distances to float32, float64 is kept.
+
+    O(n^2 k) per iteration. On a CPU a compiled loop per data set; elsewhere XLA.
+
+    Attributes:
+        n_components: Output dimension k >= 1; k <= min(n, d) with init="pca".
+        perplexity: Effective number of neighbours, 1 <= perplexity < n.
+        early_exaggeration: Factor >= 1 on the affinities during the first 250 iterations.
+        learning_rate: > 0, or "auto": max(n / early_exaggeration / 4, 50).
+        max_iter: Most iterations, those under exaggeration included.
+        n_iter_without_progress: Stops when the divergence has not fallen for more than this many iterations.
+        min_grad_norm: Stops when the norm of the gradient, times the gains, is at most this.
+        init: "pca" (then deterministic) or "random", Gaussian; either with standard deviation 1e-4.
+
+    Source: van der Maaten & Hinton (2008); scikit-learn 1.9 `manifold/_t_sne.py` for what the paper leaves open.
+    """
+
+    name: ClassVar[str] = "tsne"
+    n_components: int = 2
+    perplexity: float = 30.0
+    early_exaggeration: float = 12.0
+    learning_rate: float | str = "auto"
+    max_iter: int = 1000
+    n_iter_without_progress: int = 300
+    min_grad_norm: float = 1e-7
+    init: str = "pca"
+
+    def __post_init__(self) -> None:
+        validate.integer(n_components=self.n_components, max_iter=self.max_iter)
+        validate.integer(n_iter_without_progress=self.n_iter_without_progress)
+        validate.at_least(1, perplexity=self.perplexity, early_exaggeration=self.early_exaggeration)
+        validate.non_negative(min_grad_norm=self.min_grad_norm)
+        validate.one_of(INITS, init=self.init)
+        if self.learning_rate != "auto":
+            if isinstance(self.learning_rate, str):
+                raise ValueError(f"learning_rate must be a number > 0 or 'auto', got {self.learning_rate!r}")
+            validate.positive(learning_rate=self.learning_rate)
+
+    @property
+    def deterministic(self) -> bool:
+        """True with a PCA start: the key is ignored."""
+        return self.init == "pca"
+
+    def fit_transform(self, key: Array, x: Array) -> Embedding:
+        """Embeds x (n, d), n >= 2; coords (n, k). The objective is the Kullback-Leibler divergence in nats.
+
+        Differentiable for max_iter <= `UNROLLED_ITER`.
+
+        Raises:
+            ValueError: at trace time, if x has not rank 2 or two rows, perplexity >= n, or k > min(n, d) with a PCA
+                start.
+        """
+        validate.shape_2d(x=x)
+        self._check_size(x.shape[0])
+        x = jnp.asarray(x, compute_dtype(x))
+        if self.deterministic:
+            start, status = self._scaled(self._pca.fit_transform(key, x).coords[None])
+        else:
+            start, status = self._draw(key, x.shape[0], x.dtype)[None], jnp.zeros(1, jnp.uint32)
+        squared = _squared(x, x)
+        batch = self._optimise(squared[1:, 1:], squared[:1, 1:], start, status)
+        return jax.tree.map(lambda leaf: leaf[0], batch)
+
+    def objective(self, coords: Array, x: Array) -> Array:
+        """Kullback-Leibler divergence of the affinities of coords (n, k) from those of x (n, d), nats; ().
+
+        Differentiable in both, also mixed: bandwidths count as the roots that their search approximates.
+
+        Raises:
+            ValueError: at trace time, if perplexity >= n.
+        """
+        self._check_size(x.shape[0])
+        x = jnp.asarray(x, compute_dtype(x))
+        return quality.kl_divergence(joint_probabilities(_squared(x, x), self.perplexity), coords)
+
+    def prepare(self, known: Array, *, shared_key: Array | None = None) -> TSNEShared:
+        """Squared distances of the known records (n-1, d), in float64 on the host; O(n^2 d) once, 8 n^2 bytes.
+
+        Raises:
+            ValueError: known is not a finite numeric matrix, perplexity >= n, or k > min(n, d) with a PCA start.
+        """
+        array = validate.matrix(known, "known")
+        n, dtype = len(array) + 1, compute_dtype(array)
+        self._check_size(n)
+        between = squareform(pdist(array.astype(np.float64), "sqeuclidean")) if n > 2 else np.zeros((1, 1))
+        return TSNEShared(
+            known=jnp.asarray(array, dtype),
+            between=jnp.asarray(np.minimum(between, _farthest(dtype)), dtype),
+            start=None if shared_key is None or self.deterministic else self._draw(shared_key, n, dtype),
+            pca=self._pca.prepare(array) if self.deterministic else None,
+        )
+
+    def insert(self, key: Array, shared: TSNEShared, target: Array) -> Embedding:
+        """The embedding of [target; known], target (d,), from the start that `fit_transform` has.
+
+        Raises:
+            ValueError: at trace time, if target has not the shape (d,).
+        """
+        batch = self.insert_batch(key[None], shared, target[None])
+        return jax.tree.map(lambda leaf: leaf[0], batch)
+
+    def insert_batch(self, keys: Array, shared: TSNEShared, targets: Array) -> Embedding:
+        """`insert` for targets (b, d); on a CPU one call of compiled code per batch, spread over the cores."""
+        m, d = shared.known.shape
+        if targets.ndim != 2 or targets.shape[1] != d:
+            raise ValueError(f"targets must have shape (m, {d}) to match known, got {targets.shape}")
+        b, n, dtype = targets.shape[0], m + 1, shared.known.dtype
+        targets = jnp.asarray(targets, dtype)
+        status = jnp.zeros(b, jnp.uint32)
+        if self.deterministic:
+            starts, status = self._scaled(self._pca.insert_batch(keys, shared.pca, targets).coords)
+        elif shared.start is not None:
+            starts = jnp.broadcast_to(shared.start, (b, *shared.start.shape))
+        else:
+            starts = jax.vmap(lambda key: self._draw(key, n, dtype))(keys)
+        rows = _squared(targets, shared.known)
+        return self._optimise(shared.between, rows, starts, status)
+
+    @property
+    def _pca(self) -> PCA:
+        return PCA(n_components=self.n_components)
+
+    def _check_size(self, n: int) -> None:
+        validate.integer(minimum=2, **{"number of records n": n})
+        if not self.perplexity < n:
+            raise ValueError(f"perplexity must be < n = {n} records, got {self.perplexity:g}")
+
+    def _draw(self, key: Array, n: int, dtype: Any) -> jax.Array:
+        return START_STD * jax.random.normal(key, (n, self.n_components), dtype)
+
+    def _scaled(self, coords: Array) -> tuple[Array, Array]:
+        """Starts (b, n, k) from principal components, and their flags: without variance there is no map to find."""
+        spread = jnp.std(coords[:, :, 0], axis=1)
+        # The derivative of the root at 0 would be nan where all records are equal.
+        is_flat = spread == 0
+        unit = jnp.where(is_flat, 1, spread)[:, None, None]
+        return START_STD * coords / unit, jnp.where(is_flat, jnp.uint32(Status.DEGENERATE), jnp.uint32(0))
+
+    def _descent(self, n: int) -> Descent:
+        auto = max(n / self.early_exaggeration / 4, 50.0)
+        return Descent(
+            exaggeration=float(self.early_exaggeration),
+            learning_rate=auto if isinstance(self.learning_rate, str) else float(self.learning_rate),
+            max_iter=int(self.max_iter),
+            exploration=min(EXPLORATION, int(self.max_iter)),
+            patience=int(self.n_iter_without_progress),
+            min_grad_norm=float(self.min_grad_norm),
+        )
+
+    def _optimise(self, between: Array, rows: Array, starts: Array, status: Array) -> Embedding:
+        """Maps of b data sets with squared distances between (n-1, n-1), rows (b, n-1), from starts (b, n, k)."""
+        operands = (between, rows, starts)
+        if self.max_iter <= UNROLLED_ITER:
+            found = self._optimise_in_xla(*operands)
+        else:
+            found = jax.lax.platform_dependent(*operands, cpu=self._optimise_on_host, default=self._optimise_in_xla)
+        coords, divergence, grad_norm, n_iter, stopped = found
+        finite = jnp.all(jnp.isfinite(coords), axis=(1, 2))
+        status = status | jnp.where(stopped, jnp.uint32(0), jnp.uint32(Status.NOT_CONVERGED))
+        status = status | jnp.where(finite, jnp.uint32(0), jnp.uint32(Status.NON_FINITE))
+        return Embedding(coords, divergence, n_iter, status, TSNEInfo(grad_norm))
+
+    def _optimise_in_xla(self, between: Array, rows: Array, starts: Array) -> tuple[Array, ...]:
+        def affinities(row: Array) -> Array:
+            first = jnp.concatenate([jnp.zeros(1, row.dtype), row])
+            squared = jnp.concatenate([first[None], jnp.concatenate([row[:, None], between], axis=1)])
+            return joint_probabilities(squared, self.perplexity)
+
+        return descend_batch(jax.vmap(affinities)(rows), starts, self._descent(starts.shape[1]))
+
+    def _optimise_on_host(self, between: Array, rows: Array, starts: Array) -> tuple[Array, ...]:
+        b, dtype = rows.shape[0], starts.dtype
+
+        def result(*shape: int, of: Any = dtype) -> jax.ShapeDtypeStruct:
+            return jax.ShapeDtypeStruct((b, *shape), of)
+
+        like = (result(*starts.shape[1:]), result(), result(), result(of=jnp.int32), result(of=jnp.bool_))
+        on_host = functools.partial(_tsne_mapped, self.perplexity, self._descent(starts.shape[1]))
+        return host.call(on_host, like, between, rows, starts, vmap_method="expand_dims")
+
+
+def _tsne_mapped(
+    perplexity: float, descent: Descent, between: Array, rows: Array, starts: Array
+) -> tuple[np.ndarray, ...]:
+    """The callback: arrays carry leading axes where `_optimise` is mapped, of length 1 where they are not mapped."""
+    between, rows, starts = (np.asarray(array) for array in (between, rows, starts))
+    lead = np.broadcast_shapes(between.shape[:-2], rows.shape[:-2], starts.shape[:-3])
+    rows = np.broadcast_to(rows, (*lead, *rows.shape[-2:]))
+    starts = np.broadcast_to(starts, (*lead, *starts.shape[-3:]))
+    if all(length == 1 for length in between.shape[:-2]):
+        one = between.reshape(between.shape[-2:])
+        flat = rows.reshape(-1, rows.shape[-1]), starts.reshape(-1, *starts.shape[-2:])
+        found = tsne_batch(one, *flat, perplexity, descent)
+        return tuple(leaf.reshape(*rows.shape[:-1], *leaf.shape[1:]) for leaf in found)
+    between = np.broadcast_to(between, (*lead, *between.shape[-2:]))
+    each = [tsne_batch(between[at], rows[at], starts[at], perplexity, descent) for at in np.ndindex(lead)]
+    return tuple(np.stack(leaf).reshape(*lead, *leaf[0].shape) for leaf in zip(*each, strict=True))
+
+
+def _squared(a: Array, b: Array) -> Array:
+    """(p, q) squared distances, cut off where they would overflow; nan for a row of a or b that is not finite."""
+    finite = jnp.all(jnp.isfinite(a), axis=1)[:, None] & jnp.all(jnp.isfinite(b), axis=1)
+    return jnp.where(finite, jnp.minimum(squared_distances(a, b), _farthest(a.dtype)), jnp.nan)
+
+
+def _farthest(dtype: Any) -> float:
+    return float(jnp.finfo(dtype).max) / 8

@@ -1,0 +1,269 @@
+"""t-SNE on a CPU: one compiled loop per data set, affinities included; data sets side by side on the cores.
+
+XLA on a CPU materialises every step of an iteration; here distances, both forces and the normaliser are one pass over
+all pairs, with one division each. A data set that has stopped costs nothing. Sums that decide about stopping are in
+float64.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+from drjax.core import host
+from drjax.dr.affinity_cpu import Search, joint_probabilities, search_known
+
+
+class Descent(NamedTuple):
+    """What a descent needs to know: see `drjax.dr.tsne.TSNE`; `exploration` is its iterations under exaggeration."""
+
+    exaggeration: float
+    learning_rate: float
+    max_iter: int
+    exploration: int
+    patience: int
+    min_grad_norm: float
+
+
+def tsne_batch(
+    between: np.ndarray, rows: np.ndarray, starts: np.ndarray, perplexity: float, descent: Descent
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """t-SNE of b data sets that share all points but their first.
+
+    Args:
+        between: (n-1, n-1), squared distances of the shared points.
+        rows: (b, n-1), squared distances of each data set's first point to them.
+        starts: (b, n, k), first configurations.
+        perplexity: Of every point's neighbours; below n.
+        descent: How to descend.
+
+    Returns:
+        coords (b, n, k), divergence (b,) and norm of the last gradient that was looked at (b,), in the dtype of
+        `starts`; iterations (b,) int32; stopped before the cap (b,) bool. A data set that is not finite gets nan and
+        no iteration.
+    """
+    dtype = starts.dtype
+    b, n, k = starts.shape
+    between = np.ascontiguousarray(between, dtype)
+    rows = np.ascontiguousarray(rows, dtype)
+    starts = np.ascontiguousarray(np.swapaxes(starts, 1, 2))
+    target = math.log(perplexity)
+    search = Search(*search_known(between, target))
+    coords = np.empty((b, k, n), dtype)
+    divergence, grad_norm = np.empty(b), np.empty(b)
+    n_iter, stopped = np.empty(b, np.int32), np.empty(b, np.bool_)
+
+    def work(part: slice) -> None:
+        outputs = (coords[part], divergence[part], grad_norm[part], n_iter[part], stopped[part])
+        _run(between, rows[part], starts[part], target, search, descent, *outputs)
+
+    host.spread(work, b)
+    coords = np.ascontiguousarray(np.swapaxes(coords, 1, 2))
+    return coords, divergence.astype(dtype), grad_norm.astype(dtype), n_iter, stopped
+
+
+@numba.njit(error_model="numpy", fastmath=True, nogil=True, cache=True)
+def _forces_plane(p, y, attraction, repulsion):
+    """Sums over j of p w (y_i - y_j) and of w^2 (y_i - y_j), w = 1 / (1 + |y_i - y_j|^2); returns the sum of all w.
+
+    Two coordinates. Every pair is visited twice: half a pass would save a division and cost stores, no gain.
+    """
+    n = y.shape[1]
+    a, b = y[0], y[1]
+    one, zero = y.dtype.type(1), y.dtype.type(0)
+    total = 0.0
+    for i in range(n):
+        own_a, own_b, row = a[i], b[i], p[i]
+        pull_a, pull_b, push_a, push_b, weights = zero, zero, zero, zero, zero
+        for j in range(n):
+            da, db = own_a - a[j], own_b - b[j]
+            w = one / (one + da * da + db * db)
+            pw, ww = row[j] * w, w * w
+            pull_a += pw * da
+            pull_b += pw * db
+            push_a += ww * da
+            push_b += ww * db
+            weights += w
+        attraction[0, i], attraction[1, i] = pull_a, pull_b
+        repulsion[0, i], repulsion[1, i] = push_a, push_b
+        total += weights - one
+    return total
+
+
+@numba.njit(error_model="numpy", fastmath=True, nogil=True, cache=True)
+def _forces(p, y, attraction, repulsion):
+    """`_forces_plane` for k coordinates: w = (1 + |y_i - y_j|^2 / f)^(-(f + 1) / 2), f = max(k - 1, 1)."""
+    k, n = y.shape
+    freedom = max(k - 1, 1)
+    one = y.dtype.type(1)
+    inverse, power = y.dtype.type(1.0 / freedom), y.dtype.type(-(freedom + 1) / 2.0)
+    w, pw = np.empty(n, y.dtype), np.empty(n, y.dtype)
+    total = 0.0
+    for i in range(n):
+        w[:] = 0
+        for c in range(k):
+            for j in range(n):
+                step = y[c, i] - y[c, j]
+                w[j] += step * step
+        for j in range(n):
+            u = one + w[j] * inverse
+            w[j] = one / u if freedom == 1 else u**power
+            pw[j] = p[i, j] * w[j]
+            total += w[j]
+        total -= one
+        for c in range(k):
+            pull, push = y.dtype.type(0), y.dtype.type(0)
+            for j in range(n):
+                step = y[c, i] - y[c, j]
+                pull += pw[j] * step
+                push += w[j] * w[j] * step
+            attraction[c, i], repulsion[c, i] = pull, push
+    return total
+
+
+@numba.njit(error_model="numpy", fastmath=True, nogil=True, cache=True, inline="always")
+def _log(u):
+    """Logarithm of a normal u > 0 to rounding, in steps that the compiler can take for several numbers at once."""
+    bits = np.float64(u).view(np.int64)
+    exponent = (bits - np.int64(0x3FE6A09E667F3BCD)) >> np.int64(52)
+    mantissa = np.int64(bits - (exponent << np.int64(52))).view(np.float64)  # within sqrt(2) of 1
+    s = (mantissa - 1.0) / (mantissa + 1.0)
+    q = s * s
+    tail = 1 / 11 + q * (1 / 13 + q * (1 / 15 + q * (1 / 17 + q * (1 / 19))))
+    series = q * (1 / 3 + q * (1 / 5 + q * (1 / 7 + q * (1 / 9 + q * tail))))
+    return exponent * math.log(2.0) + 2.0 * (s + s * series)
+
+
+@numba.njit(error_model="numpy", fastmath=True, nogil=True, cache=True)
+def _log_weights_plane(p, y):
+    """The sum over pairs of -p log w in float64, two coordinates."""
+    n = y.shape[1]
+    a, b = y[0], y[1]
+    total = 0.0
+    for i in range(n):
+        own_a, own_b, row, part = float(a[i]), float(b[i]), p[i], 0.0
+        for j in range(i):
+            da, db = own_a - a[j], own_b - b[j]
+            part += row[j] * _log(1.0 + (da * da + db * db))
+        total += part
+    return 2.0 * total
+
+
+@numba.njit(error_model="numpy", fastmath=True, nogil=True, cache=True)
+def _log_weights(p, y):
+    """`_log_weights_plane` for any number of coordinates."""
+    k, n = y.shape
+    freedom = max(k - 1, 1)
+    square = np.empty(n)
+    total = 0.0
+    for i in range(n):
+        square[:i] = 0.0
+        for c in range(k):
+            own = float(y[c, i])
+            for j in range(i):
+                step = own - y[c, j]
+                square[j] += step * step
+        part = 0.0
+        for j in range(i):
+            part += p[i, j] * _log(1.0 + square[j] / freedom)
+        total += part
+    return (freedom + 1) * total
+
+
+@numba.njit(error_model="numpy", nogil=True, cache=True)
+def _all_forces(p, y, attraction, repulsion):
+    if y.shape[0] == 2:
+        return _forces_plane(p, y, attraction, repulsion)
+    return _forces(p, y, attraction, repulsion)
+
+
+@numba.njit(error_model="numpy", nogil=True, cache=True)
+def _all_log_weights(p, y):
+    if y.shape[0] == 2:
+        return _log_weights_plane(p, y)
+    return _log_weights(p, y)
+
+
+@numba.njit(error_model="numpy", nogil=True, cache=True)
+def _descend(p, descent, y):
+    k, n = y.shape
+    kind = y.dtype.type
+    freedom = max(k - 1, 1)
+    attraction, repulsion = np.empty_like(y), np.empty_like(y)
+    update, gains = np.zeros_like(y), np.ones_like(y)
+    learning_rate = kind(descent.learning_rate)
+    factor = 2.0 * (freedom + 1.0) / freedom
+    # The part of the divergence that does not depend on the coordinates.
+    constant = 0.0
+    for i in range(n):
+        for j in range(i):
+            constant += 2.0 * p[i, j] * math.log(p[i, j])
+    scale, momentum = kind(factor * descent.exaggeration), kind(0.5)
+    best, best_at, norm = math.inf, 0, math.inf
+    exploring, stop = True, False
+    if descent.exploration == 0:
+        exploring, scale, momentum = False, kind(factor), kind(0.8)
+    iteration = 0
+    while iteration < descent.max_iter:
+        normaliser = _all_forces(p, y, attraction, repulsion)
+        pull, push = scale, kind(factor / normaliser)
+        squares = 0.0
+        looking = (iteration + 1) % 50 == 0
+        if looking and not exploring:
+            error = constant + _all_log_weights(p, y) + math.log(normaliser)
+        for c in range(k):
+            for i in range(n):
+                slope = pull * attraction[c, i] - push * repulsion[c, i]
+                gain = gains[c, i]
+                if update[c, i] * slope < 0:
+                    gain = gain + kind(0.2)
+                else:
+                    gain = max(gain * kind(0.8), kind(0.01))
+                gains[c, i] = gain
+                slope *= gain
+                squares += float(slope) * slope
+                update[c, i] = momentum * update[c, i] - learning_rate * slope
+                y[c, i] += update[c, i]
+        iteration += 1
+        if looking:
+            norm = math.sqrt(squares)
+            stop = norm <= descent.min_grad_norm
+            if not exploring:
+                if error < best:
+                    best, best_at = error, iteration
+                elif iteration - best_at > descent.patience:
+                    stop = True
+        if exploring and (stop or iteration == descent.exploration):
+            # The second phase starts at rest: scikit-learn calls its descent anew.
+            exploring, stop, scale, momentum = False, False, kind(factor), kind(0.8)
+            best, best_at = math.inf, iteration
+            update[:] = 0
+            gains[:] = 1
+        elif stop:
+            break
+    normaliser = _all_forces(p, y, attraction, repulsion)
+    return constant + _all_log_weights(p, y) + math.log(normaliser), norm, iteration, stop
+
+
+@numba.njit(error_model="numpy", nogil=True, cache=True)
+def _run(between, rows, starts, target, search, descent, coords, divergence, grad_norm, n_iter, stopped):
+    n = starts.shape[2]
+    p = np.empty((n, n), between.dtype)
+    for lane in range(rows.shape[0]):
+        finite = True
+        for i in range(n - 1):
+            finite = finite and math.isfinite(rows[lane, i])
+        for c in range(starts.shape[1]):
+            for i in range(n):
+                finite = finite and math.isfinite(starts[lane, c, i])
+        if not finite:
+            coords[lane] = math.nan
+            divergence[lane], grad_norm[lane], n_iter[lane], stopped[lane] = math.nan, math.nan, 0, False
+            continue
+        joint_probabilities(between, rows[lane], target, search, p)
+        coords[lane] = starts[lane]
+        result = _descend(p, descent, coords[lane])
+        divergence[lane], grad_norm[lane], n_iter[lane], stopped[lane] = result

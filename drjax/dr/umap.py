@@ -1,0 +1,375 @@
+"""UMAP, whose shadows share the known records' neighbour lists."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from drjax.core import host, validate
+from drjax.core.linalg import compute_dtype
+from drjax.core.types import Array, Embedding, Status, hyperparams
+from drjax.dr import umap_cpu, umap_graph, umap_reference, umap_xla
+from drjax.dr.umap_cpu import Draws, Lists, Run, Settings
+
+INITS = ("spectral", "random")
+BACKENDS = ("drjax", "umap-learn")
+
+UNROLLED_EPOCHS = 10
+"""Up to this many epochs run in XLA on every platform, through which reverse-mode derivatives pass."""
+
+TIE = 8
+"""A sign is a tie when its margin times the eigengap is below this many units of rounding."""
+
+
+class UMAPShared(NamedTuple):
+    """What all shadows share: the known records' lists of nearest ones among themselves, each its own included.
+
+    Attributes:
+        known: (n-1, d).
+        indices: (n-1, k), int32, nearest first.
+        distances: (n-1, k).
+        exact_distances, weights: (n-1, 2 k), uint32 words of float64: distances, and directed weights.
+        key: Of the draws, if all shadows share their randomness, else None.
+    """
+
+    known: Array
+    indices: Array
+    distances: Array
+    exact_distances: Array
+    weights: Array
+    key: Array | None
+
+
+class UMAPInfo(NamedTuple):
+    """Diagnostics of one run.
+
+    Attributes:
+        eigengap: (k,), of the start's eigenvectors, each to the nearest other eigenvalue (all are in [-1, 1]);
+            0 if the start is not spectral or the graph not connected.
+        sign_margin: (k,), largest positive minus largest negative entry of each column of the spectral start.
+        n_graph_components: (), int32.
+        n_updates: (), int32, attractive updates; 0 of `backend="umap-learn"`, which does not count them.
+    """
+
+    eigengap: Array
+    sign_margin: Array
+    n_graph_components: Array
+    n_updates: Array
+
+
+@hyperparams
+class UMAP:
+    """Uniform manifold approximation and projection.
+
+    Follows umap-learn 0.5: exact Euclidean neighbours, its graph, its spectral start, and sequential stochastic
+    gradient descent with its schedule, at the same number of updates. Negative samples come from another generator and
+    edges in another order, so a map equals umap-learn's in distribution, not in coordinates. Coordinates have no unit.
+
+    On a CPU all of it is compiled code, and `insert` gives the bits of `fit_transform`. Elsewhere it is XLA, whose
+    optimiser moves many records at a time: equal in distribution again. The descent is chaotic: results of two devices
+    or dtypes agree in graph, start and first steps only.
+
+    A graph that is not connected has the status DISCONNECTED. Its components start around centres of their own, as
+    umap-learn's if there are at most 2 k, else at random.
+
+    Attributes:
+        n_components: Output dimension k >= 1; k < n with init="spectral".
+        n_neighbors: >= 2, each record counted as its own nearest; n - 1 where it is not below n, as in umap-learn.
+        min_dist: In [0, spread]: how close points of the map come.
+        spread: > 0, the unit of the map.
+        n_epochs: >= 1; None is 500 for n <= 10,000 and 200 above.
+        learning_rate: >= 0 of the first epoch; it falls linearly to 0.
+        negative_sample_rate: >= 0, random records that repel per attraction.
+        repulsion_strength: >= 0, their weight.
+        init: "spectral" or "random".
+        set_op_mix_ratio: In [0, 1]: 1 joins two records that either lists, 0 those that both do.
+        local_connectivity: > 0 and below n_neighbors, neighbours joined with weight 1.
+        backend: "drjax", or "umap-learn", which runs that library in a pool of processes, for comparison: an insertion
+            is then a fit of all n records, and the key gives its `random_state`.
+
+    Source: McInnes, Healy & Melville (2018), arXiv:1802.03426; umap-learn 0.5 for what the paper leaves open.
+    """
+
+    name: ClassVar[str] = "umap"
+    n_components: int = 2
+    n_neighbors: int = 15
+    min_dist: float = 0.1
+    spread: float = 1.0
+    n_epochs: int | None = None
+    learning_rate: float = 1.0
+    negative_sample_rate: int = 5
+    repulsion_strength: float = 1.0
+    init: str = "spectral"
+    set_op_mix_ratio: float = 1.0
+    local_connectivity: float = 1.0
+    backend: str = "drjax"
+
+    def __post_init__(self) -> None:
+        validate.integer(n_components=self.n_components)
+        validate.integer(minimum=2, n_neighbors=self.n_neighbors)
+        validate.integer(minimum=0, negative_sample_rate=self.negative_sample_rate)
+        if self.n_epochs is not None:
+            validate.integer(n_epochs=self.n_epochs)
+        validate.positive(spread=self.spread, local_connectivity=self.local_connectivity)
+        validate.non_negative(
+            min_dist=self.min_dist, learning_rate=self.learning_rate, repulsion_strength=self.repulsion_strength
+        )
+        validate.finite(spread=self.spread, learning_rate=self.learning_rate, repulsion=self.repulsion_strength)
+        validate.at_most(self.spread, "spread", min_dist=self.min_dist)
+        validate.at_most(self.n_neighbors - 1, "n_neighbors - 1", local_connectivity=self.local_connectivity)
+        validate.probability(set_op_mix_ratio=self.set_op_mix_ratio)
+        validate.one_of(INITS, init=self.init)
+        validate.one_of(BACKENDS, backend=self.backend)
+        if self.backend == "umap-learn":
+            umap_reference.require()
+
+    @property
+    def deterministic(self) -> bool:
+        """False: start and negative samples are drawn."""
+        return False
+
+    def fit_transform(self, key: Array, x: Array) -> Embedding:
+        """Embeds x (n, d), n >= 3; coords (n, k). The objective is the cross entropy, see `objective`.
+
+        With n_epochs <= `UNROLLED_EPOCHS` differentiable in x through the start: on the edges' weights the descent
+        depends by steps alone, when they are due.
+
+        Raises:
+            ValueError: at trace time, if x has not rank 2 or three rows, or k is too large for n.
+        """
+        validate.shape_2d(x=x)
+        settings = self._settings(x.shape[0])
+        x = jnp.asarray(x, compute_dtype(x))
+        if self.backend == "umap-learn":
+            return self._reference(key, x)
+        operands = (key, x)
+        on_host = functools.partial(self._fit_on_host, settings)
+        in_xla = functools.partial(self._fit_in_xla, settings)
+        if settings.n_epochs <= UNROLLED_EPOCHS:
+            found = in_xla(*operands)
+        else:
+            found = jax.lax.platform_dependent(*operands, cpu=on_host, default=in_xla)
+        return self._embedding(settings, found)
+
+    def objective(self, coords: Array, x: Array) -> Array:
+        """Cross entropy of the graph of coords (n, k) with that of x (n, d), summed over pairs; ().
+
+        Differentiable in both, also mixed, with the neighbour lists held fixed: bandwidths count as the roots that the
+        search approximates. Pairs of the map repel each other at a squared distance larger by 0.001, as in the descent.
+
+        Raises:
+            ValueError: at trace time, as `fit_transform`.
+        """
+        settings = self._settings(x.shape[0])
+        neighbors = umap_graph.nearest(jnp.asarray(x, compute_dtype(x)), settings.n_neighbors)
+        weights = umap_graph.memberships(neighbors, settings.local_connectivity)
+        graph = umap_graph.fuzzy_union(neighbors.indices, weights, settings.mix)
+        return umap_graph.cross_entropy(coords, graph, settings.a, settings.b)
+
+    def prepare(self, known: Array, *, shared_key: Array | None = None) -> UMAPShared:
+        """Neighbour lists of known (n-1, d) and their weights, in float64 on the host; O(n^2 (d + log n)).
+
+        Raises:
+            ValueError: known is not a finite numeric matrix of at least two rows, or k is too large for n.
+        """
+        array = validate.matrix(known, "known")
+        settings = self._settings(len(array) + 1)
+        dtype = compute_dtype(array)
+        with np.errstate(over="ignore"):  # beyond the range of float32 is infinite, and refused
+            array = array.astype(dtype)
+        validate.finite(known=array)
+        lists = umap_cpu.lists_of(array, settings.n_neighbors, settings.local_connectivity)
+        return UMAPShared(
+            known=jnp.asarray(array),
+            indices=jnp.asarray(lists.indices, jnp.int32),
+            distances=jnp.asarray(lists.distances, dtype),
+            exact_distances=jnp.asarray(umap_cpu.as_words(lists.distances)),
+            weights=jnp.asarray(umap_cpu.as_words(lists.weights)),
+            key=shared_key,
+        )
+
+    def insert(self, key: Array, shared: UMAPShared, target: Array) -> Embedding:
+        """The embedding of [target; known], target (d,): `fit_transform` of the n records, on a CPU bit by bit.
+
+        Raises:
+            ValueError: at trace time, if target has not the shape (d,).
+        """
+        m, d = shared.known.shape
+        if target.shape != (d,):
+            raise ValueError(f"target must have shape ({d},) to match known, got {target.shape}")
+        settings = self._settings(m + 1)
+        target = jnp.asarray(target, shared.known.dtype)
+        key = key if shared.key is None else shared.key
+        if self.backend == "umap-learn":
+            return self._reference(key, jnp.concatenate([target[None], shared.known]))
+        operands = (key, shared._replace(key=None), target)
+        on_host = functools.partial(self._insert_on_host, settings)
+        in_xla = functools.partial(self._insert_in_xla, settings)
+        if settings.n_epochs <= UNROLLED_EPOCHS:
+            found = in_xla(*operands)
+        else:
+            found = jax.lax.platform_dependent(*operands, cpu=on_host, default=in_xla)
+        return self._embedding(settings, found)
+
+    def insert_batch(self, keys: Array, shared: UMAPShared, targets: Array) -> Embedding:
+        """`insert` for targets (b, d); on a CPU one call of compiled code per batch, spread over the cores."""
+        d = shared.known.shape[1]
+        if targets.ndim != 2 or targets.shape[1] != d:
+            raise ValueError(f"targets must have shape (m, {d}) to match known, got {targets.shape}")
+        return jax.vmap(self.insert, in_axes=(0, None, 0))(keys, shared, targets)
+
+    def _settings(self, n: int) -> Settings:
+        if n < 3:
+            raise ValueError(
+                f"number of records n must be >= 3: n_neighbors is at most n - 1 and counts the record itself; got {n}"
+            )
+        n_neighbors = self.n_neighbors if n > self.n_neighbors else n - 1
+        if self.init == "spectral":
+            # SciPy's iteration, which umap-learn calls, wants one record more than there are eigenvectors.
+            most = n - 1 if self.backend == "drjax" else n - 2
+            validate.at_most(
+                most, f"n - {n - most} of n = {n} records with init='spectral'", n_components=self.n_components
+            )
+        validate.at_most(n_neighbors - 1, f"n - 2 of n = {n} records", local_connectivity=self.local_connectivity)
+        a, b = umap_graph.fit_curve(float(self.spread), float(self.min_dist))
+        n_epochs, n_prune = umap_graph.n_epochs_of(n, self.n_epochs)
+        return Settings(
+            n_components=int(self.n_components),
+            n_neighbors=int(n_neighbors),
+            n_epochs=int(n_epochs),
+            n_prune=int(n_prune),
+            negative_sample_rate=int(self.negative_sample_rate),
+            learning_rate=float(self.learning_rate),
+            repulsion=float(self.repulsion_strength),
+            a=a,
+            b=b,
+            mix=float(self.set_op_mix_ratio),
+            local_connectivity=float(self.local_connectivity),
+            is_spectral=self.init == "spectral",
+        )
+
+    def _draw(self, key: Array, n: int, dtype: Any) -> tuple[Draws, Array]:
+        """Draws, and the key of the negative samples of XLA's optimiser."""
+        shape = (n, self.n_components)
+        of_noise, of_places, of_centres, of_samples = jax.random.split(key, 4)
+        draws = Draws(
+            noise=jax.random.normal(of_noise, shape, dtype),
+            places=jax.random.uniform(of_places, shape, dtype, -1, 1),
+            centres=jax.random.uniform(of_centres, shape, dtype, -1, 1),
+            seed=jax.random.bits(of_samples, (2,), jnp.uint32),
+        )
+        return draws, of_samples
+
+    def _fit_on_host(self, settings: Settings, key: Array, x: Array) -> Run:
+        n, dtype = x.shape[0], x.dtype
+        draws, _ = self._draw(key, n, dtype)
+        on_host = functools.partial(umap_cpu.fit_lanes, settings)
+        return host.call(on_host, _like(settings, n, dtype), x, draws, vmap_method="expand_dims")
+
+    def _insert_on_host(self, settings: Settings, key: Array, shared: UMAPShared, target: Array) -> Run:
+        n, dtype = shared.known.shape[0] + 1, shared.known.dtype
+        draws, _ = self._draw(key, n, dtype)
+        lists = Lists(shared.indices, shared.exact_distances, shared.weights)
+        on_host = functools.partial(umap_cpu.insert_lanes, settings)
+        like = _like(settings, n, dtype)
+        return host.call(on_host, like, shared.known, lists, target, draws, vmap_method="expand_dims")
+
+    def _fit_in_xla(self, settings: Settings, key: Array, x: Array) -> Run:
+        # A nan has no place among the neighbours; the lane is reported NON_FINITE all the same.
+        is_finite = jnp.all(jnp.isfinite(x))
+        neighbors = umap_graph.nearest(jnp.where(is_finite, x, 0), settings.n_neighbors)
+        draws, of_samples = self._draw(key, x.shape[0], x.dtype)
+        return _unless_bad(is_finite, umap_xla.run(settings, neighbors, draws, of_samples))
+
+    def _insert_in_xla(self, settings: Settings, key: Array, shared: UMAPShared, target: Array) -> Run:
+        is_finite = jnp.all(jnp.isfinite(target))
+        row = umap_graph.distances_to(jnp.where(is_finite, target, 0), shared.known)
+        known = umap_graph.Neighbors(shared.indices, shared.distances)
+        draws, of_samples = self._draw(key, shared.known.shape[0] + 1, shared.known.dtype)
+        found = umap_xla.run(settings, umap_graph.with_target(known, row), draws, of_samples)
+        return _unless_bad(is_finite, found)
+
+    def _reference(self, key: Array, x: Array) -> Embedding:
+        n, dtype = x.shape[0], x.dtype
+        settings = self._settings(n)
+        options = {
+            "n_components": settings.n_components,
+            "n_neighbors": self.n_neighbors,
+            "min_dist": self.min_dist,
+            "spread": self.spread,
+            "n_epochs": self.n_epochs,
+            "learning_rate": self.learning_rate,
+            "negative_sample_rate": self.negative_sample_rate,
+            "repulsion_strength": self.repulsion_strength,
+            "init": self.init,
+            "set_op_mix_ratio": self.set_op_mix_ratio,
+            "local_connectivity": self.local_connectivity,
+        }
+        like = (jax.ShapeDtypeStruct((n, settings.n_components), dtype), jax.ShapeDtypeStruct((), jnp.int32))
+        on_host = functools.partial(umap_reference.fit_lanes, tuple(options.items()))
+        seed = jax.random.bits(key, (), jnp.uint32)
+        coords, n_parts = host.call(on_host, like, x, seed, vmap_method="expand_dims")
+        is_finite = jnp.all(jnp.isfinite(x))
+        objective = self.objective(coords, jnp.where(is_finite, x, 0))
+        k = settings.n_components
+        found = Run(
+            coords=coords,
+            objective=objective,
+            values=jnp.zeros(k + 2, dtype),
+            margin=jnp.ones(k, dtype),
+            n_parts=n_parts,
+            n_updates=jnp.int32(0),
+            spread=jnp.max(umap_graph.nearest(jnp.where(is_finite, x, 0), settings.n_neighbors).distances),
+        )
+        return self._embedding(settings, found)
+
+    def _embedding(self, settings: Settings, found: Run) -> Embedding:
+        values, n = found.values, found.coords.shape[0]
+        eps = float(jnp.finfo(values.dtype).eps)
+        steps = values[:-1] - values[1:]
+        # Nothing lies below the last of n eigenvalues.
+        below = (
+            steps[1:] if n >= settings.n_components + 2 else jnp.concatenate([steps[1:-1], jnp.ones(1, steps.dtype)])
+        )
+        gap = jnp.minimum(steps[:-1], below)
+        is_spectral = values[0] > 0
+
+        def flag(condition: Any, status: Status) -> Array:
+            return jnp.where(condition, jnp.uint32(status), jnp.uint32(0))
+
+        status = (
+            flag(found.n_parts > 1, Status.DISCONNECTED)
+            | flag(found.spread == 0, Status.DEGENERATE)
+            | flag(~jnp.all(jnp.isfinite(found.coords)), Status.NON_FINITE)
+            # Rounding of the matrix moves an eigenvector by about eps / gap: below that margin its sign is arbitrary.
+            | flag(is_spectral & jnp.any(found.margin * gap < TIE * eps), Status.SIGN_TIE)
+            | flag(is_spectral & jnp.any(gap < eps**0.5), Status.SMALL_GAP)
+        )
+        info = UMAPInfo(gap, found.margin, found.n_parts, found.n_updates)
+        return Embedding(found.coords, found.objective, jnp.int32(settings.n_epochs), status, info)
+
+
+def _like(settings: Settings, n: int, dtype: Any) -> Run:
+    k = settings.n_components
+
+    def result(*shape: int, of: Any = dtype) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(shape, of)
+
+    return Run(
+        coords=result(n, k),
+        objective=result(),
+        values=result(k + 2),
+        margin=result(k),
+        n_parts=result(of=jnp.int32),
+        n_updates=result(of=jnp.int32),
+        spread=result(),
+    )
+
+
+def _unless_bad(is_finite: Array, found: Run) -> Run:
+    coords, objective = (jnp.where(is_finite, leaf, jnp.nan) for leaf in (found.coords, found.objective))
+    return found._replace(coords=coords, objective=objective)

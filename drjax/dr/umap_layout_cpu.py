@@ -1,0 +1,284 @@
+"""UMAP's optimiser on a CPU: sequential stochastic gradient descent, update by update as umap-learn does it."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import llvmlite.ir as ir
+import numba
+import numpy as np
+from numba import types
+from numba.extending import intrinsic
+
+from drjax.dr.umap_graph import OFFSET
+
+BITS = 6
+LOWEST, HIGHEST = -40, 30
+"""float32 forces come from a table: squared distances 2^LOWEST to 2^HIGHEST, 2^BITS parabolas from a power to the next.
+
+The error is below 1e-6 of the force, a few units of rounding.
+"""
+
+CLIP = 4.0
+"""Most that one coordinate of a gradient may be; umap-learn's."""
+
+_fast = functools.partial(numba.njit, error_model="numpy", fastmath=True, cache=True, nogil=True)
+
+
+def optimise(
+    start: np.ndarray, head: np.ndarray, tail: np.ndarray, weight: np.ndarray, seed: np.uint64, settings: Any
+) -> tuple[np.ndarray, int]:
+    """The layout after `settings.n_epochs` epochs.
+
+    An edge is due as often as its weight is of the largest one, in both directions; it draws its ends together, then
+    `negative_sample_rate` random records push its first end away. Every update sees all those before it. The
+    learning rate falls linearly to 0.
+
+    Args:
+        start: (n, k), float32 or float64; not changed.
+        head, tail, weight: (e,), each pair once. Both directions of all pairs are shuffled together, in an order that
+            depends on e alone, where umap-learn goes record by record: then successive updates are of different
+            records, and a processor works on several at a time.
+        seed: Of the negative samples.
+        settings: See `umap_cpu.Settings`.
+
+    Returns:
+        coords (n, k), and the number of attractive updates.
+
+    Source: McInnes, Healy & Melville (2018); umap-learn 0.5 `optimize_layout_euclidean` for rule and schedule.
+    """
+    coords = np.ascontiguousarray(start).copy()
+    if len(head) == 0:
+        return coords, 0
+    dtype = coords.dtype
+    forces = _forces(dtype, settings.a, settings.b, settings.repulsion)
+    order = _shuffled(2 * len(head))
+    ends = np.concatenate([head, tail]).astype(np.uint32)
+    n_updates = _run(
+        coords,
+        ends[order],
+        np.roll(ends, len(head))[order],
+        np.tile(weight.max() / weight, 2)[order],
+        settings.n_epochs,
+        settings.learning_rate,
+        settings.negative_sample_rate,
+        seed,
+        forces,
+    )
+    return coords, int(n_updates)
+
+
+def cross_entropy(
+    coords: np.ndarray, indices: np.ndarray, union: np.ndarray, first: np.ndarray, a: float, b: float
+) -> float:
+    """`umap_graph.cross_entropy` of a graph given by lists: O(n^2 k), sums in float64."""
+    repulsion = _of_all(coords, _forces(coords.dtype, a, b, 1.0))
+    return float(repulsion + _of_edges(coords, indices, union, first, a, b))
+
+
+def _forces(dtype: Any, a: float, b: float, repulsion: float) -> np.ndarray:
+    """What the compiled loops take: in float32 a table, in float64 the parameters."""
+    return _tables(a, b, repulsion) if dtype == np.float32 else np.array([a, b, repulsion])
+
+
+@functools.lru_cache(maxsize=16)
+def _tables(a: float, b: float, repulsion: float) -> np.ndarray:
+    """(3, bins, 4): attraction, repulsion and -log(1 - q) as parabolas in the mantissa of the squared distance."""
+    functions = (
+        lambda s: -2 * a * b * s ** (b - 1) / (1 + a * s**b),
+        lambda s: 2 * repulsion * b / ((OFFSET + s) * (1 + a * s**b)),
+        lambda s: np.log1p((s + OFFSET) ** -b / a),
+    )
+    step = 0.5**BITS
+    power, place = (part.ravel() for part in np.indices((HIGHEST - LOWEST, 2**BITS)))
+    mantissa = step * ((np.cos(np.pi * (np.arange(3) + 0.5) / 3) + 1) / 2)
+    at = np.exp2(power + LOWEST)[:, None] * (1 + step * place[:, None] + mantissa)
+    inverse = np.linalg.inv(np.vander(mantissa, 3, increasing=True))
+    tables = np.zeros((3, len(power), 4), np.float32)
+    for table, function in zip(tables, functions, strict=True):
+        table[:, :3] = function(at) @ inverse.T
+    return tables
+
+
+@intrinsic
+def _bits(_, x):
+    def generate(context, builder, signature, args):
+        del context, signature
+        return builder.bitcast(args[0], ir.IntType(32))
+
+    return (types.int32(types.float32), generate) if x == types.float32 else None
+
+
+@intrinsic
+def _float(_, x):
+    def generate(context, builder, signature, args):
+        del context, signature
+        return builder.bitcast(args[0], ir.FloatType())
+
+    return (types.float32(types.int32), generate) if x == types.int32 else None
+
+
+@_fast()
+def _look_up(square, table):
+    word = _bits(square)  # pyright: ignore[reportCallIssue]  (numba gives the first argument)
+    place = (word >> np.int32(23 - BITS)) - np.int32((LOWEST + 127) << BITS)
+    place = min(max(place, np.int32(0)), np.int32(((HIGHEST - LOWEST) << BITS) - 1))
+    row = np.uint32(place)  # of no sign, so that no negative index need be provided for
+    rest = word & np.int32((1 << (23 - BITS)) - 1)
+    mantissa = _float(np.int32(rest | np.int32(0x3F800000))) - np.float32(1)
+    return table[row, 0] + mantissa * (table[row, 1] + mantissa * table[row, 2])
+
+
+# `forces` is a float32 table (3, bins, 4), or a, b and the repulsion in float64; numba compiles one branch for each.
+
+
+@_fast()
+def _attraction(square, forces):
+    if forces.ndim == 3:
+        return _look_up(square, forces[0])
+    if square == 0:
+        return 0.0
+    power = square ** forces[1]
+    return -2 * forces[0] * forces[1] * power / (square * (1 + forces[0] * power))
+
+
+@_fast()
+def _repulsion(square, forces):
+    if forces.ndim == 3:
+        return _look_up(square, forces[1])
+    return 2 * forces[2] * forces[1] / ((OFFSET + square) * (1 + forces[0] * square ** forces[1]))
+
+
+@_fast()
+def _apart(square, forces):
+    if forces.ndim == 3:
+        return _look_up(square, forces[2])
+    return np.log1p((square + OFFSET) ** -forces[1] / forces[0])
+
+
+@_fast()
+def _shuffled(count):
+    order = np.arange(count)
+    state = np.uint64(count)
+    for place in range(count - 1, 0, -1):
+        state = state * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
+        other = np.int64(((state >> np.uint64(32)) * np.uint64(place + 1)) >> np.uint64(32))
+        order[place], order[other] = order[other], order[place]
+    return order
+
+
+@_fast()
+def _run(coords, head, tail, every, n_epochs, learning_rate, rate, seed, forces):
+    """The loop over epochs, written out for two coordinates; overwrites coords. Returns the number of attractions."""
+    n, k = coords.shape
+    n_edges = len(head)
+    kind = coords.dtype.type
+    limit = kind(CLIP)
+    # In float64, and by addition, as umap-learn: else some edge would be due an epoch earlier or later.
+    next_due = every.copy()
+    every_negative = every / rate
+    next_negative = every_negative.copy()
+    due, n_negative = np.empty(n_edges + 1, np.uint32), np.empty(n_edges, np.int32)
+    own, step = np.empty(k, coords.dtype), np.empty(k, coords.dtype)
+    state = seed
+    n_records = np.uint64(n)
+    n_updates = 0
+    alpha = kind(learning_rate)
+    for epoch in range(n_epochs):
+        count = 0
+        for e in range(n_edges):
+            due[np.uint64(count)] = e
+            count += next_due[np.uint64(e)] <= epoch
+        for place in range(count):
+            e = due[place]
+            next_due[e] += every[e]
+            n_negative[place] = 0
+            if rate > 0:
+                n_negative[place] = int((epoch - next_negative[e]) / every_negative[e])
+                next_negative[e] += n_negative[place] * every_negative[e]
+        n_updates += count
+        for place in range(count):
+            e = due[place]
+            i, j = head[e], tail[e]
+            if k == 2:
+                x, y = coords[i, 0], coords[i, 1]
+                dx, dy = x - coords[j, 0], y - coords[j, 1]
+                force = _attraction(dx * dx + dy * dy, forces)
+                dx = min(max(force * dx, -limit), limit) * alpha
+                dy = min(max(force * dy, -limit), limit) * alpha
+                x += dx
+                y += dy
+                coords[j, 0] -= dx
+                coords[j, 1] -= dy
+                for _ in range(n_negative[place]):
+                    # Knuth's congruential generator; its upper half, scaled to the number of records.
+                    state = state * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
+                    other = ((state >> np.uint64(32)) * n_records) >> np.uint64(32)
+                    dx, dy = x - coords[other, 0], y - coords[other, 1]
+                    force = _repulsion(dx * dx + dy * dy, forces)
+                    # Where it stood a moment ago does not repel the record itself.
+                    force = force if other != i else kind(0)
+                    x += min(max(force * dx, -limit), limit) * alpha
+                    y += min(max(force * dy, -limit), limit) * alpha
+                coords[i, 0], coords[i, 1] = x, y
+            else:
+                square = kind(0)
+                for c in range(k):
+                    own[c] = coords[i, c]
+                    step[c] = own[c] - coords[j, c]
+                    square += step[c] * step[c]
+                force = _attraction(square, forces)
+                for c in range(k):
+                    move = min(max(force * step[c], -limit), limit) * alpha
+                    own[c] += move
+                    coords[j, c] -= move
+                for _ in range(n_negative[place]):
+                    state = state * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
+                    other = ((state >> np.uint64(32)) * n_records) >> np.uint64(32)
+                    square = kind(0)
+                    for c in range(k):
+                        step[c] = own[c] - coords[other, c]
+                        square += step[c] * step[c]
+                    force = _repulsion(square, forces) if other != i else kind(0)
+                    for c in range(k):
+                        own[c] += min(max(force * step[c], -limit), limit) * alpha
+                for c in range(k):
+                    coords[i, c] = own[c]
+        alpha = kind(learning_rate * (1.0 - epoch / n_epochs))
+    return n_updates
+
+
+@_fast()
+def _of_all(coords, forces):
+    n, k = coords.shape
+    total = 0.0
+    for i in range(n):
+        in_row = 0.0
+        for j in range(i):
+            square = coords.dtype.type(0)
+            for c in range(k):
+                step = coords[i, c] - coords[j, c]
+                square += step * step
+            in_row += _apart(square, forces)
+        total += in_row
+    return total
+
+
+@_fast()
+def _of_edges(coords, indices, union, first, a, b):
+    """What the pairs of weight p > 0 add to the sum over all pairs of -log(1 - q)."""
+    n, k = indices.shape
+    total = 0.0
+    for i in range(n):
+        for e in range(k):
+            p = union[i, e]
+            if not first[i, e] or not p > 0:
+                continue
+            square = 0.0
+            for c in range(coords.shape[1]):
+                square += (float(coords[i, c]) - coords[indices[i, e], c]) ** 2
+            total += p * (np.log(p) + np.log1p(a * square**b) - np.log1p((square + OFFSET) ** -b / a))
+            if p < 1:
+                total += (1 - p) * np.log(1 - p)
+    return total

@@ -1,0 +1,261 @@
+"""UMAP's start on a CPU: leading eigenvectors of the normalised graph, and what is done where it falls apart."""
+
+from __future__ import annotations
+
+import functools
+
+import numba
+import numpy as np
+
+SMALL = 150
+"""Components up to this size have their matrix decomposed, which is then faster than an iteration."""
+
+MAX_BASIS = 360
+"""Most vectors of the iteration; a component that needs more has its matrix decomposed."""
+
+SCALE = 10.0
+NOISE = 1e-4
+"""Largest coordinate of a spectral start, standard deviation of the noise on it; umap-learn's."""
+
+_jit = functools.partial(numba.njit, error_model="numpy", cache=True, nogil=True)
+
+
+@_jit()
+def adjacency(head, tail, weight, n):
+    """The graph record by record, from pairs (e,) listed once: neighbours of i are nodes[start[i] : start[i + 1]].
+
+    Returns:
+        start (n + 1,), nodes (2 e,), values (2 e,).
+    """
+    start = np.zeros(n + 1, np.int64)
+    for e in range(len(head)):
+        start[head[e] + 1] += 1
+        start[tail[e] + 1] += 1
+    for i in range(n):
+        start[i + 1] += start[i]
+    free = start[:-1].copy()
+    nodes, values = np.empty(start[n], np.int64), np.empty(start[n])
+    for e in range(len(head)):
+        for i, j in ((head[e], tail[e]), (tail[e], head[e])):
+            nodes[free[i]], values[free[i]] = j, weight[e]
+            free[i] += 1
+    return start, nodes, values
+
+
+@_jit()
+def components(start, nodes, values):
+    """Number of connected components, and each record's (n,), numbered by their lowest record."""
+    n = len(start) - 1
+    label = np.full(n, -1)
+    queue = np.empty(n, np.int64)
+    count = 0
+    for root in range(n):
+        if label[root] >= 0:
+            continue
+        label[root] = count
+        queue[0] = root
+        low, high = 0, 1
+        while low < high:
+            i = queue[low]
+            low += 1
+            for e in range(start[i], start[i + 1]):
+                j = nodes[e]
+                if label[j] < 0 and values[e] > 0:
+                    label[j] = count
+                    queue[high] = j
+                    high += 1
+        count += 1
+    return count, label
+
+
+@_jit()
+def spectral_start(start, nodes, values, n_parts, label, k, noise, places, centres, tolerance):
+    """The start of umap-learn's `init="spectral"`, not yet rescaled.
+
+    Of a connected graph: the k leading eigenvectors after the trivial one, each of norm 1 and its largest |entry|
+    positive. Otherwise each component has a centre of its own, and its eigenvectors, or random places if it has at
+    most k + 1 or fewer than 2 k records, reach half way to the nearest other centre. Centres are the 2 k points
+    +-e_c, or random ones if there are more components than that (umap-learn embeds their means instead).
+
+    Args:
+        start, nodes, values: See `adjacency`.
+        n_parts, label: See `components`.
+        k: Columns.
+        noise, places, centres: (n, k) each, see `umap_cpu.Draws`.
+        tolerance: Largest residual of an eigenvector.
+
+    Returns:
+        coords (n, k); the k + 2 largest eigenvalues (0 if not connected); the margin of the sign of each column (k,).
+    """
+    n = len(label)
+    top, margin = np.zeros(k + 2), np.ones(k)
+    coords = np.empty((n, k))
+    if n_parts == 1:
+        vectors, found = _leading(start, nodes, values, k, tolerance)
+        top[: len(found)] = found
+        for c in range(k):
+            margin[c] = _orient(vectors[c])
+            coords[:, c] = vectors[c]
+    else:
+        _by_component(start, nodes, values, n_parts, label, places, centres, tolerance, coords)
+    largest = np.abs(coords).max()
+    return coords * (SCALE / largest) + NOISE * noise, top, margin
+
+
+@_jit()
+def rescaled(coords):
+    """Every column stretched to [0, 10]; (n, k)."""
+    out = np.empty_like(coords)
+    for c in range(coords.shape[1]):
+        low, high = coords[:, c].min(), coords[:, c].max()
+        out[:, c] = SCALE * (coords[:, c] - low) / (high - low)
+    return out
+
+
+@_jit()
+def _by_component(start, nodes, values, n_parts, label, places, centres, tolerance, coords):
+    n, k = coords.shape
+    middle = np.zeros((n_parts, k))
+    half = (n_parts + 1) // 2
+    for part in range(n_parts):
+        if n_parts > 2 * k:
+            middle[part] = centres[part]
+        else:
+            middle[part, part % half] = 1.0 if part < half else -1.0
+    number = np.empty(n, np.int64)
+    for part in range(n_parts):
+        reach = np.inf
+        for other in range(n_parts):
+            if other != part:
+                reach = min(reach, np.sqrt(np.sum((middle[part] - middle[other]) ** 2)) / 2)
+        members = np.flatnonzero(label == part)
+        size = len(members)
+        if size < 2 * k or size <= k + 1:
+            for i in members:
+                coords[i] = middle[part] + reach * places[i]
+            continue
+        for place in range(size):
+            number[members[place]] = place
+        own_start = np.zeros(size + 1, np.int64)
+        for place in range(size):
+            i = members[place]
+            own_start[place + 1] = own_start[place] + start[i + 1] - start[i]
+        own_nodes, own_values = np.empty(own_start[size], np.int64), np.empty(own_start[size])
+        for place in range(size):
+            i = members[place]
+            for e in range(start[i + 1] - start[i]):
+                own_nodes[own_start[place] + e] = number[nodes[start[i] + e]]
+                own_values[own_start[place] + e] = values[start[i] + e]
+        vectors, _ = _leading(own_start, own_nodes, own_values, k, tolerance)
+        for c in range(k):
+            _orient(vectors[c])
+        largest = np.abs(vectors).max()
+        for place in range(size):
+            for c in range(k):
+                coords[members[place], c] = middle[part, c] + vectors[c, place] * (reach / largest)
+
+
+@_jit()
+def _orient(vector):
+    """Makes the largest |entry| positive; by how much it is the largest of its sign."""
+    top, bottom = vector.max(), -vector.min()
+    if bottom > top:
+        vector *= -1.0
+    return abs(top - bottom)
+
+
+@_jit()
+def _leading(start, nodes, values, k, tolerance):
+    """Eigenvectors (k, n) of D^-1/2 W D^-1/2 after the trivial one; its min(k + 2, n) largest eigenvalues, decreasing.
+
+    Block Lanczos with full orthogonalisation, from a start that depends on n alone: the same graph has the same
+    bits. A block as wide as the number of vectors sought finds eigenvalues of that multiplicity.
+    """
+    n = len(start) - 1
+    root = np.zeros(n)
+    for i in range(n):
+        for e in range(start[i], start[i + 1]):
+            root[i] += values[e]
+        root[i] = np.sqrt(root[i])
+    scaled = np.empty_like(values)
+    for i in range(n):
+        for e in range(start[i], start[i + 1]):
+            scaled[e] = values[e] / (root[i] * root[nodes[e]])
+    width = k + 1
+    if n <= max(SMALL, 8 * width):
+        return _decomposed(start, nodes, scaled, k)
+    most = min(MAX_BASIS, n // 2)
+    basis, images = np.empty((most, n)), np.zeros((most, n))
+    inner = np.empty((most, most))
+    # The trivial vector is known, and its image is itself.
+    basis[0] = root / np.sqrt(np.sum(root**2))
+    state = np.uint64(1)
+    for c in range(1, width + 1):
+        for i in range(n):
+            state = state * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
+            basis[c, i] = float(state >> np.uint64(11)) / 2.0**53 - 0.5
+    low, high = 1, _orthonormalize(basis, 1, width + 1)
+    images[0] = basis[0]
+    inner[0, 0] = 1.0
+    look_at = 12 * width
+    while True:
+        for c in range(low, high):
+            vector, image = basis[c], images[c]
+            for i in range(n):
+                total = 0.0
+                for e in range(start[i], start[i + 1]):
+                    total += scaled[e] * vector[nodes[e]]
+                image[i] = total
+        block = np.dot(images[low:high], basis[:high].T)
+        for c in range(low, high):
+            for e in range(high):
+                inner[c, e] = inner[e, c] = block[c - low, e]
+        if high >= look_at:
+            look_at = high + max(high // 4, width)
+            ritz, weights = np.linalg.eigh(np.ascontiguousarray(inner[:high, :high]))
+            sought = np.ascontiguousarray(weights[:, ::-1].T[: k + 2])
+            vectors, moved = np.dot(sought, basis[:high]), np.dot(sought, images[:high])
+            is_done = True
+            for c in range(k + 2):
+                residual = np.sqrt(np.sum((moved[c] - ritz[high - 1 - c] * vectors[c]) ** 2))
+                # The value after the last serves the gap alone, and its error is the square of its residual.
+                is_done = is_done and residual <= (tolerance if c <= k else np.sqrt(tolerance))
+            if is_done:
+                return vectors[1 : k + 1].copy(), ritz[::-1][: k + 2].copy()
+        upto = min(high + high - low, most)
+        basis[high:upto] = images[low : low + upto - high]
+        low, high = high, _orthonormalize(basis, high, upto)
+        if low == high:
+            return _decomposed(start, nodes, scaled, k)
+
+
+@_jit()
+def _decomposed(start, nodes, scaled, k):
+    n = len(start) - 1
+    matrix = np.zeros((n, n))
+    for i in range(n):
+        for e in range(start[i], start[i + 1]):
+            matrix[i, nodes[e]] = scaled[e]
+    values, vectors = np.linalg.eigh(matrix)
+    return np.ascontiguousarray(vectors[:, ::-1].T[1 : k + 1]), values[::-1][: min(k + 2, n)].copy()
+
+
+@_jit()
+def _orthonormalize(basis, low, high):
+    """Makes rows low..high of the basis orthonormal to it and each other; drops those that depend; the new end."""
+    end = low
+    for c in range(low, high):
+        own = basis[c].copy()
+        before = np.sqrt(np.sum(own**2))
+        norm = 0.0
+        for _ in range(2):  # what cancellation leaves of the basis in the first pass is gone after the second
+            own -= np.dot(np.dot(basis[:end], own), basis[:end])
+            norm = np.sqrt(np.sum(own**2))
+            if not norm > 1e-13 * before:
+                break
+            own /= norm
+            before = 1.0
+        if norm > 1e-13 * before:
+            basis[end] = own
+            end += 1
+    return end

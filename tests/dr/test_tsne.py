@@ -1,0 +1,365 @@
+"""t-SNE against scikit-learn: affinities, gradient and steps to rounding, whole maps by what they are worth."""
+
+import os
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist, squareform
+from sklearn.datasets import load_digits
+from sklearn.manifold import TSNE as ReferenceTSNE
+from sklearn.manifold import _t_sne as reference
+
+from drjax.attacks.shadow import shadow_embeddings
+from drjax.core.types import Status
+from drjax.data import load
+from drjax.dr import TSNE
+from drjax.dr.affinity import P_FLOOR, joint_probabilities
+from drjax.dr.tsne_cpu import Descent, tsne_batch
+from drjax.dr.tsne_xla import descend, descend_batch, gradient
+
+DIGITS = load_digits().data
+"""Integers up to 16: their squared distances are exact in float32, to which scikit-learn rounds them."""
+KEY = jax.random.key(0)
+DESCENT = Descent(
+    exaggeration=12.0, learning_rate=50.0, max_iter=1000, exploration=250, patience=300, min_grad_norm=1e-7
+)
+
+
+def start_of(n, k=2, seed=0):
+    return 1e-4 * np.random.default_rng(seed).standard_normal((n, k))
+
+
+def reference_affinities(x, perplexity):
+    """(n, n), scikit-learn's."""
+    return squareform(reference._joint_probabilities(cdist(x, x, "sqeuclidean"), perplexity, 0))
+
+
+def reference_steps(p, start, n_steps, **options):
+    """Coordinates after the first steps of scikit-learn's descent, under exaggeration."""
+    n, k = start.shape
+    arguments = [12.0 * squareform(p, checks=False), max(k - 1, 1), n, k]
+    options = {"momentum": 0.5, "learning_rate": 50.0, "n_iter_check": 50, **options}
+    found = reference._gradient_descent(
+        reference._kl_divergence, start.ravel(), it=0, max_iter=n_steps, args=arguments, **options
+    )
+    return found[0].reshape(n, k)
+
+
+def on_cpu(x, start, perplexity, **changes):
+    squared = cdist(x, x, "sqeuclidean")
+    return tsne_batch(squared[1:, 1:], squared[:1, 1:], start[None], perplexity, DESCENT._replace(**changes))
+
+
+@pytest.mark.parametrize(("n", "perplexity"), [(2, 1.0), (3, 1.5), (10, 3.0), (100, 30.0), (100, 99.5), (300, 30.0)])
+def test_affinities_equal_scikit_learn(n, perplexity):
+    x = DIGITS[:n]
+    expected = reference_affinities(x, perplexity)
+    with jax.enable_x64(True):
+        found = jax.jit(joint_probabilities, static_argnums=1)(cdist(x, x, "sqeuclidean"), perplexity)
+    # Sums of n terms in another order. Neighbours that underflow here are at the floor there.
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=P_FLOOR)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_search_that_starts_from_the_known_records_takes_the_same_steps(seed):
+    # Ten steps on either path; different bandwidths would show in the seventh digit, their tolerance.
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(40, 5)) * 10.0 ** rng.integers(-3, 3)
+    x[rng.integers(1, 40, size=3)] = x[0] if seed == 4 else x[1]
+    start = start_of(40)
+    # A low rate, at which even coinciding points do not part within ten steps.
+    slow = DESCENT._replace(max_iter=10, exploration=10, learning_rate=1.0)
+    with jax.enable_x64(True):
+        p = joint_probabilities(jnp.asarray(cdist(x, x, "sqeuclidean")), 8.0)
+        expected = jax.jit(descend, static_argnums=2)(p, jnp.asarray(start), slow)
+    found = on_cpu(x, start, 8.0, max_iter=10, exploration=10, learning_rate=1.0)
+    np.testing.assert_allclose(found[0][0], expected[0], atol=1e-12)
+    assert float(found[1][0]) == pytest.approx(float(expected[1]), rel=1e-12)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+@pytest.mark.parametrize("n", [10, 100])
+def test_the_gradient_equals_scikit_learn(n, k):
+    p = reference_affinities(DIGITS[:n], 3.0)
+    y = np.random.default_rng(n).standard_normal((n, k)) * 10
+    freedom = max(k - 1, 1)
+    _, expected = reference._kl_divergence(y.ravel(), squareform(p, checks=False), freedom, n, k)
+    with jax.enable_x64(True):
+        found = np.asarray(jax.jit(gradient)(p, y))
+    limit = 1e-12 * np.abs(expected).max()
+    np.testing.assert_allclose(found, expected.reshape(n, k), atol=limit)
+    # The compiled loop has no gradient to show, but a first step: by the gradient times its first gain, 0.8.
+    rate = 1e6
+    moved = on_cpu(DIGITS[:n], y, 3.0, exaggeration=1.0, max_iter=1, exploration=1, learning_rate=rate)[0][0]
+    np.testing.assert_allclose((y - moved) / (0.8 * rate), expected.reshape(n, k), atol=limit)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+@pytest.mark.parametrize("n", [10, 100])
+def test_ten_steps_equal_scikit_learn_on_both_paths(n, k):
+    x, start, perplexity = DIGITS[:n], start_of(n, k), 3.0 if n == 10 else 30.0
+    expected = reference_steps(reference_affinities(x, perplexity), start.copy(), 10)
+    ten = DESCENT._replace(max_iter=10, exploration=10)
+    with jax.enable_x64(True):
+        p = joint_probabilities(jnp.asarray(cdist(x, x, "sqeuclidean")), perplexity)
+        compiled = jax.jit(descend, static_argnums=2)(p, start, ten)[0]
+    cpu = on_cpu(x, start, perplexity, max_iter=10, exploration=10)[0][0]
+    for found in (compiled, cpu):
+        # The asked limit, relative to the map.
+        np.testing.assert_allclose(found, expected, atol=1e-12 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("max_iter", [50, 60, 250, 260, 300])
+def test_phases_and_cap_are_those_of_scikit_learn(max_iter):
+    # A low rate keeps rounding small for hundreds of steps, so that switch of phase and cap show. No gradient is too
+    # small: it vanishes where exaggeration pulls all points together.
+    x, start = DIGITS[:60], start_of(60)
+    p = reference_affinities(x, 10.0)
+    rate = {"learning_rate": 0.5, "min_grad_norm": -1.0}
+    expected = reference_steps(p, start.copy(), min(max_iter, 250), **rate)
+    if max_iter > 250:
+        arguments = [squareform(p, checks=False), 1, 60, 2]
+        expected, _, last = reference._gradient_descent(
+            reference._kl_divergence, expected.ravel(), it=250, max_iter=max_iter, args=arguments, momentum=0.8,
+            n_iter_check=50, **rate,
+        )  # fmt: skip
+        expected = expected.reshape(60, 2)
+        assert last == max_iter - 1
+    options = {"max_iter": max_iter, "exploration": min(max_iter, 250), **rate}
+    with jax.enable_x64(True):
+        compiled = jax.jit(descend, static_argnums=2)(p, start, DESCENT._replace(**options))
+    cpu = on_cpu(x, start, 10.0, **options)
+    for coords, n_iter, stopped in ((compiled[0], compiled[3], compiled[4]), (cpu[0][0], cpu[3][0], cpu[4][0])):
+        np.testing.assert_allclose(coords, expected, atol=1e-9 * np.abs(expected).max())
+        assert int(n_iter) == max_iter
+        assert not stopped
+
+
+@pytest.mark.parametrize(
+    ("n", "perplexity", "rate", "rule", "expected_iter"),
+    [
+        (60, 10.0, 2.0, {"min_grad_norm": 1e-2}, 300),
+        (60, 10.0, 2.0, {"min_grad_norm": 1e9}, 100),
+        (60, 10.0, 0.5, {}, 1000),
+        # So low a rate lets exaggeration pull all points together, where nothing improves.
+        (20, 5.0, 1.0, {"min_grad_norm": 0.0, "patience": 1}, 250),
+    ],
+    ids=["gradient", "at once", "cap", "no progress"],
+)
+def test_both_paths_stop_where_scikit_learn_stops(n, perplexity, rate, rule, expected_iter):
+    # Low rates keep the descents together to the end.
+    x, start = DIGITS[:n], start_of(n)
+    p = reference_affinities(x, perplexity)
+    rule = {"min_grad_norm": 1e-9, "patience": 300, **rule}
+    options = {"learning_rate": rate, "n_iter_check": 50, "min_grad_norm": rule["min_grad_norm"]}
+    arguments = [12.0 * squareform(p, checks=False), 1, n, 2]
+    y, _, last = reference._gradient_descent(
+        reference._kl_divergence, start.ravel(), it=0, max_iter=250, args=arguments, momentum=0.5,
+        n_iter_without_progress=250, **options,
+    )  # fmt: skip
+    arguments[0] = arguments[0] / 12.0
+    y, _, last = reference._gradient_descent(
+        reference._kl_divergence, y, it=last + 1, max_iter=1000, args=arguments, momentum=0.8,
+        n_iter_without_progress=rule["patience"], **options,
+    )  # fmt: skip
+    assert last + 1 == expected_iter
+    descent = DESCENT._replace(learning_rate=rate, **rule)
+    with jax.enable_x64(True):
+        compiled = jax.jit(descend, static_argnums=2)(p, start, descent)
+    cpu = on_cpu(x, start, perplexity, learning_rate=rate, **rule)
+    for coords, n_iter, stopped in ((compiled[0], compiled[3], compiled[4]), (cpu[0][0], cpu[3][0], cpu[4][0])):
+        assert int(n_iter) == expected_iter
+        assert bool(stopped) == (expected_iter < 1000)
+        # Rounding grows by ten orders of magnitude in a thousand steps at this rate.
+        np.testing.assert_allclose(np.ravel(coords), y, atol=1e-5)
+
+
+def test_data_sets_that_stop_leave_the_others_alone():
+    # Twelve of them, more than the width at which the loop stops compacting.
+    starts = np.stack([start_of(60, seed=seed) for seed in range(12)])
+    p = np.stack([reference_affinities(DIGITS[seed * 60 : seed * 60 + 60], 10.0) for seed in range(12)])
+    descent = DESCENT._replace(learning_rate=2.0, min_grad_norm=1e-2)
+    with jax.enable_x64(True):
+        batch = jax.jit(descend_batch, static_argnums=2)(p, starts, descent)
+        single = [jax.jit(descend, static_argnums=2)(p[i], starts[i], descent) for i in range(12)]
+    assert len(set(np.asarray(batch[3]).tolist())) > 2
+    for i in range(12):
+        assert int(batch[3][i]) == int(single[i][3])
+        np.testing.assert_allclose(batch[0][i], single[i][0], atol=1e-6)
+
+
+def test_maps_of_digits_are_worth_scikit_learns():
+    # 24 data sets of 60; the experiment `equivalence` has hundreds, with margins and a classifier.
+    rng = np.random.default_rng(0)
+    ours, theirs = [], []
+    for _ in range(24):
+        x = DIGITS[rng.choice(len(DIGITS), 60, replace=False)]
+        options = {"perplexity": 15.0, "init": "pca", "n_iter_without_progress": 100}
+        ours.append(float(TSNE(**options).fit_transform(KEY, x.astype(np.float32)).objective))
+        reference_map = ReferenceTSNE(method="exact", random_state=0, **options).fit(x.astype(np.float32))
+        theirs.append(reference_map.kl_divergence_)
+    difference = np.array(ours) - theirs
+    # Divergences of about 0.15; the mean difference of two chaotic runs is zero within four standard errors.
+    assert abs(difference.mean()) < 4 * difference.std() / np.sqrt(len(difference)) + 1e-4
+
+
+@pytest.mark.skipif("DRJAX_DATA" not in os.environ, reason="needs the files of MNIST; set DRJAX_DATA to their folder")
+@pytest.mark.parametrize("n", [100, 500])
+def test_first_steps_on_mnist_equal_scikit_learn_given_its_affinities(n):
+    x = load("mnist").x[:n].astype(np.float64)
+    start = start_of(n)
+    p = reference_affinities(x, 30.0)
+    expected = reference_steps(p, start.copy(), 10)
+    with jax.enable_x64(True):
+        found = jax.jit(descend, static_argnums=2)(p, start, DESCENT._replace(max_iter=10, exploration=10))[0]
+    np.testing.assert_allclose(found, expected, atol=1e-12 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("init", ["pca", "random"])
+def test_insert_starts_and_steps_as_fit_transform_does(init):
+    # The low rate shows the start and affinities for ten steps without chaos.
+    x = DIGITS[:80]
+    with jax.enable_x64(True):
+        method = TSNE(init=init, perplexity=20.0, max_iter=10)
+        fitted = method.fit_transform(KEY, jnp.asarray(x))
+        inserted = method.insert(KEY, method.prepare(x[1:]), jnp.asarray(x[0]))
+    np.testing.assert_allclose(inserted.coords, fitted.coords, atol=1e-12 * float(np.abs(fitted.coords).max()))
+
+
+def test_a_shadow_does_not_depend_on_chunks_mesh_or_company():
+    x = (DIGITS / 16).astype(np.float32)
+    method = TSNE(perplexity=8.0, init="random", max_iter=300)
+    whole = shadow_embeddings(KEY, method, x[1:40], x[40:50])
+    parts = shadow_embeddings(KEY, method, x[1:40], x[40:50], batch_size=3)
+    mesh = shadow_embeddings(KEY, method, x[1:40], x[40:50], mesh=jax.make_mesh((2,), ("shadows",)))
+    # The compiled loop sees one data set at a time: bit for bit.
+    np.testing.assert_array_equal(parts.coords, whole.coords)
+    np.testing.assert_array_equal(mesh.coords, whole.coords)
+
+
+def test_the_compiled_loop_is_safe_under_vmap_of_everything():
+    x = np.stack([DIGITS[i : i + 20] for i in range(3)]).astype(np.float32)
+    method = TSNE(perplexity=5.0, max_iter=60)
+    mapped = jax.jit(jax.vmap(lambda data: method.fit_transform(KEY, data)))(x)
+    for i in range(3):
+        alone = jax.jit(lambda data: method.fit_transform(KEY, data))(x[i])
+        assert mapped.objective[i] == pytest.approx(float(alone.objective), rel=0.2)
+        assert np.isfinite(mapped.coords[i]).all()
+
+
+def test_a_far_point_leaves_the_map_of_the_others_finite(dtype):
+    x = (DIGITS[:30] / 16).astype(dtype)
+    x[0] = 1e30
+    method = TSNE(perplexity=5.0, init="random", max_iter=60)
+    for out in (method.fit_transform(KEY, x), method.insert(KEY, method.prepare(x[1:]), x[0])):
+        assert np.isfinite(out.coords).all()
+        assert not int(out.status) & Status.NON_FINITE
+
+
+class TestDerivatives:
+    """In float64 against central differences."""
+
+    @pytest.fixture(autouse=True)
+    def _x64(self):
+        with jax.enable_x64(True):
+            yield
+
+    @staticmethod
+    def exact(x, perplexity=6.0):
+        """Affinities with the bandwidths searched for to rounding: a smooth function of x."""
+        return joint_probabilities(jnp.sum((x[:, None] - x[None]) ** 2, axis=-1), perplexity, tol=0.0)
+
+    def test_of_the_affinities(self):
+        x = jnp.asarray(DIGITS[:20] / 16)
+        weights = np.random.default_rng(0).normal(size=(20, 20))
+        step = jnp.asarray(np.random.default_rng(1).normal(size=x.shape))
+
+        def total(t):
+            return jnp.sum(weights * self.exact(x + t * step))
+
+        h = 1e-5  # error h^2 of the difference, 1e-16 / h of rounding
+        numeric = (total(h) - total(-h)) / (2 * h)
+        assert float(jax.grad(total)(0.0)) == pytest.approx(float(numeric), rel=1e-7)
+        assert float(jax.jvp(total, (0.0,), (1.0,))[1]) == pytest.approx(float(numeric), rel=1e-7)
+
+    def test_of_the_stationarity_residual_in_the_target(self):
+        x = jnp.asarray(DIGITS[:20] / 16)
+        method = TSNE(perplexity=6.0)
+        y = jnp.asarray(np.random.default_rng(0).normal(size=(20, 2)))
+        direction = jnp.asarray(np.random.default_rng(1).normal(size=64))
+
+        def residual(target):
+            return jax.grad(method.objective)(y, x.at[0].set(target))
+
+        analytic = jax.jvp(residual, (x[0],), (direction,))[1]
+        reverse = jnp.einsum("nkd,d->nk", jax.jacrev(residual)(x[0]), direction)
+        from drjax.dr.quality import kl_divergence
+
+        def smooth(t):
+            return jax.grad(lambda y: kl_divergence(self.exact(x.at[0].set(x[0] + t * direction)), y))(y)
+
+        h = 1e-5
+        numeric = (smooth(h) - smooth(-h)) / (2 * h)
+        np.testing.assert_allclose(reverse, analytic, rtol=1e-9, atol=1e-12)
+        # The method's search ends within 1e-5 nats of the bandwidths that the difference is taken at.
+        np.testing.assert_allclose(analytic, numeric, atol=1e-3 * float(jnp.abs(numeric).max()))
+
+    def test_of_ten_unrolled_steps_in_the_target(self):
+        x = jnp.asarray(DIGITS[:15] / 16)
+        start, ten = jnp.asarray(start_of(15)), DESCENT._replace(max_iter=10, exploration=10)
+        weights = jnp.asarray(np.random.default_rng(0).normal(size=(15, 2)))
+        direction = jnp.asarray(np.random.default_rng(1).normal(size=64))
+
+        def total(t):
+            return jnp.sum(weights * descend(self.exact(x.at[0].set(x[0] + t * direction), 4.0), start, ten)[0])
+
+        h = 1e-7  # ten steps bend the map a lot
+        numeric = (total(h) - total(-h)) / (2 * h)
+        assert float(jax.grad(total)(0.0)) == pytest.approx(float(numeric), rel=1e-4)
+
+    def test_of_an_inserted_target_flow_through_start_and_affinities(self):
+        x = jnp.asarray(DIGITS[:15] / 16)
+        method = TSNE(perplexity=4.0, max_iter=5, learning_rate=1.0)
+        shared = method.prepare(np.asarray(x[1:]))
+        gradient = jax.grad(lambda target: jnp.sum(method.insert(KEY, shared, target).coords ** 2))(x[0])
+        fitted = jax.grad(lambda target: jnp.sum(method.fit_transform(KEY, x.at[0].set(target)).coords ** 2))(x[0])
+        assert np.abs(gradient).max() > 0
+        np.testing.assert_allclose(gradient, fitted, atol=1e-9 * float(jnp.abs(fitted).max()))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"perplexity": 0.5}, "perplexity must be >= 1, got 0.5"),
+        ({"perplexity": float("nan")}, "perplexity must be >= 1, got nan"),
+        ({"early_exaggeration": 0.0}, "early_exaggeration must be >= 1"),
+        ({"learning_rate": 0.0}, "learning_rate must be > 0, got 0.0"),
+        ({"learning_rate": "fast"}, "learning_rate must be a number > 0 or 'auto'"),
+        ({"max_iter": 0}, "max_iter must be an integer >= 1, got 0"),
+        ({"n_iter_without_progress": 0}, "n_iter_without_progress must be an integer >= 1"),
+        ({"min_grad_norm": -1.0}, "min_grad_norm must be >= 0"),
+        ({"init": "spectral"}, "init must be one of pca, random"),
+    ],
+)
+def test_bad_hyperparameters_are_refused_on_construction(options, message):
+    with pytest.raises(ValueError, match=message):
+        TSNE(**options)
+
+
+def test_a_perplexity_of_n_or_more_is_refused_before_any_work():
+    x = DIGITS[:30].astype(np.float32)
+    with pytest.raises(ValueError, match="perplexity must be < n = 30 records, got 30"):
+        jax.eval_shape(TSNE().fit_transform, KEY, x)
+    with pytest.raises(ValueError, match="perplexity must be < n = 30 records, got 30"):
+        TSNE().prepare(x[1:])
+    with pytest.raises(ValueError, match="perplexity must be < n = 30 records, got 30"):
+        TSNE().objective(np.zeros((30, 2), np.float32), x)
+
+
+def test_more_components_than_a_pca_start_has_are_refused():
+    with pytest.raises(ValueError, match=r"n_components must be <= min\(n, d\)"):
+        jax.eval_shape(TSNE(n_components=4, perplexity=2.0).fit_transform, KEY, jnp.zeros((20, 3)))
+    out = TSNE(n_components=4, perplexity=2.0, init="random", max_iter=20).fit_transform(KEY, DIGITS[:20, :3])
+    assert out.coords.shape == (20, 4)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
 
 from drjax.attacks.reconstruction import neural
 from drjax.attacks.shadow import RANDOMNESS, Randomness
@@ -26,6 +27,7 @@ class AuditConfig:
         label: Label column of a table; it is not attacked.
         method: Name of the DR method.
         n_components: Coordinates released per record.
+        options: Other hyperparameters of the method by name; its defaults where not given.
         n_known: Records that the adversary knows; the release has one more.
         n_shadow: Public records that the adversary trains on.
         n_validation: Public records that training is stopped on.
@@ -47,6 +49,7 @@ class AuditConfig:
     label: str | None = None
     method: str = "pca"
     n_components: int = 2
+    options: Mapping[str, Any] = field(default_factory=dict)
     n_known: int = 199
     n_shadow: int = 1000
     n_validation: int = 150
@@ -71,11 +74,17 @@ class AuditConfig:
         if self.decimals is not None:
             validate.integer(minimum=0, decimals=self.decimals)
         validate.one_of(neural.RECIPES, network=self.network, dense_network=self.dense_network)
+        names = {entry.name for entry in fields(METHODS[self.method])} - {"n_components"}
+        if not self.options.keys() <= names:
+            raise ValueError(
+                f"options must be among {sorted(names)} for method {self.method!r}, got {sorted(self.options)}"
+            )
+        _ = self.dr_method  # checks their values
 
     @property
     def dr_method(self) -> DRMethod:
         """The method with its hyperparameters."""
-        return METHODS[self.method](n_components=self.n_components)
+        return METHODS[self.method](n_components=self.n_components, **self.options)
 
     @property
     def randomness(self) -> Randomness:

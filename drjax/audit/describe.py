@@ -15,6 +15,8 @@ METHOD_WORDS = {
     "classical_mds": "classical multidimensional scaling",
     "mds": "multidimensional scaling (SMACOF)",
     "isomap": "Isomap",
+    "tsne": "t-SNE",
+    "umap": "UMAP",
 }
 """Names of the methods as a reader knows them."""
 
@@ -52,8 +54,10 @@ def is_image(shape: tuple[int, ...]) -> bool:
 def release(config: AuditConfig, data: Dataset) -> Release:
     """What was released, for the report."""
     precision = config.dtype if config.decimals is None else f"{config.dtype}, rounded to {config.decimals} decimals"
+    settings = ", ".join(f"{name} {value}" for name, value in config.options.items())
+    method = f"{METHOD_WORDS.get(config.method, config.method)} to {config.n_components} components"
     return Release(
-        method=f"{METHOD_WORDS.get(config.method, config.method)} to {config.n_components} components",
+        method=f"{method}, {settings}" if settings else method,
         dataset=data.name,
         n_records=config.n_known + 1,
         n_features=data.x.shape[1],
@@ -92,7 +96,9 @@ def command(config: AuditConfig) -> str:
         if value == getattr(default, field.name):
             continue
         option = f"--{field.name.replace('_', '-')}"
-        if isinstance(value, bool):
+        if field.name == "options":
+            words += [word for name, entry in value.items() for word in (f"--{name.replace('_', '-')}", str(entry))]
+        elif isinstance(value, bool):
             words.append(option)
         elif isinstance(value, tuple):
             words += [option, *map(str, value)]

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from drjax.attacks import metrics
 from drjax.attacks.shadow import iter_shadow_embeddings, shadow_batch_size
-from drjax.audit import describe
+from drjax.audit import describe, quality
 from drjax.audit.attacks import Attack, AttackInputs, chosen, execute
 from drjax.audit.config import AuditConfig
 from drjax.audit.folder import REPORT, RunFolder
@@ -25,6 +25,9 @@ from drjax.reports.ladder import LadderRow
 
 FIGURE_TARGETS = 10
 """Targets shown in the image grid."""
+
+LANE_FIELDS = ("objective", "n_iter", "status")
+"""What is kept of each embedding beside its coordinates."""
 
 FIGURE_ATTACKS = 3
 """Attacks shown per feature: the figure has one panel each."""
@@ -39,6 +42,7 @@ class AuditResult:
         report: Path of the HTML report in it.
         rows: The attack ladder.
         verdict: On the ladder.
+        quality: Of the attacked releases as embeddings; None where it cannot be measured.
         reconstructions: Attack name -> (m, d).
         targets: (m, d) the truth.
     """
@@ -47,6 +51,7 @@ class AuditResult:
     report: Path
     rows: tuple[LadderRow, ...]
     verdict: ladder.Verdict
+    quality: quality.ReleaseScores | None
     reconstructions: dict[str, np.ndarray]
     targets: np.ndarray
 
@@ -110,10 +115,21 @@ def run(
         keys = (shadow_key, shadow_key) if config.seed_known else tuple(jax.random.split(shadow_key))
         shadows = _shadows(folder, "shadows", keys[0], config, data, parts.known, public, progress)
         released = _shadows(folder, "releases", keys[1], config, data, parts.known, parts.targets, progress)
+        measured = quality.measure(
+            config.method,
+            data.x[parts.known],
+            data.x[parts.targets],
+            released["coords"],
+            released["objective"],
+            released["status"],
+        )
     statuses = {
         "shadow releases": count_status(shadows["status"]),
         "attacked releases": count_status(released["status"]),
     }
+    if measured is not None:
+        counts = statuses["attacked releases"]
+        folder.record("quality", "attacked releases", scores=measured, status_counts=counts)
     n_shadow = config.n_shadow
     inputs = AttackInputs(
         key=attack_key,
@@ -170,11 +186,14 @@ def run(
         figures=figures,
         assumptions=describe.assumptions(config, data),
         status_counts=statuses,
+        quality=quality.in_words(config.method, measured) if measured is not None else None,
         command=command or describe.command(config),
         provenance={**provenance, "data": data.provenance.source, "licence": data.provenance.licence},
     )
     html.write(report, folder.path / REPORT)
-    return AuditResult(folder.path, folder.path / REPORT, tuple(rows), verdict, reconstructions, inputs.targets)
+    return AuditResult(
+        folder.path, folder.path / REPORT, tuple(rows), verdict, measured, reconstructions, inputs.targets
+    )
 
 
 def _shadows(
@@ -219,11 +238,11 @@ def _shadows(
             coords = np.asarray(embedding.coords)
             if config.decimals is not None:
                 coords = np.round(coords, config.decimals)
-            chunk = {"coords": coords, "status": np.asarray(embedding.status)}
+            chunk = {"coords": coords} | {name: np.asarray(getattr(embedding, name)) for name in LANE_FIELDS}
             folder.arrays(f"{stage}/{offset:08d}", lambda chunk=chunk: chunk)
     seconds = time.perf_counter() - begun
     chunks = [records.load_arrays(folder.path / stage / f"{start:08d}.npz") for start in starts]
-    gathered = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in ("coords", "status")}
+    gathered = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in ("coords", *LANE_FIELDS)}
     folder.record("stage", stage, n=len(targets), seconds=seconds, status_counts=count_status(gathered["status"]))
     return gathered
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import shlex
 import sys
 from pathlib import Path
@@ -17,17 +19,23 @@ from drjax import data as datasets
 from drjax.attacks.reconstruction import closed_form
 from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.attacks.shadow import shadow_embeddings
-from drjax.audit import AuditConfig, run
+from drjax.audit import AuditConfig, quality, run
+from drjax.cli.options import MethodOptions, Options, hinted, typed
+from drjax.core import validate
 from drjax.core.types import count_status
 from drjax.dr import METHODS
 from drjax.reports import ladder, records
 
 Positional = tyro.conf.Positional
 
+QUALITY_RECORDS = 10_000
+"""Most records of an embedding whose quality is measured: it holds a few matrices of all pairs."""
+
 
 def audit(
     config: Annotated[AuditConfig, tyro.conf.arg(name="")] = AuditConfig(),  # noqa: B008 (frozen)
     *,
+    options: MethodOptions = Options(),  # noqa: B008 (frozen)
     out: Path | None = None,
     resume: bool = False,
     quiet: bool = False,
@@ -36,25 +44,31 @@ def audit(
 
     Args:
         config: What to audit.
+        options: Hyperparameters of the method.
         out: Run folder to write; runs/DATA-METHOD-nN if not given, with a number behind it if that exists.
         resume: Go on with the interrupted run in the folder.
         quiet: Print errors only.
     """
+    with hinted(config.method):
+        config = dataclasses.replace(config, options=typed(config.method, options))
     folder = out or _default_folder(config, resume=resume)
     console = Console(quiet=quiet)
     command = shlex.join(["drjax", *sys.argv[1:]]) if Path(sys.argv[0]).stem == "drjax" else None
-    result = run(
-        config,
-        folder,
-        resume=resume,
-        progress=not quiet and sys.stderr.isatty(),
-        command=command,
-        console=console,
-    )
+    with hinted(config.method):
+        result = run(
+            config,
+            folder,
+            resume=resume,
+            progress=not quiet and sys.stderr.isatty(),
+            command=command,
+            console=console,
+        )
     ladder.print_ladder(console, result.rows)
     console.print(f"[bold]{result.verdict.headline}.[/bold] {result.verdict.sentence}")
     for caveat in result.verdict.caveats:
         console.print(caveat)
+    if result.quality is not None:
+        console.print(quality.in_words(config.method, result.quality).lead)
     console.print(f"Report: {result.report}", soft_wrap=True)
 
 
@@ -94,21 +108,23 @@ def embed(
     data: Positional[str],
     out: Positional[Path],
     *,
-    method: Literal["pca", "srp", "classical_mds", "mds", "isomap"] = "pca",
+    method: Annotated[str, tyro.conf.arg(metavar=f"{{{','.join(METHODS)}}}")] = "pca",
     n_components: int = 2,
+    options: MethodOptions = Options(),  # noqa: B008 (frozen)
     data_dir: Path | None = None,
     categorical: tuple[str, ...] = (),
     drop: tuple[str, ...] = (),
     label: str | None = None,
     seed: int | None = None,
 ) -> None:
-    """Embed a data set and write its coordinates.
+    """Embed a data set; write its coordinates, and beside them how good they are.
 
     Args:
         data: Name of a data set or path of a file.
-        out: NPY or CSV file to write, one row of coordinates per record.
+        out: NPY or CSV file to write, one row of coordinates per record; its quality goes to OUT.json.
         method: How to embed.
         n_components: Coordinates per record.
+        options: Hyperparameters of the method.
         data_dir: Folder of the named data sets.
         categorical: Text columns of a table to encode one-hot.
         drop: Columns of a table to leave out.
@@ -117,21 +133,36 @@ def embed(
     """
     if out.suffix not in (".npy", ".csv"):
         raise ValueError(f"out must end in .npy or .csv, got {out}")
-    _check_new(out)
+    validate.one_of(METHODS, method=method)
+    facts_file = out.with_name(f"{out.name}.json")
+    for file in (out, facts_file):
+        _check_new(file)
+    with hinted(method):
+        dr_method = METHODS[method](n_components=n_components, **typed(method, options))
     x = datasets.load(data, data_dir=data_dir, categorical=categorical, drop=drop, label=label).x
     entropy = np.random.SeedSequence().entropy if seed is None else seed
     key = jax.random.key(int(np.random.SeedSequence(entropy).generate_state(1)[0]))
     # One more record beside the others: the same embedding by the faster way.
-    embedding = shadow_embeddings(key, METHODS[method](n_components=n_components), x[1:], x[:1])
-    coords = embedding.coords[0]
+    with hinted(method):
+        embedding = shadow_embeddings(key, dr_method, x[1:], x[:1])
+    coords, counts = embedding.coords[0], count_status(embedding.status)
+    scores = None
+    if len(x) <= QUALITY_RECORDS:
+        scores = quality.measure(method, x[1:], x[:1], embedding.coords, embedding.objective, embedding.status)
     with records.atomic_open(out) as file:
         if out.suffix == ".npy":
             np.save(file, coords, allow_pickle=False)
         else:
             header = ",".join(f"{method}{i + 1}" for i in range(coords.shape[1]))
             np.savetxt(file, coords, delimiter=",", header=header, comments="", fmt="%.9g")
-    print(f"{coords.shape[0]} records, {coords.shape[1]} coordinates each; status {count_status(embedding.status)}")
-    print(f"Written: {out}")
+    print(f"{coords.shape[0]} records, {coords.shape[1]} coordinates each; status {counts}")
+    facts = {"method": method, "hyperparameters": dr_method, "data": data, "seed": seed, "status_counts": counts}
+    if scores is not None:
+        facts["quality"] = {"n_neighbors": scores.n_neighbors} | quality.estimates(scores)
+        for row in quality.in_words(method, scores).rows:
+            print(f"{row.label}: {row.figure[0]}")
+    records.atomic_write_text(facts_file, json.dumps(records.to_json(facts), indent=1) + "\n")
+    print(f"Written: {out} and {facts_file.name}")
 
 
 def list_data(*, data_dir: Path | None = None) -> None:

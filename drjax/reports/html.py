@@ -61,6 +61,11 @@ GLOSSARY = (
         "yardstick and not an attack.",
     ),
     (
+        "Trustworthiness, continuity, stress-1",
+        "Measures of how well an embedding shows its data. The first two ask whether neighbours stay neighbours, in "
+        "one direction each, and are 1 for a perfect picture; the third asks how far distances are off, and is 0 then.",
+    ),
+    (
         "Shadow release",
         "A practice release that the adversary computes from the known records and a public one in the target's place, "
         "to learn how releases and records go together.",
@@ -110,6 +115,25 @@ class ReportFigure:
     alt: str
 
 
+@dataclass(frozen=True)
+class QualityRow:
+    """One measure of how good a release is: its name, the figure with its interval if any, and how to read it."""
+
+    label: str
+    figure: tuple[str, ...]
+    meaning: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseQuality:
+    """How good the release is: a sentence, how to read the section, what the figures are means of, and the figures."""
+
+    lead: str
+    reading: str
+    caption: str
+    rows: tuple[QualityRow, ...]
+
+
 @dataclass(frozen=True, kw_only=True)
 class AuditReport:
     """Everything that the report page says; all text is escaped when rendered.
@@ -124,6 +148,7 @@ class AuditReport:
         status_counts: Stage -> status name -> lanes, as `core.types.count_status` counts them.
         command: The shell command that reruns this audit.
         provenance: As `records.provenance` returns it.
+        quality: How good the release is as an embedding; None where it could not be measured.
         verdict_rule: How the verdict was reached, in words.
         limitations: What the report does not show.
         glossary: (term, explanation) pairs.
@@ -138,6 +163,7 @@ class AuditReport:
     status_counts: Mapping[str, Mapping[str, int]]
     command: str
     provenance: Mapping[str, Any]
+    quality: ReleaseQuality | None = None
     verdict_rule: str = VERDICT_RULE
     limitations: tuple[str, ...] = LIMITATIONS
     glossary: tuple[tuple[str, str], ...] = GLOSSARY

@@ -1,10 +1,17 @@
+import dataclasses
+import inspect
+import json
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA as SklearnPCA
+from sklearn.manifold import trustworthiness
 
 import drjax
-from drjax.cli import main
+from drjax import data
+from drjax.audit import AuditConfig
+from drjax.cli import commands, main, options
 from drjax.dr import METHODS
 
 
@@ -106,9 +113,72 @@ def test_a_folder_that_cannot_be_written_is_named_with_what_to_do(tmp_path, caps
 
 
 @pytest.mark.parametrize("method", sorted(METHODS))
-def test_embed_takes_every_method(tmp_path, method):
-    np.save(tmp_path / "x.npy", load_digits().data[:50])
+def test_embed_takes_every_method_and_says_how_good_it_is(tmp_path, capsys, method):
+    x = load_digits().data[:50] + 0.01 * np.random.default_rng(0).normal(size=(50, 64))  # blurred: no distances tie
+    np.save(tmp_path / "x.npy", x)
     main(["embed", str(tmp_path / "x.npy"), str(tmp_path / "e.npy"), "--method", method, "--seed", "1"])
     coords = np.load(tmp_path / "e.npy")
     assert coords.shape == (50, 2)
     assert np.isfinite(coords).all()
+    facts = json.loads((tmp_path / "e.npy.json").read_text())
+    assert facts["method"] == method
+    measured = facts["quality"]["trustworthiness"]
+    scaled = data.load(str(tmp_path / "x.npy")).x
+    assert measured == pytest.approx(trustworthiness(scaled, coords), abs=1e-5)  # a sum of ranks, in float32
+    assert f"Trustworthiness: {measured:.3f}" in capsys.readouterr().out
+
+
+def test_hyperparameters_of_any_method_are_options(tmp_path):
+    np.save(tmp_path / "x.npy", load_digits().data[:40])
+    for number, (method, given) in enumerate(
+        [
+            ("tsne", {"perplexity": 7.5, "init": "random", "learning_rate": "auto", "max_iter": 260}),
+            ("tsne", {"learning_rate": 80.0, "max_iter": 260}),
+            ("umap", {"n_neighbors": 6, "n_epochs": 20, "min_dist": 0.3}),
+            ("umap", {"n_epochs": None}),
+            ("isomap", {"n_neighbors": 4}),
+            ("mds", {"init": "classical", "eps": 1e-4}),
+            ("srp", {"density": 0.5}),
+        ]
+    ):
+        out = tmp_path / f"{number}.npy"
+        words = [word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+        main(["embed", str(tmp_path / "x.npy"), str(out), "--method", method, *words])
+        found = json.loads((tmp_path / f"{number}.npy.json").read_text())["hyperparameters"]
+        assert found == {**found, **given}
+        for name, value in given.items():
+            assert type(found[name]) is type(value)
+
+
+def test_every_hyperparameter_has_an_option_with_a_help_text_and_no_other_option_has_its_name():
+    names = [name for method in METHODS for name in options.fields_of(method)]
+    assert {field.name for field in dataclasses.fields(options.Options)} == set(names)
+    others = {field.name for field in dataclasses.fields(AuditConfig)} - {"options"}
+    others |= {name for command in (commands.audit, commands.embed) for name in inspect.signature(command).parameters}
+    assert not others & set(names)
+    for method in METHODS:
+        for name in options.fields_of(method):
+            assert len(options._described(method, name)) > 5
+            assert method in options._help(name)
+
+
+def test_bad_hyperparameters_are_one_line_that_says_what_to_pass(tmp_path, capsys):
+    np.save(tmp_path / "x.npy", load_digits().data[:20])
+    embed = ("embed", tmp_path / "x.npy", tmp_path / "e.npy", "--method")
+    audit = ("audit", "--out", tmp_path / "o", "--n-known", "15", "--method")
+    for arguments, words in (
+        ((*embed, "tsne"), ["perplexity must be < n = 20 records, got 30", "--perplexity"]),
+        ((*audit, "tsne"), ["perplexity must be < n = 16 records, got 30", "--perplexity"]),
+        ((*audit, "isomap", "--n-neighbors", "16"), ["n_neighbors", "15, got 16", "pass another --n-neighbors"]),
+        ((*embed, "tsne", "--perplexity", "many"), ["--perplexity must be a number, got 'many'"]),
+        ((*embed, "tsne", "--max-iter", "2.5"), ["--max-iter must be an integer, got '2.5'"]),
+        ((*embed, "umap", "--init", "pca"), ["init must be one of", "'pca'", "--init"]),
+        ((*embed, "pca", "--perplexity", "5"), ["--perplexity", "'pca', which has no options"]),
+        ((*audit, "mds", "--perplexity", "5"), ["--perplexity", "'mds', which has --init, --n-init"]),
+        ((*embed, "lle"), ["method must be one of", "'lle'"]),
+    ):
+        error = failure(capsys, *arguments)
+        assert error.count("\n") == 1
+        for word in words:
+            assert word in error
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["x.npy"]

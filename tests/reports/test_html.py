@@ -211,3 +211,13 @@ def test_a_report_that_cannot_be_rendered_leaves_the_old_one(tmp_path):
         html.write(report(rows=()), path)
     assert path.read_text(encoding="utf-8") == old
     assert [entry.name for entry in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_the_quality_of_the_release_is_a_section_only_where_it_is_known():
+    rows = (html.QualityRow("Trust <1>", ("0.98", "0.97 to 0.99"), "How to read it."),)
+    known = html.ReleaseQuality(lead="Keeps 60%.", reading="Read so.", caption="Of 5 neighbours.", rows=rows)
+    page = Page(html.render(report(quality=known)))
+    for text in ("How good the release is as an embedding", "Keeps 60%. Read so.", "Of 5 neighbours.", "Trust <1>"):
+        assert text in page.text
+    assert "0.97 to 0.99" in page.text
+    assert "How good the release is as an embedding" not in Page(html.render(report())).text

@@ -1,0 +1,203 @@
+"""How good the releases under attack are as embeddings, measured and in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.stats
+from scipy.spatial.distance import cdist
+
+from drjax.attacks.metrics import UNKNOWN, Interval
+from drjax.core.types import Array, is_usable
+from drjax.dr import quality
+from drjax.reports.html import QualityRow, ReleaseQuality
+
+N_NEIGHBORS = 5
+"""Neighbours per record, as in scikit-learn's `trustworthiness`; fewer for a release of ten records or less."""
+
+PAIRS = 2**28
+"""Pairs of records that are looked at: as many releases as that allows, at least `FEWEST` and at most `MOST`."""
+
+FEWEST, MOST = 10, 100
+
+UNITLESS = ("tsne", "umap")
+"""Methods whose coordinates have no unit: their distances are compared at the scale that fits best."""
+
+OBJECTIVES = {
+    "pca": "squared error that the components leave",
+    "classical_mds": "squared error that the components leave",
+    "mds": "raw stress",
+    "isomap": "strain",
+    "tsne": "Kullback-Leibler divergence, in nats",
+    "umap": "cross entropy of the neighbour graphs",
+}
+"""What a method minimises, in words; absent where it minimises nothing."""
+
+
+READING = (
+    "These figures say what the release is good for, not what it gives away: one of little use may give away much. If "
+    "noise or rounding is added as a defence, they say what that costs."
+)
+"""How a data owner reads the section."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseScores:
+    """Quality of releases that share all records but one, averaged over them, with 95% intervals.
+
+    Attributes:
+        n_records: n of each release.
+        n_releases: Releases measured: usable ones alone.
+        n_neighbors: Size of a neighbourhood.
+        trustworthiness, continuity, knn_preservation: As in `dr.quality`, in [0, 1].
+        stress_1: As in `dr.quality`; of `UNITLESS` methods at the scale of the release that makes it least.
+        chance: What `knn_preservation` would be if neighbours were drawn at random.
+        objective: What the method minimises, at the release as it was computed; nan where it minimises nothing.
+    """
+
+    n_records: int
+    n_releases: int
+    n_neighbors: int
+    trustworthiness: Interval
+    continuity: Interval
+    knn_preservation: Interval
+    stress_1: Interval
+    chance: float
+    objective: Interval
+
+
+def neighborhood(n: int) -> int:
+    """Neighbours that measures of n records look at; 0 where there are too few records to measure anything."""
+    return min(N_NEIGHBORS, (n - 1) // 2)
+
+
+def measure(
+    method: str, known: Array, targets: Array, coords: Array, objective: Array, status: Array
+) -> ReleaseScores | None:
+    """Measures releases; None if they have less than three records or none is usable.
+
+    Args:
+        method: Name of the DR method.
+        known: (n-1, d).
+        targets: (m, d).
+        coords: (m, n, k), as released; row 0 of coords[i] is that of targets[i].
+        objective: (m,).
+        status: (m,), flags of the lanes.
+    """
+    n = len(known) + 1
+    is_used = is_usable(np.asarray(status)) & np.isfinite(coords).all(axis=(1, 2))
+    used = np.flatnonzero(is_used)[: int(np.clip(PAIRS / n**2, FEWEST, MOST))]
+    n_neighbors = neighborhood(n)
+    if n_neighbors < 1 or not len(used):
+        return None
+    coords, targets = np.asarray(coords)[used], np.asarray(targets)[used]
+    if method in UNITLESS:
+        coords = _at_best_scale(np.asarray(known), targets, coords)
+    found = quality.evaluate_batch(known, targets, coords, n_neighbors=n_neighbors)
+    return ReleaseScores(
+        n_records=n,
+        n_releases=len(used),
+        n_neighbors=n_neighbors,
+        trustworthiness=_mean(found.trustworthiness, highest=1.0),
+        continuity=_mean(found.continuity, highest=1.0),
+        knn_preservation=_mean(found.knn_preservation, highest=1.0),
+        stress_1=_mean(found.stress_1),
+        chance=n_neighbors / (n - 1),
+        objective=_mean(np.asarray(objective)[used]),
+    )
+
+
+def estimates(scores: ReleaseScores) -> dict[str, float]:
+    """The figures by name, without their intervals."""
+    return {name: value.estimate for name, value in vars(scores).items() if isinstance(value, Interval)}
+
+
+def in_words(method: str, scores: ReleaseScores) -> ReleaseQuality:
+    """The section of the report."""
+    k, n = scores.n_neighbors, scores.n_records
+    scale = ", at the scale of the coordinates that makes it least" if method in UNITLESS else ""
+    rows = [
+        QualityRow(
+            "Share of nearest neighbours kept",
+            _share(scores.knn_preservation),
+            f"Of the {k} records most similar to a record, how many are among the {k} nearest to it in the release. "
+            f"100% keeps all; neighbours drawn at random would make {scores.chance:.1%}.",
+        ),
+        QualityRow(
+            "Trustworthiness",
+            _number(scores.trustworthiness),
+            "Whether records that lie together in the release are alike. 1: all of them; a record from far away among "
+            "the neighbours lowers it, the more the farther away.",
+        ),
+        QualityRow(
+            "Continuity",
+            _number(scores.continuity),
+            "Whether records that are alike lie together in the release. 1: all of them; similar records torn apart "
+            "lower it.",
+        ),
+        QualityRow(
+            "Stress-1",
+            _number(scores.stress_1),
+            f"How far distances between points of the release are off{scale}: 0 if all distances between records are "
+            "kept; 0.2 is usually called poor.",
+        ),
+    ]
+    if method in OBJECTIVES and math.isfinite(scores.objective.estimate):
+        text = f"What the method itself makes as small as it can: {OBJECTIVES[method]}. Only comparable between "
+        rows.append(
+            QualityRow("The method's own objective", _number(scores.objective), f"{text}releases of the same data.")
+        )
+    kept, chance = scores.knn_preservation.estimate, scores.chance
+    plural = "" if scores.n_releases == 1 else "s"
+    return ReleaseQuality(
+        lead=f"On average the release keeps {kept:.0%} of the {k} nearest neighbours that a record has in the data; "
+        f"chance would keep {chance:.1%}.",
+        reading=READING,
+        caption=f"Means over {scores.n_releases:,} release{plural} of {n:,} records, each with another target, and "
+        f"{k} neighbours per record. Small figures are 95% confidence intervals over the targets.",
+        rows=tuple(rows),
+    )
+
+
+def _mean(values: Array, *, highest: float = math.inf) -> Interval:
+    """Student's interval of a mean of values >= 0; of one value, no interval."""
+    values = np.asarray(values, np.float64)
+    if not np.isfinite(values).all():
+        return UNKNOWN
+    mean = float(values.mean())
+    if len(values) < 2:
+        return Interval(mean, math.nan, math.nan)
+    half = float(scipy.stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / math.sqrt(len(values)))
+    return Interval(mean, max(0.0, mean - half), min(highest, mean + half))
+
+
+def _at_best_scale(known: np.ndarray, targets: np.ndarray, coords: np.ndarray) -> np.ndarray:
+    """Each of coords times the factor that makes stress-1 least: sum of delta^2 over sum of delta d, over pairs."""
+    between = cdist(known, known)
+    scaled = np.empty_like(coords)
+    for i, (target, points) in enumerate(zip(targets, coords.astype(np.float64), strict=True)):
+        row = cdist(target[None], known)[0]
+        embedded = cdist(points, points)
+        squares = np.sum(between**2) + 2 * np.sum(row**2)
+        products = np.sum(between * embedded[1:, 1:]) + 2 * np.sum(row * embedded[0, 1:])
+        scaled[i] = points * (squares / products if products > 0 else 1.0)
+    return scaled
+
+
+def _number(interval: Interval) -> tuple[str, ...]:
+    return _written(interval, lambda value: f"{value:.4g}" if value >= 10 else f"{value:.3f}")
+
+
+def _share(interval: Interval) -> tuple[str, ...]:
+    return _written(interval, lambda value: f"{value:.1%}")
+
+
+def _written(interval: Interval, form: Callable[[float], str]) -> tuple[str, ...]:
+    if not math.isfinite(interval.estimate):
+        return ("not defined",)
+    if not math.isfinite(interval.low):
+        return (form(interval.estimate),)
+    return form(interval.estimate), f"{form(interval.low)} to {form(interval.high)}"

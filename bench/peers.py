@@ -1,4 +1,4 @@
-"""scikit-learn at its fastest on the same cores: one process per core, one BLAS thread each, only the fits timed.
+"""scikit-learn and umap-learn at their fastest on the same cores: a process per core, a thread each, only fits timed.
 
 Run as a module, this file is the worker: it reads one JSON request per line and answers with one.
 """
@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
@@ -19,9 +20,23 @@ from typing import Any
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+)
 ROWS_BLOCK = 256
 """Targets that the `srp_rows` peer projects in one call."""
+
+Step = Callable[[Iterator[np.ndarray]], tuple[int, float]]
+"""Embeds one more shadow, or one more block: how many, and the sum of their iterations (UMAP: attractive updates)."""
+
+
+def perplexity(n: int) -> float:
+    """The usual 30, or a third of the other records where that is less."""
+    return min(30.0, (n - 1) / 3)
 
 
 class PeerPool:
@@ -63,8 +78,9 @@ class PeerPool:
         """Lets all workers embed shadows side by side for about budget_s seconds after one untimed fit each.
 
         Returns:
-            fits (shadows embedded by all workers together), workers, wall_s (of the slowest) and ms_per_shadow
-            (wall_s over fits: what one shadow costs when every core is busy).
+            fits (shadows embedded by all workers together), workers, wall_s (of the slowest), ms_per_shadow (wall_s
+            over fits: what one shadow costs when every core is busy) and n_iter (mean iterations of a fit; of UMAP its
+            attractive updates; 0 where the method has none).
 
         Raises:
             RuntimeError: a worker died.
@@ -72,7 +88,9 @@ class PeerPool:
         self._ask_all({"warm": method})
         answers = self._ask_all({"fit": method, "budget_s": budget_s})
         fits, wall = sum(answer["fits"] for answer in answers), max(answer["wall_s"] for answer in answers)
-        return {"fits": fits, "workers": len(answers), "wall_s": wall, "ms_per_shadow": 1e3 * wall / fits}
+        n_iter = sum(answer["n_iter"] for answer in answers) / fits
+        per_shadow = {"ms_per_shadow": 1e3 * wall / fits, "n_iter": n_iter}
+        return {"fits": fits, "workers": len(answers), "wall_s": wall} | per_shadow
 
     def _ask_all(self, request: dict[str, Any]) -> list[dict[str, Any]]:
         for index, worker in enumerate(self._workers):
@@ -89,53 +107,84 @@ class PeerPool:
         return answers
 
 
-def _shadows(method: str, known: np.ndarray, targets: np.ndarray) -> Callable[[Iterator[np.ndarray]], int]:
-    """A function that embeds one more shadow, or one more block of them, and returns how many."""
-    from sklearn.decomposition import PCA as SklearnPCA
-    from sklearn.manifold import MDS as SklearnMDS
-    from sklearn.random_projection import SparseRandomProjection as SklearnSRP
-
+def _shadows(method: str, known: np.ndarray, targets: np.ndarray) -> Step:
     x = np.concatenate([targets[:1], known])
 
-    def one_by_one(embed: Callable[[np.ndarray], np.ndarray]) -> Callable[[Iterator[np.ndarray]], int]:
-        def step(queue: Iterator[np.ndarray]) -> int:
+    def one_by_one(embed: Callable[[np.ndarray], float]) -> Step:
+        def step(queue: Iterator[np.ndarray]) -> tuple[int, float]:
             x[0] = next(queue)
-            embed(x)
-            return 1
+            return 1, embed(x)
 
         return step
 
-    if method == "pca_default":
-        return one_by_one(lambda data: SklearnPCA(n_components=2, random_state=0).fit_transform(data))
-    if method == "pca_full":
-        return one_by_one(lambda data: SklearnPCA(n_components=2, svd_solver="full").fit_transform(data))
+    if method.startswith("pca"):
+        from sklearn.decomposition import PCA as SklearnPCA
+
+        solver = "full" if method == "pca_full" else "auto"
+        return one_by_one(lambda data: _run(SklearnPCA(n_components=2, svd_solver=solver, random_state=0), data))
+    if method.startswith("srp"):
+        return _projections(method, x, one_by_one)
+    if method == "umap":
+        from umap import UMAP as UmapLearn
+
+        warnings.filterwarnings("ignore", message="n_jobs value 1 overridden", category=UserWarning)
+        warnings.filterwarnings("ignore", message="n_neighbors is larger than the dataset", category=UserWarning)
+
+        def fit(data: np.ndarray) -> float:
+            model = UmapLearn(n_components=2, n_neighbors=15, random_state=0)
+            weights = model.fit(data).graph_.tocsr().data  # pyright: ignore[reportAttributeAccessIssue]
+            # An edge is due every max / weight epochs of the 500, the first time after that many.
+            return float(np.floor(499 * (weights / weights.max()).astype(np.float64)).sum())
+
+        return one_by_one(fit)
+    from sklearn import manifold
+
     if method == "mds":
-        options = {"n_init": 1, "init": "random", "max_iter": 300, "eps": 1e-6, "random_state": 0}
-        return one_by_one(lambda data: np.asarray(SklearnMDS(n_components=2, **options).fit_transform(data)))
+        options: dict[str, Any] = {"n_init": 1, "init": "random", "max_iter": 300, "eps": 1e-6, "random_state": 0}
+        return one_by_one(lambda data: _run(manifold.MDS(n_components=2, **options), data))
+    if method == "classical_mds":
+        return one_by_one(lambda data: _run(manifold.ClassicalMDS(n_components=2), data))
+    if method == "isomap":
+        return one_by_one(lambda data: _run(manifold.Isomap(n_components=2, n_neighbors=5), data))
+    if method == "tsne":
+        options = {"perplexity": perplexity(len(x)), "random_state": 0, "n_jobs": 1}
+        return one_by_one(lambda data: _run(manifold.TSNE(n_components=2, **options), data))
+    raise ValueError(f"method must be a peer's name, got {method!r}")
+
+
+def _run(model: Any, data: np.ndarray) -> float:
+    """Fits; the iterations it took, 0 where the method has none."""
+    model.fit_transform(data)
+    return float(getattr(model, "n_iter_", 0))
+
+
+def _projections(method: str, x: np.ndarray, one_by_one: Callable[[Callable[[np.ndarray], float]], Step]) -> Step:
+    from sklearn.random_projection import SparseRandomProjection as SklearnSRP
+
     # Pyright takes the type of n_components from its default, "auto".
     projection = SklearnSRP(n_components=2, random_state=0)  # pyright: ignore[reportArgumentType]
     if method == "srp_fit_transform":
-        return one_by_one(projection.fit_transform)
+        return one_by_one(lambda data: _run(projection, data))
     fitted = projection.fit(x)
     if method == "srp_transform":
-        return one_by_one(fitted.transform)
-    if method == "srp_rows":
-        known_coords = fitted.transform(known)
+        return one_by_one(lambda data: 0.0 * len(fitted.transform(data)))
+    if method != "srp_rows":
+        raise ValueError(f"method must be a peer's name, got {method!r}")
+    known_coords = fitted.transform(x[1:])
 
-        def block(queue: Iterator[np.ndarray]) -> int:
-            rows = fitted.transform(np.stack([next(queue) for _ in range(ROWS_BLOCK)]))
-            coords = np.empty((ROWS_BLOCK, len(known) + 1, 2), rows.dtype)
-            coords[:, 0], coords[:, 1:] = rows, known_coords
-            return ROWS_BLOCK
+    def block(queue: Iterator[np.ndarray]) -> tuple[int, float]:
+        rows = fitted.transform(np.stack([next(queue) for _ in range(ROWS_BLOCK)]))
+        coords = np.empty((ROWS_BLOCK, len(x), 2), rows.dtype)
+        coords[:, 0], coords[:, 1:] = rows, known_coords
+        return ROWS_BLOCK, 0.0
 
-        return block
-    raise ValueError(f"method must be a peer's name, got {method!r}")
+    return block
 
 
 def _serve() -> None:
     data: dict[str, np.ndarray] = {}
     queue: Iterator[np.ndarray] = iter(())
-    step: Callable[[Iterator[np.ndarray]], int] = lambda _: 0  # noqa: E731
+    step: Step = lambda _: (0, 0.0)  # noqa: E731
     for line in sys.stdin:
         request = json.loads(line)
         answer: dict[str, Any] = {}
@@ -155,13 +204,14 @@ def _cycle(rows: np.ndarray) -> Iterator[np.ndarray]:
         yield from rows
 
 
-def _timed(step: Callable[[Iterator[np.ndarray]], int], queue: Iterator[np.ndarray], budget_s: float) -> dict[str, Any]:
-    fits, start = 0, time.perf_counter()
+def _timed(step: Step, queue: Iterator[np.ndarray], budget_s: float) -> dict[str, Any]:
+    fits, n_iter, start = 0, 0.0, time.perf_counter()
     while True:
-        fits += step(queue)
+        count, iterations = step(queue)
+        fits, n_iter = fits + count, n_iter + iterations
         wall = time.perf_counter() - start
         if wall >= budget_s:
-            return {"fits": fits, "wall_s": wall}
+            return {"fits": fits, "wall_s": wall, "n_iter": n_iter}
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Thousands of shadow embeddings: drjax against scikit-learn and against naive vmap, on the same cores in one run.
+"""Thousands of shadow embeddings: drjax against the reference libraries and against naive vmap, on the same cores.
 
     python -m bench.shadow_embeddings --data mnist
 
@@ -7,44 +7,46 @@ README.md beside this file says what is compared and what the columns mean.
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import tyro
 
-from bench import harness
+from bench import harness, work
 from bench.peers import PeerPool
 from drjax.attacks.shadow import Randomness, shadow_batch_size, shadow_embeddings
 from drjax.core import batching
-from drjax.core.types import count_status
-from drjax.dr import MDS, METHODS
+from drjax.core.types import DRMethod, count_status
 
 THREAT_MODELS: dict[Randomness, str] = {"fresh": "seed unknown", "shared": "seed known"}
 PEERS: dict[tuple[str, Randomness], tuple[str, ...]] = {
     ("pca", "fresh"): ("pca_default", "pca_full"),
     ("srp", "fresh"): ("srp_fit_transform",),
     ("srp", "shared"): ("srp_fit_transform", "srp_transform", "srp_rows"),
+    ("classical_mds", "fresh"): ("classical_mds",),
     ("mds", "fresh"): ("mds",),
+    ("isomap", "fresh"): ("isomap",),
+    ("tsne", "fresh"): ("tsne",),
+    ("umap", "fresh"): ("umap",),
 }
 """The cells of the benchmark by method and randomness, and the peers each is compared with."""
 
-ITERATIVE = ("mds",)
-"""Methods whose shadows take milliseconds to seconds: fewer are embedded, see `ITERATIVE_PAIRS`."""
+CELL_S = 5.0
+"""Seconds that one call with all shadows of a cell may be predicted to take; it is made three times or so."""
 
-ITERATIVE_PAIRS = 4e9
-"""Pairs of points times iterations that all shadows of such a cell come to, at least 32 shadows."""
+FEWEST_SHADOWS = 32
+"""Shadows of the slowest cells, whatever they take."""
 
 NAIVE_RATE = 1e9
-"""`Cell.naive_flops` per second assumed before the first cell of a kind is timed."""
+"""`work.naive_flops` per second assumed before the first cell of a kind is timed."""
 
 NAIVE_LANES_S = 0.5
 NAIVE_LANES_BYTES = 64 * 2**20
@@ -57,6 +59,9 @@ PEER_TARGETS = 512
 """Different targets that the peers cycle through; more would only cost memory."""
 
 
+Method = Literal["pca", "srp", "classical_mds", "mds", "isomap", "tsne", "umap"]
+
+
 @dataclass
 class Config:
     """What to run.
@@ -64,7 +69,7 @@ class Config:
     Attributes:
         n: Records in a release, the target included.
         d: Features. With `data=mnist`, 784 is real MNIST; every other size is synthetic.
-        shadows: Shadow embeddings per cell, at most; see `ITERATIVE_PAIRS`.
+        shadows: Shadow embeddings per cell, at most; fewer where they take long, see `CELL_S`.
         method: Methods to time.
         dtype: Precisions; float64 turns x64 on.
         data: Source of the records.
@@ -80,7 +85,7 @@ class Config:
     n: list[int] = field(default_factory=lambda: [10, 100, 200, 500, 1000])
     d: list[int] = field(default_factory=lambda: [64, 784, 4096])
     shadows: int = 5000
-    method: list[Literal["pca", "srp", "mds"]] = field(default_factory=lambda: ["pca", "srp", "mds"])
+    method: list[Method] = field(default_factory=lambda: [*get_args(Method)])
     dtype: list[Literal["float32", "float64"]] = field(default_factory=lambda: ["float32", "float64"])
     data: Literal["synthetic", "mnist"] = "synthetic"
     data_dir: Path | None = None
@@ -93,7 +98,7 @@ class Config:
 
     def __post_init__(self) -> None:
         if self.quick:
-            self.n, self.d, self.shadows, self.repeats, self.peer_s = [10, 100], [64], 300, 2, 0.3
+            self.n, self.d, self.shadows, self.repeats, self.peer_s = [10, 100], [64], 40, 2, 0.2
 
 
 @dataclass(frozen=True)
@@ -111,37 +116,22 @@ class Cell:
         return self.method, self.randomness
 
     @property
+    def instance(self) -> DRMethod:
+        """The method with the hyperparameters that are timed."""
+        return work.method_for(self.method, len(self.known) + 1)
+
+    @property
     def labels(self) -> dict[str, Any]:
         """What the rows of this cell have in common."""
         return {
             "method": self.method,
-            "threat_model": "none" if METHODS[self.method]().deterministic else THREAT_MODELS[self.randomness],
+            "threat_model": "none" if self.instance.deterministic else THREAT_MODELS[self.randomness],
             "n": len(self.known) + 1,
             "d": self.known.shape[1],
-            "k": METHODS[self.method]().n_components,
+            "k": self.instance.n_components,
             "shadows": len(self.targets),
             "dtype": str(self.known.dtype),
         }
-
-    @property
-    def flops(self) -> float:
-        """Floating-point operations per shadow that the algorithm needs, without `prepare`."""
-        n, d, k = len(self.known) + 1, self.known.shape[1], METHODS[self.method]().n_components
-        if self.method == "mds":
-            # Two differences, a distance, a ratio and four products and sums per pair, at the cap of iterations.
-            return 12 * MDS().max_iter * n * (n - 1) / 2
-        if self.method == "pca":
-            rank = min(n - 2, d)
-            return 2 * d * rank + 2 * n * rank * k
-        return 2 * n * math.sqrt(d) * k if self.randomness == "fresh" else 2 * d * k
-
-    @property
-    def naive_flops(self) -> float:
-        """Of one `fit_transform`, up to a constant per method: it only scales earlier cells' times to later ones."""
-        n, d = len(self.known) + 1, self.known.shape[1]
-        if self.method == "mds":
-            return n**2 * (d + 10 * MDS().max_iter)
-        return n * d * min(n, d) if self.method == "pca" else n * d
 
 
 def main(config: Config) -> None:
@@ -151,9 +141,8 @@ def main(config: Config) -> None:
     run = {"config": config}
     for row in peaks:
         harness.append_row(config.out, row | run)
-    n_workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     ours: dict[str, list[dict[str, Any]]] = {}
-    with PeerPool(n_workers) as pool:
+    with PeerPool(_n_workers()) as pool:
         for dtype in config.dtype:
             jax.config.update("jax_enable_x64", dtype == "float64")
             naive_rates: dict[tuple[str, Randomness], float] = {}
@@ -170,6 +159,10 @@ def main(config: Config) -> None:
     print(f"\n{time.perf_counter() - start:.0f} s in all")
 
 
+def _n_workers() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def _cells(config: Config, dtype: str) -> Iterator[tuple[Cell, str]]:
     for d in config.d:
         records, source = _records(config, max(config.n) - 1 + config.shadows, d)
@@ -178,9 +171,8 @@ def _cells(config: Config, dtype: str) -> Iterator[tuple[Cell, str]]:
             known = records[: n - 1]
             for method, randomness in PEERS:
                 if method in config.method:
-                    shadows = config.shadows
-                    if method in ITERATIVE:
-                        shadows = min(shadows, max(32, int(ITERATIVE_PAIRS / (MDS().max_iter * n**2))))
+                    fits = int(CELL_S / max(work.seconds(method, n), 1e-9))
+                    shadows = min(config.shadows, max(FEWEST_SHADOWS, fits))
                     yield Cell(method, randomness, known, records[len(records) - shadows :]), source
 
 
@@ -200,45 +192,53 @@ def _records(config: Config, count: int, d: int) -> tuple[np.ndarray, str]:
 
 
 def _measure_drjax(cell: Cell, config: Config, peaks: list[dict[str, Any]]) -> dict[str, Any]:
-    method, key = METHODS[cell.method](), jax.random.key(0)
-    m = len(cell.targets)
+    method, key = cell.instance, jax.random.key(0)
+    m, (n, d) = len(cell.targets), (len(cell.known) + 1, cell.known.shape[1])
     shared_key = key if cell.randomness == "shared" else None
     prepare = harness.measure(
         "prepare", lambda: method.prepare(cell.known, shared_key=shared_key), repeats=3, budget_s=1.0
     )
     statuses: dict[str, int] = {}
+    counts: dict[str, float] = {}
 
     def embed() -> Any:
         result = shadow_embeddings(key, method, cell.known, cell.targets, randomness=cell.randomness)
         statuses.update(count_status(result.status))
+        counts.update(n_iter=float(result.n_iter.mean()), n_updates=work.updates(result.info))
         return result
 
     row = harness.measure(
-        "drjax", embed, repeats=config.repeats, budget_s=config.budget_s, flops=m * cell.flops, **cell.labels
+        "drjax", embed, repeats=config.repeats, budget_s=config.budget_s, flops=m * 1.0, **cell.labels
     )
+    row["gflop_per_s"] *= work.flops(cell.method, cell.randomness, n, d, **counts)  # known after a run only
     row["gbyte_per_s"] = row["output_bytes"] / row["run_s"] / 1e9
-    return row | {
-        "prepare_s": prepare["run_s"],
-        "ms_per_shadow": 1e3 * row["run_s"] / m,
-        "gemm_share": row["gflop_per_s"] / harness.best_peak(peaks, "peak/gemm", str(cell.known.dtype)),
-        "memory_share": row["gbyte_per_s"] / harness.best_peak(peaks, "peak/triad", "float32"),
-        "chunk": shadow_batch_size(method, cell.known, cell.targets, randomness=cell.randomness),
-        "chunk_budget_bytes": batching.memory_budget(),
-        "status": statuses,
-    }
+    return (
+        row
+        | {
+            "prepare_s": prepare["run_s"],
+            "ms_per_shadow": 1e3 * row["run_s"] / m,
+            "gemm_share": row["gflop_per_s"] / harness.best_peak(peaks, "peak/gemm", str(cell.known.dtype)),
+            "memory_share": row["gbyte_per_s"] / harness.best_peak(peaks, "peak/triad", "float32"),
+            "chunk": shadow_batch_size(method, cell.known, cell.targets, randomness=cell.randomness),
+            "chunk_budget_bytes": batching.memory_budget(),
+            "status": statuses,
+        }
+        | counts
+    )
 
 
 def _measure_peers(cell: Cell, config: Config, pool: PeerPool) -> list[dict[str, Any]]:
     pool.load(cell.known, cell.targets[:PEER_TARGETS])
     budget = config.peer_s / 3 if cell.method == "srp" else config.peer_s
     peers = PEERS[cell.kind]
-    return [harness.make_row(f"sklearn/{peer}", cell.labels, pool.fit(peer, budget_s=budget)) for peer in peers]
+    library = "umap-learn" if cell.method == "umap" else "sklearn"
+    return [harness.make_row(f"{library}/{peer}", cell.labels, pool.fit(peer, budget_s=budget)) for peer in peers]
 
 
 def _measure_naive(cell: Cell, config: Config, rates: dict[tuple[str, Randomness], float]) -> dict[str, Any]:
     """Times jit(vmap(fit_transform)) on one bounded batch, or says why not; keeps the rate to predict the next cell."""
-    method = METHODS[cell.method]()
-    lane_s = cell.naive_flops / rates.get(cell.kind, NAIVE_RATE)
+    method, flops = cell.instance, work.naive_flops(cell.method, len(cell.known) + 1, cell.known.shape[1])
+    lane_s = flops / rates.get(cell.kind, NAIVE_RATE)
     labels = cell.labels
     if lane_s > config.naive_limit_s:
         reason = f"one fit is predicted to take {lane_s:.0f} s, over the limit of {config.naive_limit_s:g} s"
@@ -257,7 +257,7 @@ def _measure_naive(cell: Cell, config: Config, rates: dict[tuple[str, Randomness
 
     arguments: tuple[Any, ...] = (jnp.asarray(cell.known), jnp.asarray(cell.targets[:lanes]))
     row = harness.measure("naive", batch, *arguments, repeats=3, budget_s=NAIVE_LANES_S, **labels)
-    rates[cell.kind] = lanes * cell.naive_flops / row["run_s"]
+    rates[cell.kind] = lanes * flops / row["run_s"]
     return row | {"ms_per_shadow": 1e3 * row["run_s"] / lanes}
 
 
@@ -272,6 +272,8 @@ COLUMNS: dict[str, Callable[[dict[str, Any]], str]] = {
     "compile s": lambda r: f"{r['compile_s']:.2f}",
     "GFLOP/s": lambda r: f"{r['gflop_per_s']:.1f} ({r['gemm_share']:.0%})",
     "GB/s out": lambda r: f"{r['gbyte_per_s']:.2f} ({r['memory_share']:.0%})",
+    "iterations": lambda r: f"{r['n_iter']:.0f}" if r["n_iter"] else "",
+    "updates/s": lambda r: f"{1e3 * r['n_updates'] / r['ms_per_shadow']:.3g}" if r["n_updates"] else "",
     "chunk": lambda r: str(r["chunk"]),
     "MB grown": lambda r: _megabytes(r["extra_rss_bytes"]),
     "MB output + chunk": lambda r: _megabytes(r["output_bytes"] + r["chunk_budget_bytes"]),

@@ -2,16 +2,21 @@
 
 import json
 import time
+from typing import get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from sklearn.decomposition import PCA as SklearnPCA
-from sklearn.random_projection import SparseRandomProjection as SklearnSRP
+import sklearn.decomposition
+import sklearn.manifold
+import sklearn.random_projection
+import umap
+from sklearn.datasets import load_digits
 
-from bench import harness, peers
+from bench import harness, peers, shadow_embeddings, work
 from bench.shadow_embeddings import Cell
+from drjax.dr import METHODS
 from drjax.reports import records
 
 FIELDS = {
@@ -106,7 +111,7 @@ def test_peer_workers_are_limited_to_one_thread_each(monkeypatch):
     environments = []
     monkeypatch.setattr(peers.subprocess, "Popen", lambda *_, env, **__: environments.append(env))
     peers.PeerPool(3)
-    assert [[env[name] for name in peers.THREAD_VARIABLES] for env in environments] == [["1"] * 4] * 3
+    assert [[env[name] for name in peers.THREAD_VARIABLES] for env in environments] == [["1"] * 5] * 3
 
 
 def test_peer_workers_report_what_they_did():
@@ -125,32 +130,114 @@ def test_a_dead_peer_is_an_error_and_not_a_number(capfd):
     with peers.PeerPool(1) as pool:
         pool.load(np.zeros((3, 2)), np.zeros((2, 2)))
         with pytest.raises(RuntimeError, match="a peer worker ended with code 1"):
-            pool.fit("tsne", budget_s=0.01)
-    assert "method must be a peer's name, got 'tsne'" in capfd.readouterr().err
+            pool.fit("kernel_pca", budget_s=0.01)
+    assert "method must be a peer's name, got 'kernel_pca'" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("method", ["pca_default", "pca_full", "srp_fit_transform", "srp_transform"])
+PEER_CLASSES = {
+    "pca_default": (sklearn.decomposition.PCA, "fit_transform"),
+    "pca_full": (sklearn.decomposition.PCA, "fit_transform"),
+    "srp_fit_transform": (sklearn.random_projection.SparseRandomProjection, "fit_transform"),
+    "srp_transform": (sklearn.random_projection.SparseRandomProjection, "transform"),
+    "classical_mds": (sklearn.manifold.ClassicalMDS, "fit_transform"),
+    "mds": (sklearn.manifold.MDS, "fit_transform"),
+    "isomap": (sklearn.manifold.Isomap, "fit_transform"),
+    "tsne": (sklearn.manifold.TSNE, "fit_transform"),
+    "umap": (umap.UMAP, "fit"),
+}
+
+
+@pytest.mark.parametrize("method", PEER_CLASSES)
 def test_every_peer_fits_the_target_beside_the_known_records(monkeypatch, method):
     rng = np.random.default_rng(1)
-    known, targets = rng.uniform(size=(9, 6)), rng.uniform(size=(3, 6))
+    known, targets = rng.uniform(size=(19, 6)), rng.uniform(size=(3, 6))
     seen = []
+    peer, name = PEER_CLASSES[method]
+    fit = getattr(peer, name)
 
     def spy(self, x, *args):
-        del self, args
         seen.append(x.copy())
+        return fit(self, x, *args)
 
-    for estimator in (SklearnPCA, SklearnSRP):
-        monkeypatch.setattr(estimator, "fit_transform", spy)
-    monkeypatch.setattr(SklearnSRP, "transform", spy)
+    monkeypatch.setattr(peer, name, spy)
     step = peers._shadows(method, known, targets)
     queue = iter(targets)
-    assert [step(queue), step(queue)] == [1, 1]
+    assert [step(queue)[0], step(queue)[0]] == [1, 1]
     for i in range(2):
         np.testing.assert_array_equal(seen[i], np.concatenate([targets[i : i + 1], known]))
+
+
+def test_every_method_has_cells_and_peers_and_a_model_of_its_operations():
+    assert {method for method, _ in shadow_embeddings.PEERS} == set(METHODS) == set(get_args(shadow_embeddings.Method))
+    for name, randomness in shadow_embeddings.PEERS:
+        for n in (10, 100, 1000):
+            work.method_for(name, n).prepare(np.random.default_rng(2).uniform(size=(min(n, 100) - 1, 5)))
+            small, large = (work.flops(name, randomness, n, d, 50.0, 1e4) for d in (4, 4096))
+            assert 0 < small < large or (name == "mds" and 0 < small == large)
+            assert work.naive_flops(name, n, 64) > 0
+
+
+def test_a_method_without_a_model_of_its_operations_is_an_error(monkeypatch):
+    monkeypatch.setitem(work.METHODS, "other", METHODS["pca"])
+    with pytest.raises(ValueError, match="method must have a model of its operations, got 'other'"):
+        work.flops("other", "fresh", 10, 4, 1.0, 0.0)
+
+
+def test_umap_learn_makes_as_many_updates_as_drjax():
+    x = load_digits().data[:104].astype(np.float32) / 16
+    known, targets = x[:99], x[99:]
+    found = shadow_embeddings.shadow_embeddings(jax.random.key(0), METHODS["umap"](), known, targets)
+    step, queue = peers._shadows("umap", known, targets), iter(targets)
+    # From the same graphs; a weight rounded to float32 may shift an edge's last update past the end.
+    assert np.mean([step(queue)[1] for _ in targets]) == pytest.approx(work.updates(found.info), rel=1e-3)
+
+
+def test_peers_report_their_iterations():
+    rng = np.random.default_rng(3)
+    known, targets = rng.uniform(size=(19, 6)), rng.uniform(size=(2, 6))
+    step = peers._shadows("mds", known, targets)
+    expected = sklearn.manifold.MDS(n_init=1, init="random", eps=1e-6, random_state=0)
+    expected.fit(np.concatenate([targets[:1], known]))
+    assert step(iter(targets)) == (1, expected.n_iter_)
+    assert peers._shadows("isomap", known, targets)(iter(targets)) == (1, 0.0)
+
+
+def test_a_quick_run_measures_every_method(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(harness, "machine_peaks", lambda **_: PEAKS)
+    monkeypatch.setattr(shadow_embeddings, "_n_workers", lambda: 1)
+    out = tmp_path / "rows.jsonl"
+    before = jax.config.jax_enable_x64
+    try:
+        config = shadow_embeddings.Config(quick=True, dtype=["float32"], out=out)
+        config.n, config.shadows, config.peer_s, config.repeats = [12], 3, 0.01, 1
+        shadow_embeddings.main(config)
+    finally:
+        jax.config.update("jax_enable_x64", before)
+    rows = [row for row in records.read_records(out) if row["name"] == "drjax"]
+    assert [(row["method"], row["n"]) for row in rows] == [(method, 12) for method, _ in shadow_embeddings.PEERS]
+    for row in rows:
+        assert row["gflop_per_s"] > 0
+        assert {name.split("/")[0] for name in row["speedup"]} <= {"naive", "sklearn", "umap-learn"}
+        assert len(row["speedup"]) == 1 + len(shadow_embeddings.PEERS[row["method"], _randomness(row)])
+        assert all(value > 0 for value in row["speedup"].values())
+        assert (row["n_updates"] > 0) == (row["method"] == "umap")
+    table = capsys.readouterr().out
+    assert all(f"\n{method}\n" in table for method in METHODS)
+
+
+PEAKS = [
+    {"name": "peak/gemm", "dtype": "float32", "gflop_per_s": 100.0, "cpu": "a", "cores": 2, "device_kind": "cpu"},
+    {"name": "peak/gemm", "dtype": "float64", "gflop_per_s": 50.0},
+    {"name": "peak/triad", "dtype": "float32", "gbyte_per_s": 10.0},
+]
+
+
+def _randomness(row):
+    return "shared" if row["threat_model"] == "seed known" else "fresh"
 
 
 @pytest.mark.parametrize(("n", "rank"), [(20, 18), (200, 50)])
 def test_pca_is_charged_the_operations_of_its_two_products(n, rank):
     cell = Cell("pca", "fresh", np.zeros((n - 1, 50)), np.zeros((4, 50)))
-    assert cell.flops == 2 * 50 * rank + 4 * n * rank  # k = 2: r d in, 2 n r for the rows
+    assert work.flops("pca", "fresh", n, 50, 8.0, 0.0) == 2 * 50 * rank + 4 * n * rank  # k = 2: r d in, 2 n r for rows
     assert (cell.labels["n"], cell.labels["d"], cell.labels["shadows"], cell.labels["dtype"]) == (n, 50, 4, "float64")

@@ -1,0 +1,306 @@
+"""Are drjax's t-SNE and UMAP the reference libraries' in distribution? Equivalence tests and a classifier.
+
+    python -m experiments.equivalence.run            # MNIST: 200 data sets of 100 and 20 of 500 records for each method
+    python -m experiments.equivalence.run --smoke    # digits: the same code in about a minute
+
+Both methods are chaotic, so that coordinates cannot be compared. Every data set is embedded by drjax and by the
+reference, each by its own random start, and a pair is one line of `results.jsonl`, written when it is done; the same
+command goes on with an interrupted run. Tests, margins, runtime and figures: README.md in this folder.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import jax
+import numpy as np
+import tyro
+from joblib import Parallel, delayed
+from scipy import stats
+from scipy.spatial.distance import cdist, pdist
+
+from drjax.core import validate
+from drjax.core.types import DRMethod
+from drjax.data import load
+from drjax.dr import TSNE, UMAP
+from drjax.dr.quality import trustworthiness
+from drjax.reports import records
+
+RESULTS = "results.jsonl"
+
+N_NEIGHBORS = 5
+"""Of trustworthiness."""
+
+MARGINS = {"objective": 0.02, "n_iter": 0.05, "trustworthiness": 0.005}
+"""Largest mean difference that counts as none: of the first two as a share of the reference's mean."""
+
+LEVEL = 0.05
+"""Of each of the two one-sided tests: the interval shown has 1 - 2 LEVEL."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    """What decides the results.
+
+    Attributes:
+        data: Name of a data set or path of a file, as `drjax.data.load` takes it.
+        method: Methods to compare.
+        n: Records per data set.
+        n_sets: Data sets of each size, drawn without replacement from `data` independently of each other.
+        seed: Of the draws; data set i has reference seed i.
+    """
+
+    data: str = "mnist"
+    method: tuple[str, ...] = ("tsne", "umap")
+    n: tuple[int, ...] = (100, 500)
+    n_sets: tuple[int, ...] = (200, 20)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Checks every field that can be checked without the data."""
+        for name in self.method:
+            validate.one_of(("tsne", "umap"), method=name)
+        if len(self.n) != len(self.n_sets):
+            raise ValueError(f"n_sets must have one entry for each of n = {self.n}, got {self.n_sets}")
+        for n, n_sets in zip(self.n, self.n_sets, strict=True):
+            validate.integer(minimum=16, n=n)
+            validate.integer(minimum=2, n_sets=n_sets)
+        validate.integer(minimum=0, seed=self.seed)
+
+
+SMOKE = Config(data="digits", n=(40,), n_sets=(12,))
+
+
+def run(config: Config, out: Path, *, say: Callable[[str], None] = print) -> list[dict[str, Any]]:
+    """Embeds the data sets that `out` does not hold yet; returns one summary for each method and size.
+
+    Args:
+        config: What to compute.
+        out: Folder of `results.jsonl`; made if missing.
+        say: Told of progress.
+
+    Raises:
+        ValueError: results of another configuration in `out`.
+        OSError: `out` cannot be written, or the data set is not there.
+    """
+    data = load(config.data)
+    file = out / RESULTS
+    done = {(r["method"], r["n"], r["index"]): r for r in _take_up(file, config, data) if r["kind"] == "stage"}
+    with Parallel(n_jobs=_n_cores(), return_as="generator") as pool:
+        for name in config.method:
+            for n, n_sets in zip(config.n, config.n_sets, strict=True):
+                wanted = [i for i in range(n_sets) if (name, n, i) not in done]
+                sets = [_draw(data.x, n, config.seed, i) for i in wanted]
+                theirs: Any = pool(delayed(_reference)(name, x, i) for i, x in zip(wanted, sets, strict=True))
+                for i, x, reference in zip(wanted, sets, theirs, strict=True):
+                    pair = _pair(name, x, i, *reference)
+                    records.append_record(file, "stage", method=name, n=n, index=i, **pair)
+                    say(f"{name}, n = {n}: data set {i + 1} of {n_sets}")
+    pairs = [r for r in records.read_records(file) if r["kind"] == "stage"]
+    return [
+        summary(name, n, [r for r in pairs if (r["method"], r["n"]) == (name, n)])
+        for name in config.method
+        for n in config.n
+    ]
+
+
+def summary(name: str, n: int, pairs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Tests of one method at one size, from the records of its pairs."""
+    tests = {}
+    for measure, margin in MARGINS.items():
+        if measure in pairs[0]["ours"]:
+            ours, theirs = (np.array([r[side][measure] for r in pairs]) for side in ("ours", "theirs"))
+            limit = margin if measure == "trustworthiness" else margin * abs(theirs.mean())
+            tests[measure] = {"ours": ours.mean(), "theirs": theirs.mean(), **equivalence(ours - theirs, limit)}
+    told_apart = {
+        side: two_sample_accuracy(*(np.array([r[s]["features"] for r in pairs]) for s in (side, "theirs")))
+        for side in ("ours", "control")
+    }
+    return {"method": name, "n": n, "n_sets": len(pairs), "tests": tests, "classifier": told_apart}
+
+
+def equivalence(differences: np.ndarray, margin: float) -> dict[str, Any]:
+    """Two one-sided t-tests that the mean of paired differences lies within +-margin.
+
+    Returns:
+        margin; difference, its mean; low and high, ends of its interval at 1 - 2 LEVEL; equivalent, both tests reject.
+    """
+    mean, error = float(differences.mean()), float(stats.sem(differences))
+    reach = float(stats.t.ppf(1 - LEVEL, len(differences) - 1)) * error
+    low, high = mean - reach, mean + reach
+    return {
+        "margin": margin,
+        "difference": mean,
+        "low": low,
+        "high": high,
+        "equivalent": bool(-margin < low and high < margin),
+    }
+
+
+def two_sample_accuracy(ours: np.ndarray, theirs: np.ndarray) -> dict[str, float]:
+    """How often a random forest says whose a map is; a pair of maps is never split between training and test.
+
+    Args:
+        ours: (m, features).
+        theirs: (m, features), of the same data sets.
+
+    Returns:
+        accuracy, and the ends low and high of its Clopper-Pearson interval at 95%: at chance, one half is inside.
+    """
+    from sklearn.ensemble import RandomForestClassifier
+    from sklearn.model_selection import GroupKFold, cross_val_predict
+
+    m = len(ours)
+    x, y = np.concatenate([ours, theirs]), np.repeat([0, 1], m)
+    forest = RandomForestClassifier(n_estimators=500, min_samples_leaf=3, random_state=0, n_jobs=1)
+    folds = GroupKFold(n_splits=min(10, m))
+    right = int(np.sum(cross_val_predict(forest, x, y, groups=np.tile(np.arange(m), 2), cv=folds) == y))
+    interval = stats.binomtest(right, 2 * m).proportion_ci(0.95)
+    return {"accuracy": right / (2 * m), "low": float(interval.low), "high": float(interval.high)}
+
+
+def features(coords: np.ndarray) -> np.ndarray:
+    """What a classifier sees of a map (n, 2): shape, size, orientation and crowding, not the order of the points."""
+    centred = coords - coords.mean(axis=0)
+    distances = cdist(coords, coords)
+    np.fill_diagonal(distances, np.inf)
+    levels = np.linspace(0.02, 0.98, 13)
+    spread = centred.std(axis=0)
+    return np.concatenate(
+        [
+            np.log(np.quantile(pdist(coords), levels)),
+            np.quantile(np.log(distances.min(axis=1) + 1e-6), levels),
+            np.quantile(np.linalg.norm(centred, axis=1), levels),
+            spread,
+            coords.mean(axis=0),
+            ((centred / spread) ** 3).mean(axis=0),
+            ((centred / spread) ** 4).mean(axis=0),
+            [np.prod(centred / spread, axis=1).mean()],
+        ]
+    )
+
+
+def to_markdown(summaries: Iterable[Mapping[str, Any]]) -> str:
+    """The summaries as Markdown tables: one of the tests, one of the classifier."""
+    heads = ("method", "n", "sets", "measure", "drjax", "reference", "difference (90% interval)", "margin", "verdict")
+    lines = [_row(heads), _row(["---"] * len(heads))]
+    for s in summaries:
+        for measure, t in s["tests"].items():
+            is_better = measure == "trustworthiness" and t["low"] > 0
+            verdict = "equivalent" if t["equivalent"] else "better" if is_better else "not shown"
+            difference = f"{t['difference']:.2g} ({t['low']:.2g} to {t['high']:.2g})"
+            cells = (measure, f"{t['ours']:.5g}", f"{t['theirs']:.5g}", difference, f"{t['margin']:.2g}", verdict)
+            lines.append(_row((s["method"], str(s["n"]), str(s["n_sets"]), *cells)))
+    heads = ("method", "n", "classifier against the reference", "accuracy (95% interval)")
+    lines += ["", _row(heads), _row(["---"] * len(heads))]
+    names = {"ours": "drjax", "control": "drjax, 30% fewer iterations (control)"}
+    for s in summaries:
+        for side, c in s["classifier"].items():
+            accuracy = f"{c['accuracy']:.3f} ({c['low']:.3f} to {c['high']:.3f})"
+            lines.append(_row((s["method"], str(s["n"]), names[side], accuracy)))
+    return "\n".join(lines)
+
+
+def main(
+    config: Annotated[Config, tyro.conf.arg(name="")] = Config(),
+    *,
+    out: Path | None = None,
+    smoke: bool = False,
+) -> None:
+    """Compares drjax's t-SNE and UMAP with scikit-learn's and umap-learn's in distribution.
+
+    Args:
+        config: What to compute.
+        out: Folder of the results; runs/equivalence or runs/equivalence-smoke if not given.
+        smoke: Only show that everything runs: on digits, with sizes that take seconds, whatever else is given.
+    """
+    folder = out or Path("runs") / ("equivalence-smoke" if smoke else "equivalence")
+    print(to_markdown(run(SMOKE if smoke else config, folder)))
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _take_up(file: Path, config: Config, data: Any) -> list[dict[str, Any]]:
+    """The records of an interrupted run, or those of a new one: its configuration and provenance."""
+    fingerprint = records.config_fingerprint(config)
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        facts = {"config": config, "provenance": records.provenance(config.seed), "data": data.provenance}
+        records.append_record(file, "run", fingerprint=fingerprint, **facts)
+    found = records.read_records(file)
+    if not found or found[0].get("fingerprint") != fingerprint:
+        raise ValueError(f"out must be a new folder or one of the same configuration, got {file.parent} of another")
+    return found
+
+
+def _n_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+
+
+def _draw(x: np.ndarray, n: int, seed: int, index: int) -> np.ndarray:
+    chosen = np.random.default_rng([seed, n, index]).choice(len(x), n, replace=False)
+    return np.asarray(x[chosen], np.float32)
+
+
+def _perplexity(n: int) -> float:
+    return min(30.0, (n - 1) / 3)
+
+
+def _ours(name: str, n: int, share: float = 1.0) -> DRMethod:
+    """drjax's method, with a share of the usual iterations."""
+    if name == "tsne":
+        return TSNE(perplexity=_perplexity(n), max_iter=round(1000 * share))
+    return UMAP(n_epochs=round(500 * share))
+
+
+@functools.cache
+def _fit() -> Any:
+    return jax.jit(lambda method, key, x: method.fit_transform(key, x))
+
+
+def _pair(name: str, x: np.ndarray, index: int, theirs: np.ndarray, objective: float, n_iter: int) -> dict[str, Any]:
+    key = jax.random.key(index)
+    embedding = _fit()(_ours(name, len(x)), key, x)
+    control = _fit()(_ours(name, len(x), 0.7), key, x)
+    sides = {"ours": np.asarray(embedding.coords), "theirs": theirs, "control": np.asarray(control.coords)}
+    pair: dict[str, Any] = {
+        side: {"trustworthiness": _trust(x, coords), "features": features(coords.astype(np.float64)).tolist()}
+        for side, coords in sides.items()
+    }
+    if name == "tsne":  # UMAP's number of updates is fixed, and umap-learn does not say its cross entropy
+        pair["ours"] |= {"objective": float(embedding.objective), "n_iter": int(embedding.n_iter)}
+        pair["theirs"] |= {"objective": objective, "n_iter": n_iter}
+    return pair | {"status": int(embedding.status)}
+
+
+def _trust(x: np.ndarray, coords: np.ndarray) -> float:
+    return float(trustworthiness(x, np.asarray(coords, np.float32), n_neighbors=N_NEIGHBORS))
+
+
+def _reference(name: str, x: np.ndarray, seed: int) -> tuple[np.ndarray, float, int]:
+    """Coordinates, divergence and iterations of the reference library; runs in a process of its own."""
+    import threadpoolctl
+
+    with threadpoolctl.threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # umap-learn's on fixed seeds and one thread, which are wanted
+        if name == "tsne":
+            from sklearn.manifold import TSNE as ReferenceTSNE
+
+            fitted = ReferenceTSNE(method="exact", perplexity=_perplexity(len(x)), random_state=seed).fit(x)
+            return np.asarray(fitted.embedding_), float(fitted.kl_divergence_), int(fitted.n_iter_) + 1
+        import umap
+
+        coords = umap.UMAP(n_epochs=500, random_state=seed, n_jobs=1).fit_transform(x)
+        return np.asarray(coords), float("nan"), 500
+
+
+if __name__ == "__main__":
+    tyro.cli(main)

@@ -33,6 +33,9 @@ HOST_LANES_PER_CORE = 64
 
 _MANY_LANES = 2**16
 
+_ELEMENTWISE = frozenset({"sub", "add", "mul", "integer_pow", "square", "broadcast_in_dim", "convert_element_type"})
+_REDUCTIONS = frozenset({"reduce_sum", "reduce_max", "reduce_min"})
+
 BatchedFn = Callable[[Any, Any], Any]
 
 
@@ -238,16 +241,40 @@ def _peak_bytes(jaxpr: jex_core.Jaxpr) -> int:
     for var in jaxpr.outvars:
         if not isinstance(var, jex_core.Literal):
             last_use[var] = len(jaxpr.eqns)
+    fused = _fused(jaxpr)
     live = sum(_n_bytes(v.aval) for v in (*jaxpr.invars, *jaxpr.constvars))
     peak = live
     for i, eqn in enumerate(jaxpr.eqns):
         inner = [_peak_bytes(sub) for param in _params(eqn) for sub in _sub_jaxprs(param)]
-        live += sum(_n_bytes(v.aval) for v in eqn.outvars)
+        live += sum(_n_bytes(v.aval) for v in eqn.outvars if v not in fused)
         peak = max(peak, live + max(inner, default=0))
         dead = {v for v in (*eqn.invars, *eqn.outvars) if not isinstance(v, jex_core.Literal)}
         arguments = {*jaxpr.invars, *jaxpr.constvars}
-        live -= sum(_n_bytes(v.aval) for v in dead if v not in arguments and last_use.get(v, i) <= i)
+        dead -= arguments | fused
+        live -= sum(_n_bytes(v.aval) for v in dead if last_use.get(v, i) <= i)
     return peak
+
+
+def _fused(jaxpr: jex_core.Jaxpr) -> set[Any]:
+    """Results of elementwise operations that only a reduction reads, maybe through others: never in memory whole."""
+    readers: dict[Any, list[Any]] = {}
+    for eqn in jaxpr.eqns:
+        for var in eqn.invars:
+            if not isinstance(var, jex_core.Literal):
+                readers.setdefault(var, []).append(eqn)
+    kept = {var for var in jaxpr.outvars if not isinstance(var, jex_core.Literal)}
+    fused: set[Any] = set()
+    for eqn in reversed(jaxpr.eqns):
+        if eqn.primitive.name in _ELEMENTWISE and len(eqn.outvars) == 1:
+            (var,) = eqn.outvars
+            others = readers.get(var, [])
+            if var not in kept and others and all(_reads_in_passing(other, fused) for other in others):
+                fused.add(var)
+    return fused
+
+
+def _reads_in_passing(eqn: Any, fused: set[Any]) -> bool:
+    return eqn.primitive.name in _REDUCTIONS or all(var in fused for var in eqn.outvars)
 
 
 def _host_bytes(jaxpr: jex_core.Jaxpr) -> int:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
+from drjax.core import host
 from drjax.dr.affinity import ENTROPY_TOL, MAX_STEPS, P_FLOOR
 
 ORDER = 14
@@ -36,35 +37,37 @@ class Search(NamedTuple):
     series: np.ndarray
 
 
-@numba.njit(error_model="numpy", nogil=True, cache=True)
-def search_known(between, target):
-    """The fields of `Search`."""
+def search_known(between: np.ndarray, target: float) -> Search:
+    """The searches of all known points, (m, m) squared distances, for an entropy of `target` nats."""
     m = between.shape[0]
-    shift = np.zeros(m)
-    n_steps = np.zeros(m, np.int64)
-    betas, weights, moments = np.empty((m, MAX_STEPS)), np.empty((m, MAX_STEPS)), np.empty((m, MAX_STEPS))
-    series = np.zeros((m, ORDER + 1))
-    for i in range(m):
-        if m == 1:
-            break
-        shift[i] = _nearest(between[i], i, math.inf)
+    steps = (np.empty((m, MAX_STEPS)) for _ in range(3))
+    search = Search(np.zeros(m), np.zeros(m, np.int64), *steps, series=np.zeros((m, ORDER + 1)))
+    if m > 1:
+        host.spread(lambda part: _search_rows(between, target, part.start, part.stop, search), m)
+    return search
+
+
+@numba.njit(error_model="numpy", nogil=True, cache=True)
+def _search_rows(between, target, begin, end, search):
+    for i in range(begin, end):
+        shift = _nearest(between[i], i, math.inf)
         beta, low, high = 1.0, 0.0, math.inf
         for step in range(MAX_STEPS):
-            total, moment = _sums(between[i], i, shift[i], beta)
-            betas[i, step], weights[i, step], moments[i, step] = beta, total, moment
-            n_steps[i] = step + 1
+            total, moment = _sums(between[i], i, shift, beta)
+            search.betas[i, step], search.weights[i, step], search.moments[i, step] = beta, total, moment
+            search.n_steps[i] = step + 1
             error = target - (math.log(total) + beta * moment / total)
             if abs(error) <= ENTROPY_TOL or step + 1 == MAX_STEPS:
                 break
             beta, low, high = _next(error, beta, low, high)
-        for j in range(m):
+        search.shift[i] = shift
+        for j in range(between.shape[0]):
             if j != i:
-                s = between[i, j] - shift[i]
+                s = between[i, j] - shift
                 term = math.exp(-beta * s)
                 for t in range(ORDER + 1):
-                    series[i, t] += term
+                    search.series[i, t] += term
                     term *= s / (t + 1)
-    return shift, n_steps, betas, weights, moments, series
 
 
 @numba.njit(error_model="numpy", nogil=True, cache=True, inline="always")

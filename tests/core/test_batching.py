@@ -218,3 +218,17 @@ def test_chunks_of_host_code_are_short_where_the_lanes_share_much():
     assert batching.choose_batch_size(on_host, small, lanes, budget=budget) > 10 * few
     # Neither the memory nor the work of a program without host code is touched.
     assert batching.choose_batch_size(lambda _, x: x + 1, large, lanes, budget=budget) > 10 * few
+
+
+def test_what_only_a_reduction_reads_is_not_counted():
+    def outer(points, lanes):
+        return jnp.sum((lanes[:, None] - points[None]) ** 2, axis=-1)
+
+    def kept(points, lanes):
+        difference = lanes[:, None] - points[None]
+        return jnp.sum(difference**2, axis=-1), difference
+
+    points, lanes = np.zeros((50, 40), np.float32), np.zeros((9, 40), np.float32)
+    whole = 4 * 50 * 40
+    assert batching.lane_bytes(outer, points, lanes) < whole / 2
+    assert batching.lane_bytes(kept, points, lanes) >= whole

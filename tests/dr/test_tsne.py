@@ -143,13 +143,12 @@ def test_phases_and_cap_are_those_of_scikit_learn(max_iter):
         (60, 10.0, 2.0, {"min_grad_norm": 1e-2}, 300),
         (60, 10.0, 2.0, {"min_grad_norm": 1e9}, 100),
         (60, 10.0, 0.5, {}, 1000),
-        # So low a rate lets exaggeration pull all points together, where nothing improves.
-        (20, 5.0, 1.0, {"min_grad_norm": 0.0, "patience": 1}, 250),
     ],
-    ids=["gradient", "at once", "cap", "no progress"],
+    ids=["gradient", "at once", "cap"],
 )
 def test_both_paths_stop_where_scikit_learn_stops(n, perplexity, rate, rule, expected_iter):
-    # Low rates keep the descents together to the end.
+    # Low rates keep the descents together to the end. They always make progress: how often runs at the usual rate stop
+    # for want of it is compared in the experiment `equivalence`.
     x, start = DIGITS[:n], start_of(n)
     p = reference_affinities(x, perplexity)
     rule = {"min_grad_norm": 1e-9, "patience": 300, **rule}

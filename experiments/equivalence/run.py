@@ -1,6 +1,6 @@
 """Are drjax's t-SNE and UMAP the reference libraries' in distribution? Equivalence tests and a classifier.
 
-    python -m experiments.equivalence.run            # MNIST: 200 data sets of 100 and 20 of 500 records for each method
+    python -m experiments.equivalence.run            # MNIST: 200 data sets of 100 and 60 of 500 records for each method
     python -m experiments.equivalence.run --smoke    # digits: the same code in about a minute
 
 Both methods are chaotic, so that coordinates cannot be compared. Every data set is embedded by drjax and by the
@@ -59,7 +59,7 @@ class Config:
     data: str = "mnist"
     method: tuple[str, ...] = ("tsne", "umap")
     n: tuple[int, ...] = (100, 500)
-    n_sets: tuple[int, ...] = (200, 20)
+    n_sets: tuple[int, ...] = (200, 60)
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -1,0 +1,59 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from drjax.reports import records
+from experiments.equivalence import run as experiment
+
+SMALL = dataclasses.replace(experiment.SMOKE, n=(20,), n_sets=(3,), method=("tsne",))
+
+
+def test_smoke_compares_both_methods_and_a_second_run_computes_nothing_again(tmp_path, monkeypatch):
+    summaries = experiment.run(SMALL, tmp_path, say=lambda _: None)
+    (summary,) = summaries
+    assert set(summary["tests"]) == {"objective", "n_iter", "trustworthiness"}
+    written = records.read_records(tmp_path / experiment.RESULTS)
+    assert [r["kind"] for r in written] == ["run", "stage", "stage", "stage"]
+    table = experiment.to_markdown(summaries)
+    assert table.count("| tsne | 20 |") == 5
+
+    def refuse(*_):
+        raise AssertionError("computed again")
+
+    monkeypatch.setattr(experiment, "_pair", refuse)
+    assert experiment.run(SMALL, tmp_path, say=lambda _: None) == summaries
+    with pytest.raises(ValueError, match="out must be a new folder or one of the same configuration"):
+        experiment.run(dataclasses.replace(SMALL, seed=1), tmp_path)
+
+
+def test_equivalence_is_claimed_where_it_holds_and_nowhere_else():
+    rng = np.random.default_rng(0)
+    same, other = rng.normal(0, 1, 400), rng.normal(0.5, 1, 400)
+    # The standard error is 0.05: a margin of 0.2 is four of them, of 0.05 one.
+    assert experiment.equivalence(same, 0.2)["equivalent"]
+    assert not experiment.equivalence(same, 0.05)["equivalent"]
+    assert not experiment.equivalence(other, 0.5)["equivalent"]
+    assert not experiment.equivalence(same[:4], 0.2)["equivalent"]
+
+
+def test_the_classifier_tells_different_maps_apart_and_is_at_chance_on_equal_ones():
+    rng = np.random.default_rng(0)
+    maps = rng.normal(size=(3, 60, 40, 2))
+    found = [np.array([experiment.features(m) for m in maps[i] * (1.3 if i == 2 else 1)]) for i in range(3)]
+    same, wider = (experiment.two_sample_accuracy(found[i], found[0]) for i in (1, 2))
+    assert same["low"] < 0.5 < same["high"]
+    assert wider["low"] > 0.8
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"method": ("pca",)}, "method must be one of tsne, umap"),
+        ({"n_sets": (3, 4)}, "n_sets must have one entry for each of n"),
+        ({"n": (10,)}, "n must be an integer >= 16, got 10"),
+    ],
+)
+def test_bad_configurations_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(experiment.SMOKE, **changes)

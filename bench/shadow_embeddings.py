@@ -42,7 +42,7 @@ PEERS: dict[tuple[str, Randomness], tuple[str, ...]] = {
 CELL_S = 5.0
 """Seconds that one call with all shadows of a cell may be predicted to take; it is made three times or so."""
 
-FEWEST_SHADOWS = 32
+FEWEST_SHADOWS = 128
 """Shadows of the slowest cells, whatever they take."""
 
 NAIVE_RATE = 1e9

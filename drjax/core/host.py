@@ -78,14 +78,15 @@ def _unpack_host(leaf: Any, is_wide: bool) -> np.ndarray:
     return np.ascontiguousarray(array).view(np.float64)[..., 0] if is_wide else array
 
 
-def spread(work: Callable[[slice], Any], count: int) -> None:
+def spread(work: Callable[[slice], Any], count: int, *, size: int | None = None) -> None:
     """Calls `work` on slices that together cover range(count), several at a time on the cores of this process.
 
     Args:
         work: Writes its own part of a result. Gains where it lets go of the interpreter's lock (numba's `nogil`).
         count: Items. Each core gets several slices, because items differ in what they cost.
+        size: Items in a slice, if it matters.
     """
-    size = max(1, -(-count // (PIECES_PER_CORE * n_cores())))
+    size = size or max(1, -(-count // (PIECES_PER_CORE * n_cores())))
     list(_pool().map(work, [slice(i, min(i + size, count)) for i in range(0, count, size)]))
 
 

@@ -47,6 +47,10 @@ def search_known(between: np.ndarray, target: float) -> Search:
     return search
 
 
+IN_ORDER = {"contract", "arcp", "nsz"}
+"""fastmath without leave to reorder sums, which would undo the rounding that `_exp` relies on."""
+
+
 @numba.njit(error_model="numpy", nogil=True, cache=True)
 def _search_rows(between, target, begin, end, search):
     for i in range(begin, end):
@@ -139,6 +143,29 @@ def _precision(between, i, new, target, search):
     return beta, shift, total
 
 
+@numba.njit(error_model="numpy", fastmath=IN_ORDER, nogil=True, cache=True, inline="always")
+def _exp(x):
+    """exp of x <= 0 to rounding, in steps that the compiler can take for several numbers at once; at least 1e-307."""
+    x = max(x, -706.0)
+    # Adding 1.5 2^52 rounds to an integer, which is then in the last bits of the sum.
+    shifted = x * (1.0 / math.log(2.0)) + 6755399441055744.0
+    whole = shifted - 6755399441055744.0
+    rest = (x - whole * 0.693147180369123816490) - whole * 1.90821492927058770002e-10  # log 2 in two parts
+    series = 1 / 39916800 + rest * (1 / 479001600 + rest * (1 / 6227020800))
+    series = 1 / 40320 + rest * (1 / 362880 + rest * (1 / 3628800 + rest * series))
+    series = 1 / 120 + rest * (1 / 720 + rest * (1 / 5040 + rest * series))
+    series = 1.0 + rest * (1.0 + rest * (0.5 + rest * (1 / 6 + rest * (1 / 24 + rest * series))))
+    power = np.int64((np.float64(shifted).view(np.int64) + np.int64(1023)) << np.int64(52))
+    return series * power.view(np.float64)
+
+
+@numba.njit(error_model="numpy", fastmath=IN_ORDER, nogil=True, cache=True)
+def _fill(distances, beta, shift, total, p):
+    """The conditional probabilities of one point's neighbours."""
+    for j in range(distances.shape[0]):
+        p[j] = _exp(-beta * (distances[j] - shift)) / total
+
+
 @numba.njit(error_model="numpy", nogil=True, cache=True)
 def joint_probabilities(between, row, target, search, p):
     """Writes the joint probabilities of [target; known] to p (n, n): `affinity.joint_probabilities`."""
@@ -152,13 +179,12 @@ def joint_probabilities(between, row, target, search, p):
             break
         beta, low, high = _next(error, beta, low, high)
     p[0, 0] = 0
-    for j in range(n - 1):
-        p[0, j + 1] = math.exp(-beta * (row[j] - shift)) / total
+    _fill(row, beta, shift, total, p[0, 1:n])
     for i in range(n - 1):
         beta, shift, total = _precision(between, i, float(row[i]), target, search)
         p[i + 1, 0] = math.exp(-beta * (row[i] - shift)) / total
-        for j in range(n - 1):
-            p[i + 1, j + 1] = math.exp(-beta * (between[i, j] - shift)) / total
+        # Of the point itself too, which may be nearer than the nearest: an overflow that the next line takes back.
+        _fill(between[i], beta, shift, total, p[i + 1, 1:n])
         p[i + 1, i + 1] = 0
     total = 0.0
     for i in range(n):

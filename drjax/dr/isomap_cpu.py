@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-import os
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 
+from drjax.core import host
 from drjax.core.linalg import blas
 from drjax.core.types import Array
 from drjax.dr import path_insertion, shortest_paths
@@ -105,22 +103,12 @@ def _insert_chunk(n_components: int, n_neighbors: int, shared: IsomapShared, tar
         _insert_lanes(rows, graph, edges, base, vectors, values, n_neighbors, tolerance, lanes)
 
     # Lanes differ in what they cost: several pieces for each worker, so that none waits long for another.
-    most = -(-b // _n_workers())
+    most = -(-b // host.n_cores())
     size = max(min(most, GROUP), -(-most // 4))
     with blas().limit(limits=1, user_api="blas"):
-        list(_pool().map(work, [slice(i, i + size) for i in range(0, b, size)]))
+        host.spread(work, b, size=size)
     found = found._replace(vectors=np.swapaxes(found.vectors, 1, 2))
     return Spectrum(*(leaf if leaf.dtype == np.int32 else np.ascontiguousarray(leaf, dtype) for leaf in found))
-
-
-@functools.cache
-def _n_workers() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
-
-
-@functools.cache
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_n_workers(), thread_name_prefix="isomap")
 
 
 class Base(NamedTuple):

@@ -210,7 +210,10 @@ def _ask_for_wide_vectors(_):
 
 @numba.njit(error_model="numpy", fastmath=True, nogil=True, cache=True)
 def _forces_half(p, y, attraction, repulsion):
-    """`_forces_plane` with every pair visited once: two points at a time against all later ones."""
+    """`_forces_plane` with every pair visited once: two points at a time against all later ones.
+
+    Reads and writes up to `BLOCK` entries beyond the last point.
+    """
     _ask_for_wide_vectors()  # pyright: ignore[reportCallIssue]  (numba gives the argument)
     n = p.shape[0]
     a, b = y[0], y[1]

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -25,12 +24,13 @@ from joblib import Parallel, delayed
 from scipy import stats
 from scipy.spatial.distance import cdist, pdist
 
-from drjax.core import validate
+from drjax.core import host, validate
 from drjax.core.types import DRMethod
 from drjax.data import load
 from drjax.dr import TSNE, UMAP
 from drjax.dr.quality import trustworthiness
 from drjax.reports import records
+from experiments.resume import take_up
 
 RESULTS = "results.jsonl"
 
@@ -91,8 +91,8 @@ def run(config: Config, out: Path, *, say: Callable[[str], None] = print) -> lis
     """
     data = load(config.data)
     file = out / RESULTS
-    done = {(r["method"], r["n"], r["index"]): r for r in _take_up(file, config, data) if r["kind"] == "stage"}
-    with Parallel(n_jobs=_n_cores(), return_as="generator") as pool:
+    done = {(r["method"], r["n"], r["index"]): r for r in take_up(file, config, data) if r["kind"] == "stage"}
+    with Parallel(n_jobs=host.n_cores(), return_as="generator") as pool:
         for name in config.method:
             for n, n_sets in zip(config.n, config.n_sets, strict=True):
                 wanted = [i for i in range(n_sets) if (name, n, i) not in done]
@@ -226,23 +226,6 @@ def main(
 
 def _row(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
-
-
-def _take_up(file: Path, config: Config, data: Any) -> list[dict[str, Any]]:
-    """The records of an interrupted run, or those of a new one: its configuration and provenance."""
-    fingerprint = records.config_fingerprint(config)
-    if not file.exists():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        facts = {"config": config, "provenance": records.provenance(config.seed), "data": data.provenance}
-        records.append_record(file, "run", fingerprint=fingerprint, **facts)
-    found = records.read_records(file)
-    if not found or found[0].get("fingerprint") != fingerprint:
-        raise ValueError(f"out must be a new folder or one of the same configuration, got {file.parent} of another")
-    return found
-
-
-def _n_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
 
 
 def _draw(x: np.ndarray, n: int, seed: int, index: int) -> np.ndarray:

@@ -30,6 +30,7 @@ from drjax.core.types import Embedding, count_status
 from drjax.data import Dataset, Splits, load, split
 from drjax.dr import PCA
 from drjax.reports import ladder, records
+from experiments.resume import take_up
 
 RELEASES = {
     "float64": (np.float64, None),
@@ -107,7 +108,7 @@ def run(config: Config, out: Path, *, say: Callable[[str], None] = print) -> lis
         n_targets=config.targets,
     )
     file = out / RESULTS
-    done = _cells(_take_up(file, config, data))
+    done = _cells(take_up(file, config, data, x64=True))
     prior = functools.cache(lambda: GaussianPrior.fit(data.x[parts.shadow]))
     for n_known in config.n_known:
         known = data.x[parts.known[:n_known]]
@@ -162,21 +163,6 @@ def main(
     """
     folder = out or Path("runs") / ("pca_closed_form-smoke" if smoke else "pca_closed_form")
     print(to_markdown(run(SMOKE if smoke else config, folder)))
-
-
-def _take_up(file: Path, config: Config, data: Dataset) -> list[dict[str, Any]]:
-    """The records of an interrupted run, or those of a new one: its configuration and provenance."""
-    fingerprint = records.config_fingerprint(config)
-    if not file.exists():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with jax.enable_x64(True):
-            provenance = records.provenance(config.seed)
-        facts = {"config": config, "provenance": provenance, "data": data.provenance}
-        records.append_record(file, "run", fingerprint=fingerprint, **facts)
-    found = records.read_records(file)
-    if not found or found[0].get("fingerprint") != fingerprint:
-        raise ValueError(f"out must be a new folder or one of the same configuration, got {file.parent} of another")
-    return found
 
 
 def _cells(found: Iterable[Mapping[str, Any]]) -> dict[tuple[int, str, str], dict[str, Any]]:

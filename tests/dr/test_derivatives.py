@@ -17,6 +17,9 @@ from drjax.dr import MDS, PCA, ClassicalMDS, Isomap, SparseRandomProjection
 from drjax.dr.shortest_paths import _all_pairs
 from drjax.dr.smacof import smacof
 
+# Minutes: `pytest -m slow`, see the README.
+pytestmark = pytest.mark.slow
+
 DIGITS = load_digits().data / 16
 KEY = jax.random.key(0)
 STEP = 2e-5

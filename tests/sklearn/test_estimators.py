@@ -19,6 +19,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from drjax import dr
 from drjax.sklearn import MDS, PCA, TSNE, UMAP, ClassicalMDS, Isomap, SparseRandomProjection, smacof
 
+# Minutes: `pytest -m slow`, see the README.
+pytestmark = pytest.mark.slow
+
 # Small settings where a default is not for the few records of the checks: scikit-learn's own choice in its test suite.
 CHECKED = [
     PCA(),

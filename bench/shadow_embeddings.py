@@ -138,7 +138,8 @@ def main(config: Config) -> None:
     """Runs every cell, adds its rows to the results as soon as they are there, and prints the table."""
     start = time.perf_counter()
     peaks = harness.machine_peaks(**QUICK_PEAKS) if config.quick else harness.machine_peaks()
-    run = {"config": config}
+    # Where files lie on this machine is not what was measured.
+    run = {"config": {name: value for name, value in vars(config).items() if name not in ("data_dir", "out")}}
     for row in peaks:
         harness.append_row(config.out, row | run)
     ours: dict[str, list[dict[str, Any]]] = {}
@@ -207,10 +208,9 @@ def _measure_drjax(cell: Cell, config: Config, peaks: list[dict[str, Any]]) -> d
         counts.update(n_iter=float(result.n_iter.mean()), n_updates=work.updates(result.info))
         return result
 
-    row = harness.measure(
-        "drjax", embed, repeats=config.repeats, budget_s=config.budget_s, flops=m * 1.0, **cell.labels
-    )
-    row["gflop_per_s"] *= work.flops(cell.method, cell.randomness, n, d, **counts)  # known after a run only
+    row = harness.measure("drjax", embed, repeats=config.repeats, budget_s=config.budget_s, **cell.labels)
+    # How many there are is known after a run only.
+    row["gflop_per_s"] = m * work.flops(cell.method, cell.randomness, n, d, **counts) / row["run_s"] / 1e9
     row["gbyte_per_s"] = row["output_bytes"] / row["run_s"] / 1e9
     return (
         row

@@ -11,3 +11,11 @@ def dtype(request):
     """Both working precisions; x64 is on while the float64 case runs."""
     with jax.enable_x64(request.param == "float64"):
         yield request.param
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forget_programs():
+    # Every compiled program keeps a dozen maps of memory, of which Linux allows a process 65,530. The suite has
+    # thousands of programs; the one that goes over the limit takes its process down.
+    yield
+    jax.clear_caches()

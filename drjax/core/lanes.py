@@ -51,6 +51,27 @@ def while_lanes(
     return _run(jax.vmap(body), jax.vmap(done), state, data, width, check_every, smallest)
 
 
+def alone(fn: Callable[[PyTree], PyTree], lanes: PyTree) -> PyTree:
+    """`vmap(fn)(lanes)`; on a CPU one lane after the other, so that a lane's rounding depends on no other lane.
+
+    For what a chaotic descent starts from. A product of a batch of another width sums in another order.
+
+    Args:
+        fn: From one lane to a pytree of arrays.
+        lanes: Pytree of arrays with a leading axis b >= 1.
+    """
+
+    def in_turn(lanes: PyTree) -> PyTree:
+        width = jax.tree.leaves(lanes)[0].shape[0]
+        if width > 1:
+            return jax.lax.map(fn, lanes)
+        # The compiler would unroll a loop of one pass, and then fuse it with what is around it.
+        twice = jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf]), lanes)
+        return jax.tree.map(lambda leaf: leaf[:1], jax.lax.map(fn, twice))
+
+    return jax.lax.platform_dependent(lanes, cpu=in_turn, default=jax.vmap(fn))
+
+
 def _run(
     body: Callable, done: Callable, state: PyTree, data: PyTree, width: int, check_every: int, smallest: int
 ) -> PyTree:

@@ -1,4 +1,4 @@
-"""What t-SNE and UMAP share: squared distances and the search for each point's bandwidth."""
+"""What t-SNE and UMAP share: the search for each point's bandwidth."""
 
 from __future__ import annotations
 
@@ -14,11 +14,6 @@ MAX_STEPS = 100
 ENTROPY_TOL = 1e-5
 P_FLOOR = 2.0**-52
 """scikit-learn's: steps of the search, nats within which the entropy is met, least joint probability."""
-
-
-def squared_distances(a: Array, b: Array) -> Array:
-    """(p, q) squared distances of a (p, d) to b (q, d); by differences, so that small ones keep their digits."""
-    return jnp.sum((a[:, None] - b[None]) ** 2, axis=-1)
 
 
 def bisect(value: Callable[[Array], Array], target: float, like: Array, *, max_steps: int, tol: float) -> Array:

@@ -9,10 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.spatial.distance import pdist, squareform
 
-from drjax.core import validate
+from drjax.core import lanes, validate
 from drjax.core.linalg import compute_dtype
 from drjax.core.types import Array, Embedding, PyTree, Status, hyperparams
 from drjax.dr.classical_mds import ClassicalMDS
+from drjax.dr.rows import in_xla, squared_rows
 from drjax.dr.smacof import Rule, best_of_starts
 from drjax.dr.smacof import smacof as smacof
 
@@ -154,7 +155,7 @@ class MDS:
         """(b, n_init, n, k)."""
         b, n, dtype = targets.shape[0], shared.known.shape[0] + 1, shared.known.dtype
         if self.deterministic:
-            return self._classical.insert_batch(keys, shared.classical, targets).coords[:, None]
+            return lanes.alone(lambda t: self._classical.insert(keys[0], shared.classical, t).coords[None], targets)
         if shared.starts is not None:
             return jnp.broadcast_to(shared.starts, (b, *shared.starts.shape))
         return jax.vmap(lambda key: self._draw(key, n, dtype))(keys)
@@ -179,12 +180,11 @@ def _embedding(coords: Array, stress: Array, n_iter: Array, stopped: Array) -> E
 
 def _rows(shared: MDSShared, targets: Array) -> Array:
     """(b, n-1) distances of the targets to the known records."""
-    return _distances(jnp.asarray(targets, shared.known.dtype), shared.known)
+    return _safe_sqrt(squared_rows(jnp.asarray(targets, shared.known.dtype), shared.known))
 
 
 def _distances(a: Array, b: Array) -> Array:
-    # By differences: the usual product loses the small distances to cancellation. XLA does not materialise them.
-    return _safe_sqrt(jnp.sum((a[:, None] - b[None]) ** 2, axis=-1))
+    return _safe_sqrt(in_xla(a, b))
 
 
 def _stress(coords: Array, dissimilarities: Array) -> Array:

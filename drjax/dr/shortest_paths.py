@@ -33,9 +33,14 @@ class Graph(NamedTuple):
     paths: np.ndarray
 
 
+def distances(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Euclidean distances of the rows of a (p, d) to those of b (q, d), both float64; (p, q)."""
+    return np.sqrt(squared(a, b))
+
+
 @numba.njit(error_model="numpy", fastmath={"reassoc", "contract"}, cache=True, nogil=True)
-def distances(a, b):
-    """Euclidean distances of the rows of a (p, d) to those of b (q, d), both float64; (p, q).
+def squared(a, b):
+    """Squared Euclidean distances of the rows of a (p, d) to those of b (q, d), both float64; (p, q).
 
     Differences are squared, not inner products subtracted: equal rows are at 0, and a pair gets the same bits whichever
     of the two comes first and whoever calls, which the rule for ties rests on.
@@ -49,7 +54,7 @@ def distances(a, b):
                 for c in range(a.shape[1]):
                     step = a[i, c] - b[j, c]
                     total += step * step
-                out[i, j] = np.sqrt(total)
+                out[i, j] = total
     return out
 
 

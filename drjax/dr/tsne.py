@@ -10,12 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.spatial.distance import pdist, squareform
 
-from drjax.core import host, validate
+from drjax.core import host, lanes, validate
 from drjax.core.linalg import compute_dtype
 from drjax.core.types import Array, Embedding, PyTree, Status, hyperparams
 from drjax.dr import quality
-from drjax.dr.affinity import joint_probabilities, squared_distances
+from drjax.dr.affinity import joint_probabilities
 from drjax.dr.pca import PCA
+from drjax.dr.rows import in_xla, squared_rows
 from drjax.dr.tsne_cpu import Descent, tsne_batch
 from drjax.dr.tsne_xla import UNROLLED_ITER, descend_batch
 
@@ -114,7 +115,7 @@ class TSNE:
             start, status = self._scaled(self._pca.fit_transform(key, x).coords[None])
         else:
             start, status = self._draw(key, x.shape[0], x.dtype)[None], jnp.zeros(1, jnp.uint32)
-        squared = _squared(x, x)
+        squared = _cut_off(in_xla(x, x), x, x)
         batch = self._optimise(squared[1:, 1:], squared[:1, 1:], start, status)
         return jax.tree.map(lambda leaf: leaf[0], batch)
 
@@ -128,7 +129,7 @@ class TSNE:
         """
         self._check_size(x.shape[0])
         x = jnp.asarray(x, compute_dtype(x))
-        return quality.kl_divergence(joint_probabilities(_squared(x, x), self.perplexity), coords)
+        return quality.kl_divergence(joint_probabilities(_cut_off(in_xla(x, x), x, x), self.perplexity), coords)
 
     def prepare(self, known: Array, *, shared_key: Array | None = None) -> TSNEShared:
         """Squared distances of the known records (n-1, d), in float64 on the host; O(n^2 d) once, 8 n^2 bytes.
@@ -165,12 +166,13 @@ class TSNE:
         targets = jnp.asarray(targets, dtype)
         status = jnp.zeros(b, jnp.uint32)
         if self.deterministic:
-            starts, status = self._scaled(self._pca.insert_batch(keys, shared.pca, targets).coords)
+            starts = lanes.alone(lambda t: self._pca.insert(keys[0], shared.pca, t).coords, targets)
+            starts, status = self._scaled(starts)
         elif shared.start is not None:
             starts = jnp.broadcast_to(shared.start, (b, *shared.start.shape))
         else:
             starts = jax.vmap(lambda key: self._draw(key, n, dtype))(keys)
-        rows = _squared(targets, shared.known)
+        rows = _cut_off(squared_rows(targets, shared.known), targets, shared.known)
         return self._optimise(shared.between, rows, starts, status)
 
     @property
@@ -254,10 +256,10 @@ def _tsne_mapped(
     return tuple(np.stack(leaf).reshape(*lead, *leaf[0].shape) for leaf in zip(*each, strict=True))
 
 
-def _squared(a: Array, b: Array) -> Array:
-    """(p, q) squared distances, cut off where they would overflow; nan for a row of a or b that is not finite."""
+def _cut_off(squared: Array, a: Array, b: Array) -> Array:
+    """Squared distances (p, q) short of an overflow; nan for a row of a (p, d) or b (q, d) that is not finite."""
     finite = jnp.all(jnp.isfinite(a), axis=1)[:, None] & jnp.all(jnp.isfinite(b), axis=1)
-    return jnp.where(finite, jnp.minimum(squared_distances(a, b), _farthest(a.dtype)), jnp.nan)
+    return jnp.where(finite, jnp.minimum(squared, _farthest(a.dtype)), jnp.nan)
 
 
 def _farthest(dtype: Any) -> float:

@@ -1,3 +1,4 @@
+import functools
 import os
 
 import jax
@@ -19,32 +20,39 @@ def x():
     return data[np.random.default_rng(0).permutation(len(data))]
 
 
-def releases(x, n_known, n_targets, dtype=np.float64):
-    with jax.enable_x64(dtype == np.float64):
-        known, targets = x[:n_known].astype(dtype), x[1000 : 1000 + n_targets].astype(dtype)
-        return shadow_embeddings(jax.random.key(0), PCA(), known, targets).coords
+@pytest.fixture(scope="module")
+def releases(x):
+    """Releases of the first `n_targets` of 100 targets beside `n_known` records: one program for all tests."""
+
+    @functools.cache
+    def all_of_them(n_known, dtype):
+        with jax.enable_x64(dtype == np.float64):
+            known, targets = x[:n_known].astype(dtype), x[1000:1100].astype(dtype)
+            return shadow_embeddings(jax.random.key(0), PCA(), known, targets).coords
+
+    return lambda n_known, n_targets, dtype=np.float64: all_of_them(n_known, dtype)[:n_targets]
 
 
 def mse(found, x):
     return ((found.x - x[1000 : 1000 + len(found.x)]) ** 2).mean(axis=1)
 
 
-def test_is_exact_once_the_known_records_span_the_space(x):
-    found = reconstruct_pca(x[:199], releases(x, 199, 100))
+def test_is_exact_once_the_known_records_span_the_space(x, releases):
+    found = reconstruct_pca(x[:199], releases(199, 100))
     assert np.median(mse(found, x)) < 1e-20
     assert (found.status == 0).all()
 
 
 @pytest.mark.parametrize("bounds", [None, (0, 1)])
-def test_a_prior_does_not_spoil_what_the_known_records_span(x, bounds):
+def test_a_prior_does_not_spoil_what_the_known_records_span(x, bounds, releases):
     # Public records vary in features that no known record does; nearly no target does.
     known, public = x[:199], x[200:1000]
     prior = GaussianPrior.fit(public)
     assert (np.ptp(known, axis=0) == 0).any()
-    exact = reconstruct_pca(known, releases(x, 199, 100), prior=prior, bounds=bounds)
+    exact = reconstruct_pca(known, releases(199, 100), prior=prior, bounds=bounds)
     # The length outside comes from 1 - |u|^2, whose rounding leaves 1e-8 of a unit vector.
     assert np.median(mse(exact, x)) < 1e-12
-    alone = mse(reconstruct_pca(known, releases(x, 199, 100)), x)
+    alone = mse(reconstruct_pca(known, releases(199, 100)), x)
     assert mse(exact, x).mean() <= alone.mean()
 
 
@@ -70,9 +78,9 @@ def test_one_component_and_equal_known_records_suffice(x):
     assert ((found.x - x[1000]) ** 2).mean() < 1e-16
 
 
-def test_a_batch_and_single_releases_agree(x):
+def test_a_batch_and_single_releases_agree(x, releases):
     prior = GaussianPrior.fit(x[300:1000])
-    coords = releases(x, 30, 4)
+    coords = releases(30, 4)
     # The noise is estimated from all releases of a call: given, it is the same for both.
     batch = reconstruct_pca(x[:30], coords, prior=prior, noise=1e-9)
     for i in range(4):
@@ -82,9 +90,9 @@ def test_a_batch_and_single_releases_agree(x):
         assert np.shape(one.status) == np.shape(one.residual_norm) == ()
 
 
-def test_prior_and_bounds_each_reduce_the_error_where_the_known_records_do_not_span(x):
+def test_prior_and_bounds_each_reduce_the_error_where_the_known_records_do_not_span(x, releases):
     prior = GaussianPrior.fit(x[300:1000])
-    coords = releases(x, 30, 100)
+    coords = releases(30, 100)
     alone = mse(reconstruct_pca(x[:30], coords), x).mean()
     with_prior = mse(reconstruct_pca(x[:30], coords, prior=prior), x).mean()
     with_bounds = mse(reconstruct_pca(x[:30], coords, prior=prior, bounds=(0, 1)), x).mean()
@@ -92,8 +100,8 @@ def test_prior_and_bounds_each_reduce_the_error_where_the_known_records_do_not_s
     assert with_prior < 0.7 * alone
 
 
-def test_residual_norm_is_the_length_outside_the_span(x):
-    found = reconstruct_pca(x[:30], releases(x, 30, 20))
+def test_residual_norm_is_the_length_outside_the_span(x, releases):
+    found = reconstruct_pca(x[:30], releases(30, 20))
     known = x[:30]
     _, _, basis = np.linalg.svd(known - known.mean(0), full_matrices=False)
     offset = x[1000:1020] - known.mean(0)
@@ -102,16 +110,16 @@ def test_residual_norm_is_the_length_outside_the_span(x):
 
 
 @pytest.mark.parametrize(("decimals", "limit"), [(6, 1e-4), (4, 5e-3), (2, 0.05)])
-def test_rounded_coordinates_cost_accuracy_but_never_more_than_knowing_nothing(x, decimals, limit):
+def test_rounded_coordinates_cost_accuracy_but_never_more_than_knowing_nothing(x, decimals, limit, releases):
     # The prior mean scores 0.074 here: whatever the noise, the attack must not do worse.
     prior = GaussianPrior.fit(x[300:1000])
-    found = reconstruct_pca(x[:199], np.round(releases(x, 199, 60), decimals), prior=prior, bounds=(0, 1))
+    found = reconstruct_pca(x[:199], np.round(releases(199, 60), decimals), prior=prior, bounds=(0, 1))
     assert mse(found, x).mean() < limit
 
 
-def test_coarser_rounding_is_never_better(x):
+def test_coarser_rounding_is_never_better(x, releases):
     prior = GaussianPrior.fit(x[300:1000])
-    coords = releases(x, 199, 60)
+    coords = releases(199, 60)
     fine, middle, coarse = (
         mse(reconstruct_pca(x[:199], np.round(coords, decimals), prior=prior), x).mean() for decimals in (6, 4, 2)
     )
@@ -119,33 +127,33 @@ def test_coarser_rounding_is_never_better(x):
     assert coarse < ((x[1000:1060] - prior.mean) ** 2).mean()
 
 
-def test_float32_release_is_nearly_as_good(x):
+def test_float32_release_is_nearly_as_good(x, releases):
     prior = GaussianPrior.fit(x[300:1000])
-    found = reconstruct_pca(x[:199], releases(x, 199, 60, np.float32), prior=prior, bounds=(0, 1))
+    found = reconstruct_pca(x[:199], releases(199, 60, np.float32), prior=prior, bounds=(0, 1))
     assert np.median(mse(found, x)) < 1e-5
 
 
-def test_known_features_are_kept_and_help_with_the_others(x):
+def test_known_features_are_kept_and_help_with_the_others(x, releases):
     prior = GaussianPrior.fit(x[300:1000])
-    coords = releases(x, 20, 60)
+    coords = releases(30, 60)
     features = np.full((60, 64), np.nan)
     features[:, ::2] = x[1000:1060, ::2]
-    plain = reconstruct_pca(x[:20], coords, prior=prior)
-    helped = reconstruct_pca(x[:20], coords, prior=prior, known_features=features)
+    plain = reconstruct_pca(x[:30], coords, prior=prior)
+    helped = reconstruct_pca(x[:30], coords, prior=prior, known_features=features)
     np.testing.assert_allclose(helped.x[:, ::2], features[:, ::2])
     truth = x[1000:1060, 1::2]
     assert ((helped.x[:, 1::2] - truth) ** 2).mean() < 0.8 * ((plain.x[:, 1::2] - truth) ** 2).mean()
 
 
-def test_a_release_that_says_nothing_of_the_target_is_degenerate(x):
-    coords = releases(x, 50, 1)[0].copy()
+def test_a_release_that_says_nothing_of_the_target_is_degenerate(x, releases):
+    coords = releases(30, 1)[0].copy()
     coords[0] = 0
     prior = GaussianPrior.fit(x[300:1000])
-    found = reconstruct_pca(x[:50], coords, prior=prior)
+    found = reconstruct_pca(x[:30], coords, prior=prior)
     assert int(found.status) == Status.DEGENERATE
     assert np.isnan(found.residual_norm)
     np.testing.assert_array_equal(found.x, prior.mean)
-    batch = releases(x, 199, 3).copy()
+    batch = releases(199, 3).copy()
     batch[1] = 0
     found = reconstruct_pca(x[:199], batch)
     assert found.status.tolist() == [Status.OK, Status.DEGENERATE, Status.OK]

@@ -108,8 +108,9 @@ def test_a_classical_start_is_deterministic_and_near_the_end():
     x = DIGITS[:40]
     method = MDS(init="classical")
     with jax.enable_x64(True):
-        first, second = (method.fit_transform(jax.random.key(i), x) for i in (0, 1))
-        random = MDS().fit_transform(KEY, x)
+        fit_transform = jax.jit(method.fit_transform)
+        first, second = (fit_transform(jax.random.key(i), x) for i in (0, 1))
+        random = jax.jit(MDS().fit_transform)(KEY, x)
     np.testing.assert_array_equal(first.coords, second.coords)
     assert method.deterministic
     assert int(first.n_iter) < int(random.n_iter)
@@ -121,8 +122,7 @@ def test_stress_1_is_scikit_learns_normalised_stress():
     coords, raw, _, _ = on_cpu(x, start[None])
     with jax.enable_x64(True):
         method = MDS()
-        key = KEY
-        out = method.fit_transform(key, x)
+        out = jax.jit(method.fit_transform)(KEY, x)
     assert float(out.info.stress_1) == pytest.approx(
         np.sqrt(float(out.objective) / (cdist(out.coords, out.coords) ** 2).sum() * 2)
     )
@@ -135,10 +135,11 @@ def test_gradient_of_the_stress_with_respect_to_the_target_equals_finite_differe
     with jax.enable_x64(True):
         step = 1e-5
 
+        @jax.jit
         def slope(target):
             return jax.grad(MDS().objective)(jnp.asarray(coords), jnp.concatenate([target[None], x[1:]]))
 
-        jacobian = jax.jacrev(slope)(jnp.asarray(x[0]))
+        jacobian = jax.jit(jax.jacrev(slope))(jnp.asarray(x[0]))
         for j in (10, 20, 43):
             change = np.zeros(64)
             change[j] = step
@@ -147,8 +148,8 @@ def test_gradient_of_the_stress_with_respect_to_the_target_equals_finite_differe
 
 
 def on_both_paths(data):
-    fitted = MDS().fit_transform(KEY, data)
-    batch = MDS().insert_batch(KEY[None], MDS().prepare(data[1:]), jnp.asarray(data[:1]))
+    fitted = jax.jit(MDS().fit_transform)(KEY, data)
+    batch = jax.jit(MDS().insert_batch)(KEY[None], MDS().prepare(data[1:]), jnp.asarray(data[:1]))
     return fitted, jax.tree.map(lambda leaf: leaf[0], batch)
 
 

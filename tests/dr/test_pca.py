@@ -52,7 +52,7 @@ def test_insert_and_fit_transform_equal_scikit_learn_with_signs(n, x64, toleranc
 
 
 @pytest.mark.skipif("DRJAX_DATA" not in os.environ, reason="needs the MNIST files: set DRJAX_DATA")
-@pytest.mark.parametrize("n", [10, 100, 200, 500, 1000])
+@pytest.mark.parametrize("n", [10, 200, 1000])
 def test_insert_equals_scikit_learn_on_mnist(n):
     from drjax.data import load
 
@@ -115,7 +115,10 @@ def test_identical_known_records_leave_one_component_and_are_flagged():
 def test_records_that_are_all_equal_are_flagged(embed):
     x = jnp.full((5, 4), 2.0)
     pca, key = PCA(n_components=1), jax.random.key(0)
-    found = pca.fit_transform(key, x) if embed == "fit_transform" else pca.insert(key, pca.prepare(x[1:]), x[0])
+    if embed == "fit_transform":
+        found = jax.jit(pca.fit_transform)(key, x)
+    else:
+        found = jax.jit(pca.insert)(key, pca.prepare(x[1:]), x[0])
     assert int(found.status) & Status.DEGENERATE
     np.testing.assert_allclose(found.coords, 0, atol=1e-6)
 
@@ -193,8 +196,9 @@ def test_signs_are_exact_where_opposite_loadings_nearly_tie():
         assert shared.poles.gaps.shape[1] < len(shared.basis)  # or the sum over the head would be the whole sum
         keys = jax.random.split(jax.random.key(0), len(targets))
         inserted = jax.jit(PCA().insert_batch)(keys, shared, targets)
+        fit_transform = jax.jit(PCA().fit_transform)
         for i, target in enumerate(targets):
-            fitted = PCA().fit_transform(keys[i], np.vstack([target, known]))
+            fitted = fit_transform(keys[i], np.vstack([target, known]))
             np.testing.assert_allclose(inserted.coords[i], fitted.coords, atol=1e-10)
             assert (inserted.info.sign_margin[i] <= fitted.info.sign_margin + 1e-12).all()
         assert (np.asarray(inserted.info.sign_margin) > 0).all()

@@ -189,14 +189,24 @@ def test_data_sets_that_stop_leave_the_others_alone():
         np.testing.assert_allclose(batch[0][i], single[i][0], atol=1e-6)
 
 
+def test_the_whole_descent_lowers_for_tpu():
+    # The contract suite lowers ten steps, which have no loop over lanes in them.
+    method = TSNE(perplexity=5.0)
+    shared = method.prepare(DIGITS[1:20].astype(np.float32))
+    keys, targets = jax.random.split(KEY, 12), DIGITS[30:42].astype(np.float32)
+    jitted = jax.jit(lambda keys, targets: method.insert_batch(keys, shared, targets).coords)
+    assert jax.export.export(jitted, platforms=["tpu"])(keys, targets).platforms == ("tpu",)
+
+
 def test_maps_of_digits_are_worth_scikit_learns():
     # 24 data sets of 60; the experiment `equivalence` has hundreds, with margins and a classifier.
     rng = np.random.default_rng(0)
+    options = {"perplexity": 15.0, "init": "pca", "n_iter_without_progress": 100}
+    fit_transform = jax.jit(TSNE(**options).fit_transform)
     ours, theirs = [], []
     for _ in range(24):
         x = DIGITS[rng.choice(len(DIGITS), 60, replace=False)]
-        options = {"perplexity": 15.0, "init": "pca", "n_iter_without_progress": 100}
-        ours.append(float(TSNE(**options).fit_transform(KEY, x.astype(np.float32)).objective))
+        ours.append(float(fit_transform(KEY, x.astype(np.float32)).objective))
         reference_map = ReferenceTSNE(method="exact", random_state=0, **options).fit(x.astype(np.float32))
         theirs.append(reference_map.kl_divergence_)
     difference = np.array(ours) - theirs
@@ -222,8 +232,8 @@ def test_insert_starts_and_steps_as_fit_transform_does(init):
     x = DIGITS[:80]
     with jax.enable_x64(True):
         method = TSNE(init=init, perplexity=20.0, max_iter=10)
-        fitted = method.fit_transform(KEY, jnp.asarray(x))
-        inserted = method.insert(KEY, method.prepare(x[1:]), jnp.asarray(x[0]))
+        fitted = jax.jit(method.fit_transform)(KEY, jnp.asarray(x))
+        inserted = jax.jit(method.insert)(KEY, method.prepare(x[1:]), jnp.asarray(x[0]))
     np.testing.assert_allclose(inserted.coords, fitted.coords, atol=1e-12 * float(np.abs(fitted.coords).max()))
 
 
@@ -252,7 +262,8 @@ def test_a_far_point_leaves_the_map_of_the_others_finite(dtype):
     x = (DIGITS[:30] / 16).astype(dtype)
     x[0] = 1e30
     method = TSNE(perplexity=5.0, init="random", max_iter=60)
-    for out in (method.fit_transform(KEY, x), method.insert(KEY, method.prepare(x[1:]), x[0])):
+    fitted = jax.jit(method.fit_transform)(KEY, x)
+    for out in (fitted, jax.jit(method.insert)(KEY, method.prepare(x[1:]), x[0])):
         assert np.isfinite(out.coords).all()
         assert not int(out.status) & Status.NON_FINITE
 
@@ -275,12 +286,13 @@ class TestDerivatives:
         weights = np.random.default_rng(0).normal(size=(20, 20))
         step = jnp.asarray(np.random.default_rng(1).normal(size=x.shape))
 
+        @jax.jit
         def total(t):
             return jnp.sum(weights * self.exact(x + t * step))
 
         h = 1e-5  # error h^2 of the difference, 1e-16 / h of rounding
         numeric = (total(h) - total(-h)) / (2 * h)
-        assert float(jax.grad(total)(0.0)) == pytest.approx(float(numeric), rel=1e-7)
+        assert float(jax.jit(jax.grad(total))(0.0)) == pytest.approx(float(numeric), rel=1e-7)
         assert float(jax.jvp(total, (0.0,), (1.0,))[1]) == pytest.approx(float(numeric), rel=1e-7)
 
     def test_of_the_stationarity_residual_in_the_target(self):
@@ -289,13 +301,15 @@ class TestDerivatives:
         y = jnp.asarray(np.random.default_rng(0).normal(size=(20, 2)))
         direction = jnp.asarray(np.random.default_rng(1).normal(size=64))
 
+        @jax.jit
         def residual(target):
             return jax.grad(method.objective)(y, x.at[0].set(target))
 
         analytic = jax.jvp(residual, (x[0],), (direction,))[1]
-        reverse = jnp.einsum("nkd,d->nk", jax.jacrev(residual)(x[0]), direction)
+        reverse = jnp.einsum("nkd,d->nk", jax.jit(jax.jacrev(residual))(x[0]), direction)
         from drjax.dr.quality import kl_divergence
 
+        @jax.jit
         def smooth(t):
             return jax.grad(lambda y: kl_divergence(self.exact(x.at[0].set(x[0] + t * direction)), y))(y)
 
@@ -311,19 +325,26 @@ class TestDerivatives:
         weights = jnp.asarray(np.random.default_rng(0).normal(size=(15, 2)))
         direction = jnp.asarray(np.random.default_rng(1).normal(size=64))
 
+        @jax.jit
         def total(t):
             return jnp.sum(weights * descend(self.exact(x.at[0].set(x[0] + t * direction), 4.0), start, ten)[0])
 
         h = 1e-7  # ten steps bend the map a lot
         numeric = (total(h) - total(-h)) / (2 * h)
-        assert float(jax.grad(total)(0.0)) == pytest.approx(float(numeric), rel=1e-4)
+        assert float(jax.jit(jax.grad(total))(0.0)) == pytest.approx(float(numeric), rel=1e-4)
 
     def test_of_an_inserted_target_flow_through_start_and_affinities(self):
         x = jnp.asarray(DIGITS[:15] / 16)
         method = TSNE(perplexity=4.0, max_iter=5, learning_rate=1.0)
         shared = method.prepare(np.asarray(x[1:]))
-        gradient = jax.grad(lambda target: jnp.sum(method.insert(KEY, shared, target).coords ** 2))(x[0])
-        fitted = jax.grad(lambda target: jnp.sum(method.fit_transform(KEY, x.at[0].set(target)).coords ** 2))(x[0])
+
+        def inserted(target):
+            return jnp.sum(method.insert(KEY, shared, target).coords ** 2)
+
+        def refitted(target):
+            return jnp.sum(method.fit_transform(KEY, x.at[0].set(target)).coords ** 2)
+
+        gradient, fitted = (jax.jit(jax.grad(f))(x[0]) for f in (inserted, refitted))
         assert np.abs(gradient).max() > 0
         np.testing.assert_allclose(gradient, fitted, atol=1e-9 * float(jnp.abs(fitted).max()))
 

@@ -62,13 +62,12 @@ def test_insert_gives_the_bits_of_fit_transform(dtype, options):
 def test_insert_in_xla_agrees_with_fit_transform():
     with jax.enable_x64(True):
         x = with_duplicates(80, "float64")
-        # The start alone, then ten epochs at a rate at which rounding does not grow beyond what is compared.
-        for options, atol in (({"learning_rate": 0.0}, 1e-11), ({"learning_rate": 0.05}, 1e-9)):
-            method = UMAP(n_epochs=10, **options)
-            shared = method.prepare(x[1:])
-            fitted = fit(method, KEY, x)
-            np.testing.assert_allclose(insert(method, KEY, shared, x[0]).coords, fitted.coords, atol=atol)
-            np.testing.assert_allclose(insert_in_xla(method, KEY, shared, x[0]).coords, fitted.coords, atol=atol)
+        # A rate at which rounding does not grow beyond what is compared.
+        method = UMAP(n_epochs=10, learning_rate=0.05)
+        shared = method.prepare(x[1:])
+        fitted = fit(method, KEY, x)
+        np.testing.assert_allclose(insert(method, KEY, shared, x[0]).coords, fitted.coords, atol=1e-9)
+        np.testing.assert_allclose(insert_in_xla(method, KEY, shared, x[0]).coords, fitted.coords, atol=1e-9)
 
 
 def test_both_optimisers_start_alike():
@@ -86,9 +85,8 @@ def test_shadows_depend_on_neither_batch_size_nor_number():
     method = UMAP(n_epochs=50)
     known, targets = DIGITS[:60], DIGITS[100:107]
     whole = shadow_embeddings(KEY, method, known, targets, batch_size=7)
-    for batch_size, count in ((3, 7), (2, 5), (1, 2)):
-        part = shadow_embeddings(KEY, method, known, targets[:count], batch_size=batch_size)
-        np.testing.assert_array_equal(part.coords, whole.coords[:count])
+    part = shadow_embeddings(KEY, method, known, targets[:5], batch_size=2)
+    np.testing.assert_array_equal(part.coords, whole.coords[:5])
     assert len(np.unique(whole.info.n_updates)) > 1
     shared = shadow_embeddings(KEY, method, known, np.repeat(targets[:1], 3, axis=0), randomness="shared")
     np.testing.assert_array_equal(shared.coords[0], shared.coords[2])
@@ -102,17 +100,17 @@ def maps_of_umap_learn(count, n):
     return sets, [umap.UMAP(random_state=i, n_jobs=1).fit_transform(x) for i, x in enumerate(sets)]
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:n_jobs value")
 @pytest.mark.parametrize("run", [fit, fit_in_xla])
 def test_maps_are_as_good_as_those_of_umap_learn(run):
     sets, theirs = maps_of_umap_learn(20, 100)
     method = UMAP()
+    objective = jax.jit(method.objective)
     rows = []
     for i, (x, reference) in enumerate(zip(sets, theirs, strict=True)):
         own = np.asarray(run(method, jax.random.fold_in(KEY, i), x).coords)
         score = [trustworthiness(x, y, n_neighbors=10) for y in (own, reference)]
-        entropy = [float(method.objective(y, x)) for y in (own, reference)]
+        entropy = [float(objective(y, x)) for y in (own, reference)]
         rows.append([score[0] - score[1], entropy[0] / entropy[1] - 1])
     mean, error = np.mean(rows, axis=0), np.std(rows, axis=0) / np.sqrt(len(rows))
     # Margins of three standard errors and more, which are 0.002 and 0.01; a record that negative samples may drive off
@@ -135,7 +133,7 @@ def test_objective_is_the_cross_entropy_of_umap_learns_graph():
         entropy = np.nan_to_num(p * np.log(p)) + np.nan_to_num((1 - p) * np.log(1 - p))
     expected = np.sum(entropy - p * np.log(q) - (1 - p) * np.log(1 - q_apart))
     with jax.enable_x64(True):
-        found = UMAP().objective(jnp.asarray(y), jnp.asarray(x))
+        found = jax.jit(UMAP().objective)(y, x)
     # umap-learn's weights are in float32 and their sums off by up to 1e-5.
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
@@ -161,7 +159,7 @@ def test_gradient_of_the_objective_is_the_force_of_the_descent():
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"n_neighbors": 4}, {"local_connectivity": 2.5}, {"set_op_mix_ratio": 0.4}, {"n_neighbors": 60}]
+    "options", [{}, {"n_neighbors": 4, "set_op_mix_ratio": 0.4}, {"local_connectivity": 2.5, "n_neighbors": 60}]
 )
 def test_derivatives_of_the_objective_match_finite_differences(options):
     with jax.enable_x64(True):
@@ -170,36 +168,38 @@ def test_derivatives_of_the_objective_match_finite_differences(options):
         x, y = jnp.asarray(rng.normal(size=(30, 8))), jnp.asarray(rng.normal(size=(30, 2)))
         dx, dy = jnp.asarray(rng.normal(size=(30, 8))), jnp.asarray(rng.normal(size=(30, 2)))
 
+        @jax.jit
         def at(s, t):
             return method.objective(y + t * dy, x + s * dx)
 
+        @jax.jit
         def slope(s):
             return jnp.sum(jax.grad(method.objective)(y, x + s * dx) * dy)
 
         h = 1e-6
-        by_x, by_y = jax.grad(at, (0, 1))(0.0, 0.0)
+        by_x, by_y = jax.jit(jax.grad(at, (0, 1)))(0.0, 0.0)
         # Central differences: h^2 and 1e-16 / h, both below 1e-8 of the derivative.
         np.testing.assert_allclose(by_x, (at(h, 0.0) - at(-h, 0.0)) / (2 * h), rtol=1e-6)
         np.testing.assert_allclose(by_y, (at(0.0, h) - at(0.0, -h)) / (2 * h), rtol=1e-6)
         mixed = (slope(h) - slope(-h)) / (2 * h)
         assert abs(float(mixed)) > 1e-3
-        np.testing.assert_allclose(jax.grad(slope)(0.0), mixed, rtol=1e-6)
-        np.testing.assert_allclose(jax.jvp(slope, (0.0,), (1.0,))[1], mixed, rtol=1e-6)
+        np.testing.assert_allclose(jax.jit(jax.grad(slope))(0.0), mixed, rtol=1e-6)
+        np.testing.assert_allclose(jax.jit(jax.jacfwd(slope))(0.0), mixed, rtol=1e-6)
 
 
 def test_second_derivatives_in_the_data_match_finite_differences():
     with jax.enable_x64(True):
         rng = np.random.default_rng(2)
         x, y, dx = (jnp.asarray(rng.normal(size=(20, size))) for size in (5, 2, 5))
-        first = jax.grad(lambda s: UMAP(n_neighbors=5).objective(y, x + s * dx))
+        first = jax.jit(jax.grad(lambda s: UMAP(n_neighbors=5).objective(y, x + s * dx)))
         h = 1e-6
-        np.testing.assert_allclose(jax.grad(first)(0.0), (first(h) - first(-h)) / (2 * h), rtol=1e-5)
+        np.testing.assert_allclose(jax.jit(jax.grad(first))(0.0), (first(h) - first(-h)) / (2 * h), rtol=1e-5)
 
 
 def test_derivatives_are_finite_where_records_coincide():
     x, y = with_duplicates(40, "float32"), np.zeros((40, 2), np.float32)
     for which in (0, 1):
-        assert np.isfinite(jax.grad(UMAP().objective, which)(jnp.asarray(y), jnp.asarray(x))).all()
+        assert np.isfinite(jax.jit(jax.grad(UMAP().objective, which))(y, x)).all()
 
 
 def test_unrolled_epochs_are_differentiable_in_the_target():
@@ -217,11 +217,11 @@ def test_unrolled_epochs_are_differentiable_in_the_target():
         expected = (moved(h) - moved(-h)) / (2 * h)
         assert np.abs(expected).max() > 0.1
         # The start's rescaling takes a maximum, and eigenvectors 1e-2 apart lose two digits.
-        np.testing.assert_allclose(jax.jvp(moved, (0.0,), (1.0,))[1], expected, atol=1e-5 * np.abs(expected).max())
-        np.testing.assert_allclose(jax.jacrev(moved)(0.0), expected, atol=1e-5 * np.abs(expected).max())
+        for jacobian in (jax.jacfwd, jax.jacrev):
+            found = jax.jit(jacobian(moved))(0.0)
+            np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:n_neighbors is larger")
 @pytest.mark.filterwarnings("ignore:n_jobs value")
 def test_the_backend_is_umap_learn_itself():
@@ -237,7 +237,7 @@ def test_the_backend_is_umap_learn_itself():
         own = umap.UMAP(n_neighbors=20, n_epochs=30, random_state=seed, n_jobs=1).fit_transform(x)
         np.testing.assert_array_equal(batch.coords[i], own)
         np.testing.assert_array_equal(fit(method, keys[i], x).coords, own)
-        np.testing.assert_allclose(batch.objective[i], method.objective(own, x), rtol=1e-5)
+        np.testing.assert_allclose(batch.objective[i], jax.jit(method.objective)(own, x), rtol=1e-5)
     shadows = shadow_embeddings(KEY, method, known, targets, batch_size=2)
     assert shadows.coords.shape == (3, 18, 2)
     targets[1, 0] = np.nan

@@ -19,9 +19,6 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from drjax import dr
 from drjax.sklearn import MDS, PCA, TSNE, UMAP, ClassicalMDS, Isomap, SparseRandomProjection, smacof
 
-# Minutes: `pytest -m slow`, see the README.
-pytestmark = pytest.mark.slow
-
 # Small settings where a default is not for the few records of the checks: scikit-learn's own choice in its test suite.
 CHECKED = [
     PCA(),
@@ -121,14 +118,15 @@ def test_pca_is_the_insertion_of_the_first_record():
     with jax.enable_x64(True):
         method = dr.PCA(n_components=3)
         shared = method.prepare(DIGITS[1:])
-        inserted = method.insert(jax.random.key(0), shared, DIGITS[0]).coords
+        inserted = jax.jit(method.insert)(jax.random.key(0), shared, DIGITS[0]).coords
         assert_allclose(PCA(3).fit_transform(DIGITS), inserted, atol=1e-9)  # rounding of an eigenproblem
 
 
 def test_an_int_seeds_the_projection_that_the_kernel_draws():
     found = SparseRandomProjection(n_components=5, random_state=7).fit_transform(DIGITS)
     with jax.enable_x64(True):
-        expected = dr.SparseRandomProjection(n_components=5).fit_transform(jax.random.key(7), DIGITS).coords
+        method = dr.SparseRandomProjection(n_components=5)
+        expected = jax.jit(method.fit_transform)(jax.random.key(7), DIGITS).coords
     assert_allclose(found, expected, rtol=1e-12, atol=1e-12)  # the order of sums
 
 

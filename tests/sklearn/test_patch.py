@@ -28,7 +28,6 @@ def test_whole_files_of_scikit_learn_pass():
     assert "test_classical_mds.py: 4 passed, 0 xfailed, 0 failed" in output
 
 
-@pytest.mark.slow
 def test_a_test_of_every_other_file_passes():
     chosen = (
         "sklearn.decomposition.tests.test_pca::test_pca",

@@ -6,16 +6,17 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from drjax.nets.reconstructors import ARCHITECTURES, build, resolve
+from drjax.nets.reconstructors import ARCHITECTURES, Architecture, Reconstructor, Up, build, resolve
+
+SMALL = Architecture(
+    split=True,
+    output=jax.nn.relu,
+    convolutions=(Up(6, 2, 1, 0), Up(4, 4, 2, 1, dropout=0.2), Up(1, 1, 1, 1)),
+)
 
 
 def abstract(name, d, n=10, k=2):
     return nnx.eval_shape(lambda: build(name, rngs=nnx.Rngs(params=0), n=n, k=k, record_shape=(d,)))
-
-
-def initialised(name, d, n, k=2, **options):
-    """In one program: each operation of an initialisation by itself would be compiled by itself."""
-    return nnx.jit(lambda: build(name, rngs=nnx.Rngs(params=0), n=n, k=k, record_shape=(d,), **options))()
 
 
 def n_parameters(model):
@@ -52,10 +53,13 @@ def test_dense_network_has_two_hidden_layers_of_1000():
 
 def test_a_linear_output_starts_small_and_can_be_negative():
     releases = np.random.default_rng(0).normal(size=(4, 10, 2)).astype(np.float32)
-    linear, published = (
-        initialised("mnist28", 784, n=10, linear_output=is_linear)(releases, jax.random.key(0))
-        for is_linear in (True, False)
-    )
+
+    def first_output(linear_output):
+        rngs = nnx.Rngs(params=0)
+        model = build("mnist28", rngs=rngs, n=10, k=2, record_shape=(784,), linear_output=linear_output)
+        return model(releases, jax.random.key(0))
+
+    linear, published = (jax.jit(first_output, static_argnums=0)(is_linear) for is_linear in (True, False))
     assert (published >= 0).all()
     assert linear.min() < -0.05
     assert 0.2 < jnp.std(linear) < 1 < jnp.std(published)  # inputs of the last layer have variance 1 before their ReLU
@@ -89,7 +93,7 @@ def test_split_encoder_sees_the_targets_row_in_16_of_80_units():
 
 
 def test_batch_norm_uses_running_statistics_in_evaluation_only():
-    model = initialised("mnist28", 784, n=4)
+    model = Reconstructor(SMALL, 4, 2, 4, rngs=nnx.Rngs(params=0))
     x = jax.random.normal(jax.random.key(1), (3, 4, 2))
     model.eval()
     before, alone = model(x), model(x[:1])
@@ -105,10 +109,9 @@ def test_batch_norm_uses_running_statistics_in_evaluation_only():
 
 
 def test_dropout_follows_its_key_and_is_off_in_evaluation():
-    architecture = ARCHITECTURES["xray64_table5"]
-    assert architecture.convolutions[1].dropout == 0.2
-    model = initialised("xray64_table5", 4096, n=3)
-    x = jax.random.normal(jax.random.key(2), (2, 3, 2))
+    assert ARCHITECTURES["xray64_table5"].convolutions[1].dropout == 0.2
+    model = Reconstructor(SMALL, 3, 2, 4, rngs=nnx.Rngs(params=0))
+    x = jax.random.normal(jax.random.key(2), (8, 3, 2))
     model.train()
     first, again, other = (np.asarray(model(x, jax.random.key(seed))) for seed in (0, 0, 1))
     np.testing.assert_array_equal(first, again)

@@ -20,6 +20,11 @@ LOWEST, HIGHEST = -40, 30
 The error is below 1e-6 of the force, a few units of rounding.
 """
 
+ABREAST = 16
+"""Records whose edges take turns. umap-learn goes record by record, where every update waits for the one before it;
+with several in turn a processor works on several at a time. See docs/kernels.md.
+"""
+
 CLIP = 4.0
 """Most that one coordinate of a gradient may be; umap-learn's."""
 
@@ -37,9 +42,8 @@ def optimise(
 
     Args:
         start: (n, k), float32 or float64; not changed.
-        head, tail, weight: (e,), each pair once. Both directions of all pairs are shuffled together, in an order that
-            depends on e alone, where umap-learn goes record by record: then successive updates are of different
-            records, and a processor works on several at a time.
+        head, tail, weight: (e,), each pair once. An epoch goes through both directions of all pairs, `ABREAST` records
+            at a time, see there.
         seed: Of the negative samples.
         settings: See `umap_cpu.Settings`.
 
@@ -53,8 +57,8 @@ def optimise(
         return coords, 0
     dtype = coords.dtype
     forces = _forces(dtype, settings.a, settings.b, settings.repulsion)
-    order = _shuffled(2 * len(head))
     ends = np.concatenate([head, tail]).astype(np.uint32)
+    order = _by_records(ends, len(coords))
     n_updates = _run(
         coords,
         ends[order],
@@ -158,13 +162,30 @@ def _apart(square, forces):
 
 
 @_fast()
-def _shuffled(count):
-    order = np.arange(count)
-    state = np.uint64(count)
-    for place in range(count - 1, 0, -1):
-        state = state * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
-        other = np.int64(((state >> np.uint64(32)) * np.uint64(place + 1)) >> np.uint64(32))
-        order[place], order[other] = order[other], order[place]
+def _by_records(ends, n):
+    """The order of directed edges: the first of each of the first `ABREAST` records, their second ones, and so on."""
+    start = np.zeros(n + 1, np.int64)
+    for record in ends:
+        start[record + 1] += 1
+    for record in range(n):
+        start[record + 1] += start[record]
+    of_record, filled = np.empty(len(ends), np.int64), start[:-1].copy()
+    for edge in range(len(ends)):
+        record = ends[edge]
+        of_record[filled[record]] = edge
+        filled[record] += 1
+    order = np.empty(len(ends), np.int64)
+    count = 0
+    for low in range(0, n, ABREAST):
+        end = min(low + ABREAST, n)
+        for turn in range(len(ends)):
+            before = count
+            for record in range(low, end):
+                if start[record] + turn < start[record + 1]:
+                    order[count] = of_record[start[record] + turn]
+                    count += 1
+            if count == before:
+                break
     return order
 
 

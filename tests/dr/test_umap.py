@@ -103,7 +103,7 @@ def maps_of_umap_learn(count, n):
 @pytest.mark.filterwarnings("ignore:n_jobs value")
 @pytest.mark.parametrize("run", [fit, fit_in_xla])
 def test_maps_are_as_good_as_those_of_umap_learn(run):
-    sets, theirs = maps_of_umap_learn(12, 100)
+    sets, theirs = maps_of_umap_learn(20, 100)
     method = UMAP()
     objective = jax.jit(method.objective)
     rows = []

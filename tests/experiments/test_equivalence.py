@@ -57,3 +57,11 @@ def test_the_classifier_tells_different_maps_apart_and_is_at_chance_on_equal_one
 def test_bad_configurations_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(experiment.SMOKE, **changes)
+
+
+def test_an_upright_map_is_the_same_whatever_its_place_and_reflection():
+    coords = np.random.default_rng(0).exponential(size=(40, 2))
+    expected = experiment.upright(coords)
+    np.testing.assert_allclose(expected.mean(axis=0), 0, atol=1e-12)
+    for sign in ([1, -1], [-1, 1], [-1, -1]):
+        np.testing.assert_allclose(experiment.upright(coords * sign + 7), expected, atol=1e-12)

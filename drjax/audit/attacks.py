@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from drjax.attacks.reconstruction import baselines, closed_form, neural
+from drjax.attacks.reconstruction import baselines, closed_form, invariant, neural
 from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.audit.config import AuditConfig
 from drjax.core.types import Array, Reconstruction
@@ -107,6 +107,12 @@ def _ridge(inputs: AttackInputs) -> tuple[Reconstruction, dict[str, Any]]:
     return _clipped(model.reconstruct(inputs.coords)), {"penalty": float(model.penalty)}
 
 
+def _invariant(inputs: AttackInputs) -> tuple[Reconstruction, dict[str, Any]]:
+    model = invariant.fit(inputs.shadow_coords, inputs.shadow)
+    facts = {"features": model.features, "penalty": model.penalty, "loo_mse": model.loo_mse}
+    return _clipped(model.reconstruct(inputs.coords)), facts
+
+
 def _pca_known_only(inputs: AttackInputs) -> tuple[Reconstruction, dict[str, Any]]:
     return closed_form.reconstruct_pca(inputs.known, inputs.coords, bounds=BOUNDS), {}
 
@@ -175,6 +181,13 @@ ATTACKS = {
         label="Ridge regression",
         description="Predicts the record linearly from the published coordinates, fitted on shadow releases.",
         run=_ridge,
+        needs_shadows=True,
+    ),
+    "invariant": Attack(
+        label="Kernel on invariant features",
+        description="Predicts the record from its distances to the known ones in the release, which stay when a map is "
+        "turned or mirrored; fitted on shadow releases.",
+        run=_invariant,
         needs_shadows=True,
     ),
     "dense-network": Attack(

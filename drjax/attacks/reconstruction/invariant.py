@@ -1,0 +1,196 @@
+"""What a release says whatever its rotation, reflection and place: kernel ridge regression on invariant features.
+
+A random start, or a local minimum, turns and mirrors a map. That hides the target from a regression on raw coordinates
+and costs an attacker nothing: distances from the target to every known record do not turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+
+from drjax.core import validate
+from drjax.core.types import Array, Reconstruction, Status
+
+WIDTHS = (0.1, 0.3, 1.0, 3.0, 10.0)
+"""Grid of the kernel's width, in units of the median squared distance between the features of two shadows."""
+
+PENALTIES = tuple(float(10.0**e) for e in np.arange(-6, 1.5, 0.5))
+"""Grid of the penalty; the kernel is 1 at distance 0."""
+
+N_SEARCHED = 1000
+"""Most shadows that features, width and penalty are chosen on: an eigendecomposition for each of the first two."""
+
+
+def _known_distances(coords: np.ndarray) -> np.ndarray:
+    return np.linalg.norm(coords[:, 1:] - coords[:, :1], axis=-1)
+
+
+def _distances(coords: np.ndarray, reference: np.ndarray) -> np.ndarray:
+    del reference
+    return _known_distances(coords)
+
+
+def _log_distances(coords: np.ndarray, reference: np.ndarray) -> np.ndarray:
+    del reference
+    distances = _known_distances(coords)
+    typical = np.median(distances, axis=1, keepdims=True)
+    # Records that coincide are as near as a thousandth of a typical distance.
+    return np.log(distances + 1e-3 * np.where(typical > 0, typical, 1))
+
+
+def _affinities(coords: np.ndarray, reference: np.ndarray) -> np.ndarray:
+    del reference
+    return 1 / (1 + _known_distances(coords) ** 2)
+
+
+def _local_affinities(coords: np.ndarray, reference: np.ndarray) -> np.ndarray:
+    del reference
+    distances = _known_distances(coords)
+    at = min(5, distances.shape[1]) - 1
+    reach = np.partition(distances, at, axis=1)[:, at, None]
+    return np.exp(-((distances / np.where(reach > 0, reach, 1)) ** 2) / 2)
+
+
+def _aligned(coords: np.ndarray, reference: np.ndarray) -> np.ndarray:
+    known = coords[:, 1:]
+    centre = known.mean(axis=1, keepdims=True)
+    left, _, right = np.linalg.svd(np.swapaxes(known - centre, 1, 2) @ reference)
+    return ((coords - centre) @ (left @ right)).reshape(len(coords), -1)
+
+
+FEATURES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    "distances": _distances,
+    "log distances": _log_distances,
+    "affinities": _affinities,
+    "local affinities": _local_affinities,
+    "aligned": _aligned,
+}
+"""From releases (m, n, k) and known coordinates (n-1, k) to align with, to features (m, p): distances of the target to
+the known records; their logarithms; Student's 1 / (1 + d^2), which t-SNE and UMAP work with; a Gaussian as wide as the
+distance to the fifth nearest; all coordinates after rotation and reflection onto the reference (Procrustes)."""
+
+
+@dataclass(frozen=True)
+class KernelModel:
+    """Kernel ridge regression from invariant features to the target; see `fit`.
+
+    Attributes:
+        features: Key of `FEATURES`.
+        reference: (n-1, k), centred known coordinates that "aligned" aligns with.
+        inputs: (m, p), features of the training shadows.
+        unit: Squared width of the kernel, in units of the features.
+        weights: (m, d).
+        intercept: (d,), the mean of the training targets.
+        penalty: The chosen one.
+        loo_mse: {features: least mean squared leave-one-out error per entry} on the shadows that were searched.
+    """
+
+    features: str
+    reference: np.ndarray
+    inputs: np.ndarray
+    unit: float
+    weights: np.ndarray
+    intercept: np.ndarray
+    penalty: float
+    loo_mse: dict[str, float]
+
+    def reconstruct(self, coords: Array) -> Reconstruction:
+        """Reconstructs the targets of b releases, coords (b, n, k); 2 b m (p + d) FLOP.
+
+        A release that is not finite gives a row of nan with status NON_FINITE.
+
+        Raises:
+            ValueError: coords of another shape than (b, n, k) with the training releases' n and k.
+        """
+        n, k = len(self.reference) + 1, self.reference.shape[1]
+        coords = np.asarray(coords, np.float64)
+        if coords.ndim != 3 or coords.shape[1:] != (n, k):
+            raise ValueError(f"coords must have shape (b, {n}, {k}) as in training, got {coords.shape}")
+        finite = np.isfinite(coords).all(axis=(1, 2))
+        x = np.full((len(coords), self.intercept.size), np.nan)
+        found = FEATURES[self.features](coords[finite], self.reference)
+        x[finite] = np.exp(-_squared(found, self.inputs) / self.unit) @ self.weights + self.intercept
+        status = np.where(finite, np.uint32(Status.OK), np.uint32(Status.NON_FINITE))
+        return Reconstruction(x, None, x[:, None], np.full(len(x), np.nan), status)
+
+
+def fit(coords: Array, targets: Array, *, features: Sequence[str] = tuple(FEATURES)) -> KernelModel:
+    """Learns the target from invariant features of shadow releases; nothing is drawn.
+
+    Features, kernel width and penalty are those of the least leave-one-out error, which is exact and takes one
+    eigendecomposition for each of the first two, on `N_SEARCHED` shadows at most. O(m^2 (p + d) + m^3 / 3) beside.
+
+    Args:
+        coords: (m, n, k) releases of the training shadows, target in row 0, finite; leave out unusable lanes before.
+        targets: (m, d), the record in row 0 of each.
+        features: Keys of `FEATURES` to choose among.
+
+    Raises:
+        ValueError: fewer than two shadows, shapes that do not match, values that are not finite, or unknown features.
+
+    Source: Saunders, Gammerman & Vovk (1998), kernel ridge regression; leave-one-out by Golub, Heath & Wahba (1979).
+    """
+    raw = np.asarray(coords)
+    if raw.ndim != 3 or raw.shape[1] < 2:
+        raise ValueError(f"coords must have shape (m, n, k) with n >= 2, got {raw.shape}")
+    validate.matrix(raw.reshape(len(raw), -1), "coords", min_rows=2)
+    releases = raw.astype(np.float64)
+    y = validate.matrix(targets, "targets").astype(np.float64)
+    if len(y) != len(releases):
+        raise ValueError(f"targets must have one row per release, {len(releases)}, got {len(y)}")
+    if len(features) == 0:
+        raise ValueError("features must name at least one kind, got none")
+    for name in features:
+        validate.one_of(FEATURES, features=name)
+
+    reference = _reference(releases)
+    intercept = y.mean(axis=0)
+    searched = slice(min(len(y), N_SEARCHED))
+    losses: dict[str, float] = {}
+    best = (np.inf, "", 1.0, 1.0)
+    for name in features:
+        inputs = FEATURES[name](releases[searched], reference)
+        squared = _squared(inputs, inputs)
+        median = float(np.median(squared)) or 1.0
+        losses[name] = np.inf
+        for width in WIDTHS:
+            penalty, loss = _leave_one_out(np.exp(-squared / (width * median)), y[searched] - intercept)
+            losses[name] = min(losses[name], loss)
+            best = min(best, (loss, name, width * median, penalty))
+    _, name, unit, penalty = best
+    inputs = FEATURES[name](releases, reference)
+    kernel = np.exp(-_squared(inputs, inputs) / unit)
+    kernel[np.diag_indices(len(kernel))] += penalty
+    weights = scipy.linalg.solve(kernel, y - intercept, assume_a="pos", overwrite_a=True)
+    return KernelModel(name, reference, inputs, unit, weights, intercept, penalty, losses)
+
+
+def _reference(releases: np.ndarray) -> np.ndarray:
+    """Mean of the known coordinates, each release aligned with the first; centred, (n-1, k)."""
+    first = releases[0, 1:] - releases[0, 1:].mean(axis=0)
+    aligned = _aligned(releases, first).reshape(releases.shape)[:, 1:]
+    return aligned.mean(axis=0)
+
+
+def _squared(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """(p, q) squared distances of a (p, f) to b (q, f); by products, whose cancellation a kernel does not see."""
+    squared = (a**2).sum(axis=1)[:, None] + (b**2).sum(axis=1) - 2 * a @ b.T
+    return np.maximum(squared, 0, out=squared)
+
+
+def _leave_one_out(kernel: np.ndarray, y: np.ndarray) -> tuple[float, float]:
+    """The penalty of the least mean squared leave-one-out error, and that error."""
+    values, vectors = np.linalg.eigh(kernel)
+    projected = vectors.T @ y
+    squares = vectors**2
+    best = (np.inf, 1.0)
+    for penalty in PENALTIES:
+        inverse = 1 / (np.maximum(values, 0) + penalty)
+        # Of (K + penalty)^-1: its product with y over its diagonal is what leaving a row out leaves.
+        residual = vectors @ (inverse[:, None] * projected) / (squares @ inverse)[:, None]
+        best = min(best, (float(np.mean(residual**2)), penalty))
+    return best[1], best[0]

@@ -118,10 +118,12 @@ def summary(name: str, n: int, pairs: list[dict[str, Any]]) -> dict[str, Any]:
             ours, theirs = (np.array([r[side][measure] for r in pairs]) for side in ("ours", "theirs"))
             limit = margin if measure == "trustworthiness" else margin * abs(theirs.mean())
             tests[measure] = {"ours": ours.mean(), "theirs": theirs.mean(), **equivalence(ours - theirs, limit)}
-    told_apart = {
-        side: two_sample_accuracy(*(np.array([r[s]["features"] for r in pairs]) for s in (side, "theirs")))
+    told_apart = [
+        {"side": side, "view": view}
+        | two_sample_accuracy(*(np.array([r[s][view] for r in pairs]) for s in (side, "theirs")))
         for side in ("ours", "control")
-    }
+        for view in VIEWS
+    ]
     return {"method": name, "n": n, "n_sets": len(pairs), "tests": tests, "classifier": told_apart}
 
 
@@ -192,6 +194,11 @@ def upright(coords: np.ndarray) -> np.ndarray:
     return centred * np.where((centred**3).sum(axis=0) < 0, -1, 1)
 
 
+VIEWS: dict[str, Callable[[np.ndarray], np.ndarray]] = {"as released": np.asarray, "upright": upright}
+"""How a classifier sees a map. t-SNE starts from the same principal components, signs included. The sign of UMAP's start
+is drjax's convention here and whatever ARPACK ends with there; only the upright view leaves it out."""
+
+
 def to_markdown(summaries: Iterable[Mapping[str, Any]]) -> str:
     """The summaries as Markdown tables: one of the tests, one of the classifier."""
     heads = ("method", "n", "sets", "measure", "drjax", "reference", "difference (90% interval)", "margin", "verdict")
@@ -203,13 +210,13 @@ def to_markdown(summaries: Iterable[Mapping[str, Any]]) -> str:
             difference = f"{t['difference']:.2g} ({t['low']:.2g} to {t['high']:.2g})"
             cells = (measure, f"{t['ours']:.5g}", f"{t['theirs']:.5g}", difference, f"{t['margin']:.2g}", verdict)
             lines.append(_row((s["method"], str(s["n"]), str(s["n_sets"]), *cells)))
-    heads = ("method", "n", "classifier against the reference", "accuracy (95% interval)")
+    heads = ("method", "n", "classifier against the reference", "maps", "accuracy (95% interval)")
     lines += ["", _row(heads), _row(["---"] * len(heads))]
     names = {"ours": "drjax", "control": "drjax, 30% fewer iterations (control)"}
     for s in summaries:
-        for side, c in s["classifier"].items():
+        for c in s["classifier"]:
             accuracy = f"{c['accuracy']:.3f} ({c['low']:.3f} to {c['high']:.3f})"
-            lines.append(_row((s["method"], str(s["n"]), names[side], accuracy)))
+            lines.append(_row((s["method"], str(s["n"]), names[c["side"]], c["view"], accuracy)))
     return "\n".join(lines)
 
 
@@ -260,11 +267,9 @@ def _pair(name: str, x: np.ndarray, index: int, theirs: np.ndarray, objective: f
     embedding = _fit()(_ours(name, len(x)), key, x)
     control = _fit()(_ours(name, len(x), 0.7), key, x)
     sides = {"ours": np.asarray(embedding.coords), "theirs": theirs, "control": np.asarray(control.coords)}
-    # t-SNE starts from the same principal components, signs included. UMAP's spectral start has the sign that drjax's
-    # convention gives it, and umap-learn's the one that ARPACK ended with; the sign decides where the map drifts.
-    shown = upright if name == "umap" else np.asarray
     pair: dict[str, Any] = {
-        side: {"trustworthiness": _trust(x, coords), "features": features(shown(coords.astype(np.float64))).tolist()}
+        side: {"trustworthiness": _trust(x, coords)}
+        | {view: features(show(coords.astype(np.float64))).tolist() for view, show in VIEWS.items()}
         for side, coords in sides.items()
     }
     if name == "tsne":  # UMAP's number of updates is fixed, and umap-learn does not say its cross entropy

@@ -58,7 +58,7 @@ def test_a_shadow_does_not_depend_on_how_many_there_are_nor_on_chunks_nor_device
     options = {"randomness": randomness}
     whole = shadow_embeddings(KEY, method, known, targets, **options)
     mesh = jax.make_mesh((2,), ("lanes",), devices=jax.devices()[:2])
-    for m, changed in ((5, {"batch_size": 4}), (23, {"batch_size": 7, "mesh": mesh}), (1, {"mesh": mesh})):
+    for m, changed in ((5, {}), (23, {"batch_size": 4}), (23, {"batch_size": 7, "mesh": mesh}), (1, {"mesh": mesh})):
         other = shadow_embeddings(KEY, method, known, targets[:m], **options, **changed)
         assert other.coords.shape == (m, 21, 2)
         if method.name in DESCENTS:

@@ -202,28 +202,27 @@ def test_peers_report_their_iterations():
     assert peers._shadows("isomap", known, targets)(iter(targets)) == (1, 0.0)
 
 
-def test_a_quick_run_measures_the_methods_asked_for(tmp_path, monkeypatch, capsys):
+def test_a_quick_run_measures_every_method(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(harness, "machine_peaks", lambda **_: PEAKS)
     monkeypatch.setattr(shadow_embeddings, "_n_workers", lambda: 1)
     out = tmp_path / "rows.jsonl"
     before = jax.config.jax_enable_x64
     try:
-        # One of each kind: two threat models, a descent, a graph.
-        config = shadow_embeddings.Config(quick=True, method=["srp", "mds", "isomap"], dtype=["float32"], out=out)
+        config = shadow_embeddings.Config(quick=True, dtype=["float32"], out=out)
         config.n, config.shadows, config.peer_s, config.repeats = [12], 3, 0.01, 1
         shadow_embeddings.main(config)
     finally:
         jax.config.update("jax_enable_x64", before)
     rows = [row for row in records.read_records(out) if row["name"] == "drjax"]
-    assert [(row["method"], row["n"]) for row in rows] == [("srp", 12), ("srp", 12), ("mds", 12), ("isomap", 12)]
+    assert [(row["method"], row["n"]) for row in rows] == [(method, 12) for method, _ in shadow_embeddings.PEERS]
     for row in rows:
         assert row["gflop_per_s"] > 0
-        assert {name.split("/")[0] for name in row["speedup"]} == {"naive", "sklearn"}
+        assert {name.split("/")[0] for name in row["speedup"]} <= {"naive", "sklearn", "umap-learn"}
         assert len(row["speedup"]) == 1 + len(shadow_embeddings.PEERS[row["method"], _randomness(row)])
         assert all(value > 0 for value in row["speedup"].values())
-        assert row["n_updates"] == 0
+        assert (row["n_updates"] > 0) == (row["method"] == "umap")
     table = capsys.readouterr().out
-    assert all(f"\n{method}\n" in table for method in ("srp", "mds", "isomap"))
+    assert all(f"\n{method}\n" in table for method in METHODS)
 
 
 PEAKS = [

@@ -124,7 +124,7 @@ def test_vmap_equals_a_loop(method, dtype):
         assert int(batch.status[i]) == int(one.status)
 
 
-@pytest.mark.parametrize(("n", "d"), [(N, D), (5, 30)])
+@pytest.mark.parametrize(("n", "d"), [(N, D), (30, 5), (5, 30), (3, 3)])
 def test_insert_equals_fit_transform_with_the_target_first(method, dtype, shared_key, n, d):
     x = data(n, d, dtype)
     shared = method.prepare(x[1:], shared_key=shared_key)

@@ -140,6 +140,7 @@ def test_mds_uses_the_kernel_on_accelerators_only_if_it_is_asked_for(monkeypatch
     assert n_calls == (3 if value == "1" else 0)
     # A CPU has no compiled path for Pallas and keeps its own.
     assert np.isfinite(jax.jit(embed)(shared, x[20:])[0]).all()
+    assert np.isfinite(jax.jit(method.fit_transform)(jax.random.key(0), x[:9]).coords).all()
     gradient = jax.jit(jax.grad(lambda t: jnp.sum(method.insert(jax.random.key(0), shared, t).coords)))(x[20])
     assert np.isfinite(gradient).all()
 

@@ -67,7 +67,7 @@ def rotated(x, seed=3):
     return x @ np.linalg.qr(np.random.default_rng(seed).normal(size=(x.shape[1], x.shape[1])))[0]
 
 
-@pytest.mark.parametrize(("n", "k", "n_neighbors"), [(3, 1, 1), (50, 5, 24), (200, 2, 5)])
+@pytest.mark.parametrize(("n", "k", "n_neighbors"), [(3, 1, 1), (11, 2, 5), (50, 5, 24), (50, 1, 1), (200, 2, 5)])
 def test_trustworthiness_and_continuity_equal_scikit_learn(n, k, n_neighbors, dtype):
     x, coords = data_and_coords(n, k=k, dtype=dtype)
     tolerance = rank_tolerance(n, n_neighbors, dtype)

@@ -15,6 +15,7 @@ from sklearn.metrics import pairwise_distances
 from drjax.attacks.shadow import shadow_embeddings
 from drjax.core.types import Status
 from drjax.dr import UMAP, umap_graph
+from drjax.dr.umap_layout_cpu import ABREAST, _by_records
 
 DIGITS = load_digits().data.astype(np.float32)
 KEY = jax.random.key(7)
@@ -62,12 +63,13 @@ def test_insert_gives_the_bits_of_fit_transform(dtype, options):
 def test_insert_in_xla_agrees_with_fit_transform():
     with jax.enable_x64(True):
         x = with_duplicates(80, "float64")
-        # A rate at which rounding does not grow beyond what is compared.
-        method = UMAP(n_epochs=10, learning_rate=0.05)
-        shared = method.prepare(x[1:])
-        fitted = fit(method, KEY, x)
-        np.testing.assert_allclose(insert(method, KEY, shared, x[0]).coords, fitted.coords, atol=1e-9)
-        np.testing.assert_allclose(insert_in_xla(method, KEY, shared, x[0]).coords, fitted.coords, atol=1e-9)
+        # The start alone, then ten epochs at a rate at which rounding does not grow beyond what is compared.
+        for options, atol in (({"learning_rate": 0.0}, 1e-11), ({"learning_rate": 0.05}, 1e-9)):
+            method = UMAP(n_epochs=10, **options)
+            shared = method.prepare(x[1:])
+            fitted = fit(method, KEY, x)
+            np.testing.assert_allclose(insert(method, KEY, shared, x[0]).coords, fitted.coords, atol=atol)
+            np.testing.assert_allclose(insert_in_xla(method, KEY, shared, x[0]).coords, fitted.coords, atol=atol)
 
 
 def test_both_optimisers_start_alike():
@@ -81,12 +83,26 @@ def test_both_optimisers_start_alike():
         np.testing.assert_allclose(in_xla.info.eigengap, compiled.info.eigengap, atol=1e-10)
 
 
+def test_an_epoch_takes_sixteen_records_at_a_time_and_their_edges_in_turn():
+    rng = np.random.default_rng(0)
+    ends = rng.integers(0, 50, 400).astype(np.uint32)
+    order = _by_records(ends, 50)
+    assert sorted(order) == list(range(400))
+    groups = ends[order] // ABREAST
+    assert (np.diff(groups.astype(int)) >= 0).all()
+    for group in range(4):
+        taken = ends[order][groups == group]
+        turns = [int(np.sum(taken[:place] == record)) for place, record in enumerate(taken)]
+        assert turns == sorted(turns)
+
+
 def test_shadows_depend_on_neither_batch_size_nor_number():
     method = UMAP(n_epochs=50)
     known, targets = DIGITS[:60], DIGITS[100:107]
     whole = shadow_embeddings(KEY, method, known, targets, batch_size=7)
-    part = shadow_embeddings(KEY, method, known, targets[:5], batch_size=2)
-    np.testing.assert_array_equal(part.coords, whole.coords[:5])
+    for batch_size, count in ((3, 7), (2, 5), (1, 2)):
+        part = shadow_embeddings(KEY, method, known, targets[:count], batch_size=batch_size)
+        np.testing.assert_array_equal(part.coords, whole.coords[:count])
     assert len(np.unique(whole.info.n_updates)) > 1
     shared = shadow_embeddings(KEY, method, known, np.repeat(targets[:1], 3, axis=0), randomness="shared")
     np.testing.assert_array_equal(shared.coords[0], shared.coords[2])
@@ -159,7 +175,7 @@ def test_gradient_of_the_objective_is_the_force_of_the_descent():
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"n_neighbors": 4, "set_op_mix_ratio": 0.4}, {"local_connectivity": 2.5, "n_neighbors": 60}]
+    "options", [{}, {"n_neighbors": 4}, {"local_connectivity": 2.5}, {"set_op_mix_ratio": 0.4}, {"n_neighbors": 60}]
 )
 def test_derivatives_of_the_objective_match_finite_differences(options):
     with jax.enable_x64(True):

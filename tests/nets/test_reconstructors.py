@@ -51,12 +51,13 @@ def test_dense_network_has_two_hidden_layers_of_1000():
     assert n_parameters(abstract("bch22", 784)) == (20 * 1000 + 1000) + (1000 * 1000 + 1000) + (1000 * 784 + 784)
 
 
-def test_a_linear_output_starts_small_and_can_be_negative():
+@pytest.mark.parametrize(("name", "d"), [("mnist28", 784), ("xray64_code", 4096)])
+def test_a_linear_output_starts_small_and_can_be_negative(name, d):
     releases = np.random.default_rng(0).normal(size=(4, 10, 2)).astype(np.float32)
 
     def first_output(linear_output):
         rngs = nnx.Rngs(params=0)
-        model = build("mnist28", rngs=rngs, n=10, k=2, record_shape=(784,), linear_output=linear_output)
+        model = build(name, rngs=rngs, n=10, k=2, record_shape=(d,), linear_output=linear_output)
         return model(releases, jax.random.key(0))
 
     linear, published = (jax.jit(first_output, static_argnums=0)(is_linear) for is_linear in (True, False))

@@ -41,9 +41,10 @@ def leaves(tree):
     return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
 
 
-def test_learns_a_linear_map_far_better_than_the_mean():
+@pytest.mark.parametrize("schedule", ["constant", "cosine"])
+def test_learns_a_linear_map_far_better_than_the_mean(schedule):
     config = TrainConfig(
-        epochs=30, batch_size=16, learning_rate=1e-2, schedule="cosine", warmup_epochs=2, patience=30, l1_weight=0.5
+        epochs=30, batch_size=16, learning_rate=1e-2, schedule=schedule, warmup_epochs=2, patience=30, l1_weight=0.5
     )
     validation = linear_data(seed=1)
     state, history = train(keys(1), maker(), *linear_data(), config, validation=validation)
@@ -92,11 +93,13 @@ def test_stops_after_patience_epochs_without_improvement_and_freezes_that_member
     assert len(history.epoch_seconds) == ran.max() < 40
 
 
-def test_member_of_an_ensemble_equals_the_network_trained_alone_with_its_key():
-    x, y = linear_data(m=64)
-    validation = linear_data(m=20, seed=1)
-    together, history = train(keys(3), maker(CONV), x, y, QUICK, validation=validation)
-    alone, single = train(keys(3)[1:2], maker(CONV), x, y, QUICK, validation=validation)
+@pytest.mark.parametrize("architecture", [DENSE, CONV], ids=["dense", "convolutional"])
+def test_member_of_an_ensemble_equals_the_network_trained_alone_with_its_key(architecture):
+    d = 4
+    x, y = linear_data(m=64, d=d)
+    validation = linear_data(m=20, d=d, seed=1)
+    together, history = train(keys(3), maker(architecture, d), x, y, QUICK, validation=validation)
+    alone, single = train(keys(3)[1:2], maker(architecture, d), x, y, QUICK, validation=validation)
     np.testing.assert_allclose(history.train_loss[:, 1], single.train_loss[:, 0], rtol=1e-4)  # batched GEMMs reorder
     for a, b in zip(leaves(together), leaves(alone), strict=True):
         np.testing.assert_allclose(a[1], b[0], atol=1e-4)  # rounding, amplified by 24 steps
@@ -128,14 +131,15 @@ class Interrupted(Exception):
     pass
 
 
-def test_resumed_run_is_bit_identical_to_an_uninterrupted_one(tmp_path, monkeypatch):
+@pytest.mark.parametrize("architecture", [DENSE, CONV], ids=["dense", "convolutional"])
+def test_resumed_run_is_bit_identical_to_an_uninterrupted_one(architecture, tmp_path, monkeypatch):
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
     checkpoint = tmp_path / "net.npz"
     x, y = linear_data(m=64)
     validation = linear_data(m=20, seed=1)
 
     def run(path):
-        return train(keys(2), maker(CONV), x, y, QUICK, validation=validation, checkpoint=path)
+        return train(keys(2), maker(architecture), x, y, QUICK, validation=validation, checkpoint=path)
 
     expected, expected_history = run(None)
     write, written = training._write, []

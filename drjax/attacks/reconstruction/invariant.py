@@ -121,8 +121,9 @@ class KernelModel:
 def fit(coords: Array, targets: Array, *, features: Sequence[str] = tuple(FEATURES)) -> KernelModel:
     """Learns the target from invariant features of shadow releases; nothing is drawn.
 
-    Features, kernel width and penalty are those of the least leave-one-out error, which is exact and takes one
-    eigendecomposition for each of the first two, on `N_SEARCHED` shadows at most. O(m^2 (p + d) + m^3 / 3) beside.
+    Features, kernel width and penalty are those of the least leave-one-out error, on the first `N_SEARCHED` shadows.
+    It is exact for a fixed intercept, and takes one eigendecomposition for each of the first two. O(m^2 (p + d) +
+    m^3 / 3) beside.
 
     Args:
         coords: (m, n, k) releases of the training shadows, target in row 0, finite; leave out unusable lanes before.

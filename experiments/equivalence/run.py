@@ -195,8 +195,9 @@ def upright(coords: np.ndarray) -> np.ndarray:
 
 
 VIEWS: dict[str, Callable[[np.ndarray], np.ndarray]] = {"as released": np.asarray, "upright": upright}
-"""How a classifier sees a map. t-SNE starts from the same principal components, signs included. The sign of UMAP's start
-is drjax's convention here and whatever ARPACK ends with there; only the upright view leaves it out."""
+"""How a classifier sees a map. t-SNE starts from the same principal components, signs included. Of UMAP's start the
+sign is drjax's convention here and whatever ARPACK ends with there; only the upright view leaves it out.
+"""
 
 
 def to_markdown(summaries: Iterable[Mapping[str, Any]]) -> str:

@@ -11,10 +11,16 @@ from typing import Any
 import jax
 import numpy as np
 
-from drjax.attacks.reconstruction import baselines, closed_form, invariant, neural
+from drjax.attacks.reconstruction import baselines, closed_form, invariant, neural, stationarity
 from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.audit.config import AuditConfig
 from drjax.core.types import Array, Reconstruction
+
+ALL = "all"
+"""In place of the names of attacks: every one that works on the method."""
+
+CALIBRATION_RELEASES = 24
+"""Most shadow releases that the size of what an early stop leaves is measured on."""
 
 BOUNDS = (0.0, 1.0)
 """Features are scaled to this range when data are loaded, and the range is public."""
@@ -63,6 +69,7 @@ class Attack:
         description: One sentence in plain words.
         run: From inputs to the reconstruction and facts for the records.
         methods: DR methods it works on; all if empty.
+        best_for: DR methods on which it is the strongest known; an audit runs it unless told otherwise.
         is_baseline: True for what attacks nothing.
         needs_shadows: Whether it trains on shadow releases.
         needs_public: Whether it needs public records.
@@ -72,22 +79,27 @@ class Attack:
     description: str
     run: Callable[[AttackInputs], tuple[Reconstruction, dict[str, Any]]]
     methods: tuple[str, ...] = ()
+    best_for: tuple[str, ...] = ()
     is_baseline: bool = False
     needs_shadows: bool = False
     needs_public: bool = True
 
 
 def chosen(config: AuditConfig) -> dict[str, Attack]:
-    """Baselines, then the configured attacks, by name.
+    """Baselines, then the configured attacks, by name; the strongest known one if none is configured.
 
     Raises:
         ValueError: an unknown attack, one that does not work on the method, or none at all.
     """
     fitting = {name: a for name, a in ATTACKS.items() if not a.methods or config.method in a.methods}
     for name in config.attacks:
-        if name not in fitting:
-            raise ValueError(f"attacks must be among {', '.join(fitting)} for method {config.method!r}, got {name!r}")
-    names = [n for n in fitting if not config.attacks or n in config.attacks or fitting[n].is_baseline]
+        if name not in fitting and name != ALL:
+            allowed = ", ".join([ALL, *fitting])
+            raise ValueError(f"attacks must be among {allowed} for method {config.method!r}, got {name!r}")
+    if ALL in config.attacks:
+        return fitting
+    wanted = config.attacks or tuple(name for name, a in fitting.items() if config.method in a.best_for)
+    names = [name for name in fitting if name in wanted or fitting[name].is_baseline]
     if all(fitting[n].is_baseline for n in names):
         raise ValueError(f"attacks must name an attack and not only baselines, got {config.attacks}")
     return {name: fitting[name] for name in names}
@@ -120,6 +132,16 @@ def _pca_known_only(inputs: AttackInputs) -> tuple[Reconstruction, dict[str, Any
 def _pca_with_prior(inputs: AttackInputs) -> tuple[Reconstruction, dict[str, Any]]:
     prior = GaussianPrior.fit(inputs.public)
     return closed_form.reconstruct_pca(inputs.known, inputs.coords, prior=prior, bounds=BOUNDS), {}
+
+
+def _stationarity(inputs: AttackInputs) -> tuple[Reconstruction, dict[str, Any]]:
+    used = slice(CALIBRATION_RELEASES)
+    scale = stationarity.calibrate(inputs.known, inputs.shadow_coords[used], inputs.shadow[used])
+    prior = GaussianPrior.fit(inputs.public)
+    result = stationarity.reconstruct_mds(
+        inputs.known, inputs.coords, prior=prior, scale=scale, bounds=BOUNDS, progress=inputs.progress
+    )
+    return result, {"scale": scale, "expected_error_norm": float(np.nanmean(result.residual_norm))}
 
 
 def _srp(inputs: AttackInputs) -> tuple[Reconstruction, dict[str, Any]]:
@@ -188,6 +210,7 @@ ATTACKS = {
         description="Predicts the record from its distances to the known ones in the release, which stay when a map is "
         "turned or mirrored; fitted on shadow releases.",
         run=_invariant,
+        best_for=("isomap", "tsne", "umap"),
         needs_shadows=True,
     ),
     "dense-network": Attack(
@@ -215,6 +238,7 @@ ATTACKS = {
         "open.",
         run=_pca_with_prior,
         methods=("pca", "classical_mds"),
+        best_for=("pca", "classical_mds"),
     ),
     "srp-closed-form": Attack(
         label="Matrix recovery",
@@ -222,6 +246,16 @@ ATTACKS = {
         "the target's coordinates.",
         run=_srp,
         methods=("srp",),
+        best_for=("srp",),
+    ),
+    "stationarity": Attack(
+        label="Stationarity and last steps",
+        description="Reads the target's distances off the gradient that all but vanishes at the release, and simulates "
+        "the steps before an early stop; a few shadow releases calibrate it.",
+        run=_stationarity,
+        methods=("mds",),
+        best_for=("mds",),
+        needs_shadows=True,
     ),
 }
 """Every attack by the name that the command line and the records use, in the order of the ladder."""

@@ -35,7 +35,8 @@ class AuditConfig:
         seed_known: The adversary knows the seed of a randomised release.
         dtype: What the release is computed in.
         decimals: Decimals that the published coordinates are rounded to; unrounded if None.
-        attacks: Attacks to run, in the order of the ladder; all that fit the method if empty.
+        attacks: Attacks to run, in the order of the ladder; the strongest known for the method if empty, "all" for
+            every one that works on it.
         network: Recipe of the split network, one of "fast" and "paper000".
         dense_network: Recipe of the dense network, one of "bch22-fast" and "bch22".
         n_decoys: Records in the line-up of the identification test beside the target; fewer if there are not as many.

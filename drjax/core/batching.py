@@ -124,7 +124,7 @@ def _padded_chunks(
     run = jax.jit(fn) if mesh is None else _on_mesh(fn, mesh)
     if mesh is not None:
         context = jax.device_put(context, NamedSharding(mesh, PartitionSpec()))
-    with _progress_bar(description, m, start) if progress else nullcontext(lambda _: None) as advance:
+    with progress_bar(description, m, start) if progress else nullcontext(lambda _: None) as advance:
         for offset in range(start, m, size):
             n = min(size, m - offset)
             chunk = jax.tree.map(lambda leaf: _padded(leaf, offset, n, size), lanes)  # noqa: B023
@@ -306,7 +306,7 @@ def _sub_jaxprs(param: Any) -> list[jex_core.Jaxpr]:
     return []
 
 
-class _progress_bar:
+class progress_bar:
     """A rich bar on standard error: done/total, lanes per second, time left."""
 
     def __init__(self, description: str, total: int, done: int) -> None:
@@ -331,7 +331,7 @@ class _progress_bar:
     def _advance(self, n: int) -> None:
         self._bar.advance(self._task, n)
         speed = self._bar.tasks[0].speed
-        self._bar.update(self._task, rate=f"{speed:,.0f}/s" if speed else "")
+        self._bar.update(self._task, rate=f"{speed:,.3g}/s" if speed else "")
 
     def __exit__(self, *exc: object) -> None:
         self._bar.stop()

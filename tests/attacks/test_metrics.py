@@ -203,9 +203,7 @@ def test_equation_12_is_the_mean_squared_distance_of_two_reconstructions_and_bli
     assert metrics.noisy_reconstruction_shift(clean, noisy) == 7.0  # (1 + 4 + 9) / 2, not divided by 3
     rng = np.random.default_rng(0)
     truth, a, b = rng.random((3, 50, 20))
-    assert metrics.noisy_reconstruction_shift(a, b) == pytest.approx(
-        np.mean(np.linalg.norm(a - b, axis=1) ** 2)
-    )
+    assert metrics.noisy_reconstruction_shift(a, b) == pytest.approx(np.mean(np.linalg.norm(a - b, axis=1) ** 2))
     # Reflected in the record, an answer moves twice its error and is exactly as close.
     mirrored = 2 * truth - a
     before, after = (metrics.mean_squared_errors(x, truth) for x in (a, mirrored))

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from drjax.core import validate
 from drjax.core.linalg import compute_dtype
@@ -238,7 +239,8 @@ def defend(name: str, method: DRMethod, scale: float) -> Any:
         ValueError: an unknown defence, or a scale that is not a finite number >= 0.
     """
     validate.one_of(DEFENSES, defense=name)
-    return DEFENSES[name](method=method, **{SCALES[name]: scale})
+    options: dict[str, Any] = {SCALES[name]: scale}
+    return DEFENSES[name](method=method, **options)
 
 
 def spread(coords: Array) -> jax.Array:
@@ -263,7 +265,7 @@ def _check(defense: Any, scale: str) -> None:
     if isinstance(defense.method, type) or not hasattr(defense.method, "fit_transform"):
         raise ValueError(f"method must be a DR method, got {defense.method!r}")
     value = getattr(defense, scale)
-    if type(value) is object or isinstance(value, (jax.core.Tracer, jax.ShapeDtypeStruct)):
+    if type(value) is object or isinstance(value, (Tracer, jax.ShapeDtypeStruct)):
         return
     is_number = isinstance(value, (Real, np.ndarray, jax.Array)) and not isinstance(value, bool)
     entries = np.asarray(value if is_number else math.nan)

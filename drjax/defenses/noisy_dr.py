@@ -80,8 +80,8 @@ class InputNoise(_Defense):
     """Adds independent Gaussian noise to every feature of all n records, unclipped, then embeds them.
 
     Every known record is noised anew in every shadow, so shadows share no distances, graphs or decompositions:
-    `insert` costs a whole `fit_transform` of the wrapped method plus n d normal deviates. On a CPU those of MDS,
-    t-SNE and UMAP still end in compiled code, at up to three times the time of an insertion for up to 500 records.
+    `insert` costs a whole `fit_transform` of the wrapped method plus n d normal deviates. For up to 500 records on a
+    CPU that is at most some three times what preparing and inserting each shadow by itself would take.
 
     Attributes:
         method: The wrapped method.

@@ -137,6 +137,37 @@ def mean_squared_errors(reconstructions: Array, targets: Array) -> np.ndarray:
     return np.mean((recon - truth) ** 2, axis=1)
 
 
+def noisy_reconstruction_shift(clean: Array, noisy: Array) -> float:
+    """Paper 000's equation 12: mean over N targets of |clean_i - noisy_i|^2, not divided by d; units squared.
+
+    The paper calls noise ineffective where this is small. It compares two reconstructions and never the record, so it
+    measures how far noise moves the attack's answer and not what the answer gives away:
+
+    - it is large where noise throws an attack trained on clean releases off, though one trained on noisy releases may
+      still come close, and though the moved answer may be no farther from the record than the clean one;
+    - it is 0 for an attack that ignores the release, and small for one that is poor with and without noise: both say
+      "ineffective" where nothing leaks;
+    - as a sum over d features it is d times larger than the mean squared errors reported everywhere else.
+
+    Report `mean_squared_errors` against the record itself beside it.
+
+    Args:
+        clean: (N, d) reconstructions from the clean releases.
+        noisy: (N, d) reconstructions of the same targets from the noisy releases.
+
+    Raises:
+        ValueError: not two finite numeric (N, d) arrays of one shape.
+
+    Source: Lumbut & Ponnoprat, "Investigating Privacy Leakage in Dimensionality Reduction Methods via Reconstruction
+        Attack", section 6, equation 12.
+    """
+    first = validate.matrix(clean, "clean").astype(np.float64)
+    second = validate.matrix(noisy, "noisy").astype(np.float64)
+    if first.shape != second.shape:
+        raise ValueError(f"noisy must have the shape of clean {first.shape}, got {second.shape}")
+    return float(np.mean(np.sum((first - second) ** 2, axis=1)))
+
+
 def nearest(queries: Array, records: Array) -> tuple[np.ndarray, np.ndarray]:
     """The nearest record of each query: its row (m,) and its squared Euclidean distance (m,), float64.
 

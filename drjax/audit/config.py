@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
@@ -10,6 +11,7 @@ from drjax.attacks.reconstruction import neural
 from drjax.attacks.shadow import RANDOMNESS, Randomness
 from drjax.core import validate
 from drjax.core.types import DRMethod
+from drjax.defenses import DEFENSES
 from drjax.dr import METHODS
 
 DTYPES = ("float32", "float64")
@@ -39,6 +41,9 @@ class AuditConfig:
             every one that works on it.
         network: Recipe of the split network, one of "fast" and "paper000".
         dense_network: Recipe of the dense network, one of "bch22-fast" and "bch22".
+        defense: Defence whose cost and gain are measured beside the undefended release, or "none".
+        defense_scale: How strong it is, one figure for each point of the curve; what a scale means is said with each
+            defence in `drjax.defenses`.
         n_decoys: Records in the line-up of the identification test beside the target; fewer if there are not as many.
         seed: Of the split, the shadows, the training and the intervals.
     """
@@ -61,6 +66,8 @@ class AuditConfig:
     attacks: tuple[str, ...] = ()
     network: str = "fast"
     dense_network: str = "bch22-fast"
+    defense: str = "none"
+    defense_scale: tuple[float, ...] = ()
     n_decoys: int = 1000
     seed: int = 0
 
@@ -75,12 +82,28 @@ class AuditConfig:
         if self.decimals is not None:
             validate.integer(minimum=0, decimals=self.decimals)
         validate.one_of(neural.RECIPES, network=self.network, dense_network=self.dense_network)
+        self._check_defense()
         names = {entry.name for entry in fields(METHODS[self.method])} - {"n_components"}
         if not self.options.keys() <= names:
             raise ValueError(
                 f"options must be among {sorted(names)} for method {self.method!r}, got {sorted(self.options)}"
             )
         _ = self.dr_method  # checks their values
+
+    def _check_defense(self) -> None:
+        validate.one_of(("none", *DEFENSES), defense=self.defense)
+        if self.defense == "none":
+            if self.defense_scale:
+                raise ValueError(f"defense_scale must be left out without a defense, got {self.defense_scale}")
+            return
+        scales = self.defense_scale
+        if not scales or len(set(scales)) < len(scales) or not all(0 < scale < math.inf for scale in scales):
+            raise ValueError(
+                f"defense_scale must be one or more different finite numbers > 0 with defense {self.defense!r} "
+                f"(0 is always included), got {scales}"
+            )
+        # Half of these choose the attack, the others stay with it.
+        validate.integer(minimum=4, **{"n_validation with a defense": self.n_validation})
 
     @property
     def dr_method(self) -> DRMethod:

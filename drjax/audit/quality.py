@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.stats
 from scipy.spatial.distance import cdist
+from sklearn.neighbors import KNeighborsClassifier
 
 from drjax.attacks.metrics import UNKNOWN, Interval
 from drjax.core.types import Array, is_usable
@@ -108,6 +109,31 @@ def measure(
         chance=n_neighbors / (n - 1),
         objective=_mean(np.asarray(objective)[used]),
     )
+
+
+def knn_accuracy(known_labels: Array, target_labels: Array, coords: Array, status: Array) -> Interval:
+    """Share of labels that a record's `N_NEIGHBORS` nearest in the release get right, leaving it out itself.
+
+    Mean over at most `FEWEST` usable releases with Student's interval; unknown if there is none or under three records.
+
+    Args:
+        known_labels: (n-1,) classes of the known records.
+        target_labels: (m,) classes of the targets.
+        coords: (m, n, k), as released; row 0 of coords[i] is that of target i.
+        status: (m,), flags of the lanes.
+    """
+    is_used = is_usable(np.asarray(status)) & np.isfinite(coords).all(axis=(1, 2))
+    used = np.flatnonzero(is_used)[:FEWEST]
+    n_neighbors = neighborhood(len(known_labels) + 1)
+    if n_neighbors < 1 or not len(used):
+        return UNKNOWN
+    shares = []
+    for i in used:
+        labels = np.concatenate([[target_labels[i]], known_labels])
+        classifier = KNeighborsClassifier(n_neighbors=n_neighbors).fit(coords[i], labels)
+        # Without data it predicts each record that it was fitted on from the others.
+        shares.append(np.mean(classifier.predict(None) == labels))
+    return _mean(np.asarray(shares), highest=1.0)
 
 
 def estimates(scores: ReleaseScores) -> dict[str, float]:

@@ -14,13 +14,15 @@ from rich.console import Console
 
 from drjax.attacks import metrics
 from drjax.attacks.shadow import iter_shadow_embeddings, shadow_batch_size
+from drjax.audit import curve as curves
 from drjax.audit import describe, quality
 from drjax.audit.attacks import Attack, AttackInputs, chosen, execute
 from drjax.audit.config import AuditConfig
 from drjax.audit.folder import REPORT, RunFolder
-from drjax.core.types import Array, count_status
+from drjax.core.types import Array, DRMethod, count_status
 from drjax.data import Dataset, load, split
 from drjax.reports import html, ladder, plots, records
+from drjax.reports.curve import DefenseCurve, section
 from drjax.reports.ladder import LadderRow
 
 FIGURE_TARGETS = 10
@@ -45,6 +47,7 @@ class AuditResult:
         quality: Of the attacked releases as embeddings; None where it cannot be measured.
         reconstructions: Attack name -> (m, d).
         targets: (m, d) the truth.
+        curve: Of the defence; None if none was asked for.
     """
 
     folder: Path
@@ -54,6 +57,7 @@ class AuditResult:
     quality: quality.ReleaseScores | None
     reconstructions: dict[str, np.ndarray]
     targets: np.ndarray
+    curve: DefenseCurve | None = None
 
 
 def run(
@@ -175,6 +179,34 @@ def run(
         reconstructions[name] = result["x"]
     for stage, counts in statuses.items():
         folder.record("status", stage, counts=counts)
+    curve = None
+    if config.defense != "none":
+
+        def embed(stage: str, defended: DRMethod) -> dict[str, np.ndarray]:
+            everybody = np.concatenate([public, parts.targets])
+            with jax.enable_x64(config.dtype == "float64"):
+                return _shadows(folder, stage, keys[0], config, data, parts.known, everybody, progress, method=defended)
+
+        def score(x: np.ndarray, *, status: np.ndarray, seconds: float) -> metrics.AttackScores:
+            return metrics.evaluate(
+                score_key, x, inputs.targets, neighbors=neighbors, decoys=decoys, status=status, seconds=seconds
+            )
+
+        curve = curves.measure(
+            folder,
+            config,
+            inputs,
+            attacks,
+            (shadows, released),
+            embed,
+            baselines=tuple(row for row in rows if row.is_baseline),
+            score=score,
+            labels=None if data.y is None else (data.y[parts.known], data.y[parts.targets]),
+            say=say,
+        )
+        statuses |= {
+            f"{config.defense} at scale {point.scale:g}": point.status_counts for point in curve.points if point.scale
+        }
 
     verdict = ladder.verdict(rows)
     figures = _figures(folder, data, inputs, attacks, reconstructions, rows)
@@ -187,12 +219,13 @@ def run(
         assumptions=describe.assumptions(config, data),
         status_counts=statuses,
         quality=quality.in_words(config.method, measured) if measured is not None else None,
+        curve=None if curve is None else section(curve, curves.draw(folder, curve)),
         command=command or describe.command(config),
         provenance={**provenance, "data": data.provenance.source, "licence": data.provenance.licence},
     )
     html.write(report, folder.path / REPORT)
     return AuditResult(
-        folder.path, folder.path / REPORT, tuple(rows), verdict, measured, reconstructions, inputs.targets
+        folder.path, folder.path / REPORT, tuple(rows), verdict, measured, reconstructions, inputs.targets, curve
     )
 
 
@@ -205,11 +238,13 @@ def _shadows(
     known: np.ndarray,
     targets: np.ndarray,
     progress: bool,
+    *,
+    method: DRMethod | None = None,
 ) -> dict[str, np.ndarray]:
     """Embeddings of [target; known] for every target, chunk by chunk; a finished chunk is never computed again."""
     dtype = np.dtype(config.dtype)
     known_x, target_x = data.x[known].astype(dtype), data.x[targets].astype(dtype)
-    method = config.dr_method
+    method = config.dr_method if method is None else method
     # The chunk size is part of the result's last bits: a resumed run takes the recorded one.
     size = int(
         folder.arrays(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
+import os
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import jax
 import numpy as np
@@ -23,8 +25,9 @@ from drjax.audit import AuditConfig, quality, run
 from drjax.cli.options import MethodOptions, Options, hinted, typed
 from drjax.core import validate
 from drjax.core.types import count_status
+from drjax.defenses import DEFENSES, defend
 from drjax.dr import METHODS
-from drjax.reports import ladder, records
+from drjax.reports import curve, ladder, records
 
 Positional = tyro.conf.Positional
 
@@ -69,6 +72,9 @@ def audit(
         console.print(caveat)
     if result.quality is not None:
         console.print(quality.in_words(config.method, result.quality).lead)
+    if result.curve is not None:
+        curve.print_curve(console, result.curve)
+        console.print(curve.lead(result.curve))
     console.print(f"Report: {result.report}", soft_wrap=True)
 
 
@@ -115,6 +121,8 @@ def embed(
     categorical: tuple[str, ...] = (),
     drop: tuple[str, ...] = (),
     label: str | None = None,
+    defense: Annotated[str, tyro.conf.arg(metavar=f"{{none,{','.join(DEFENSES)}}}")] = "none",
+    defense_scale: float | None = None,
     seed: int | None = None,
 ) -> None:
     """Embed a data set; write its coordinates, and beside them how good they are.
@@ -129,7 +137,10 @@ def embed(
         categorical: Text columns of a table to encode one-hot.
         drop: Columns of a table to leave out.
         label: Label column of a table, left out.
-        seed: Of a randomised method, for experiments; from the operating system if not given.
+        defense: What is done against reconstruction; it has no privacy guarantee.
+        defense_scale: How strong the defence is, > 0: deviation of the noise or width of the grid.
+        seed: Of a randomised method and of noise, for experiments; from the operating system if not given. Noise whose
+            seed is known protects nothing.
     """
     if out.suffix not in (".npy", ".csv"):
         raise ValueError(f"out must end in .npy or .csv, got {out}")
@@ -139,9 +150,9 @@ def embed(
         _check_new(file)
     with hinted(method):
         dr_method = METHODS[method](n_components=n_components, **typed(method, options))
+    dr_method = _defended(dr_method, defense, defense_scale)
     x = datasets.load(data, data_dir=data_dir, categorical=categorical, drop=drop, label=label).x
-    entropy = np.random.SeedSequence().entropy if seed is None else seed
-    key = jax.random.key(int(np.random.SeedSequence(entropy).generate_state(1)[0]))
+    key = _key(seed)
     # One more record beside the others: the same embedding by the faster way.
     with hinted(method):
         embedding = shadow_embeddings(key, dr_method, x[1:], x[:1])
@@ -157,6 +168,8 @@ def embed(
             np.savetxt(file, coords, delimiter=",", header=header, comments="", fmt="%.9g")
     print(f"{coords.shape[0]} records, {coords.shape[1]} coordinates each; status {counts}")
     facts = {"method": method, "hyperparameters": dr_method, "data": data, "seed": seed, "status_counts": counts}
+    if defense != "none":
+        facts |= {"hyperparameters": dr_method.method, "defense": defense, "defense_scale": defense_scale}
     if scores is not None:
         facts["quality"] = {"n_neighbors": scores.n_neighbors} | quality.estimates(scores)
         for row in quality.in_words(method, scores).rows:
@@ -222,6 +235,24 @@ def _check_new(out: Path) -> None:
         raise ValueError(f"out must be a new file, got {out} which exists")
     if not out.parent.is_dir():
         raise ValueError(f"out must be in a folder that exists, got {out}")
+
+
+def _key(seed: int | None) -> jax.Array:
+    """Of a given seed, or with all its 64 bits from the operating system, so that noise cannot be found by trying."""
+    if seed is not None:
+        return jax.random.key(int(np.random.SeedSequence(seed).generate_state(1)[0]))
+    return jax.random.wrap_key_data(jax.numpy.asarray(np.frombuffer(os.urandom(8), np.uint32)), impl="threefry2x32")
+
+
+def _defended(method: Any, defense: str, scale: float | None) -> Any:
+    validate.one_of(("none", *DEFENSES), defense=defense)
+    if defense == "none":
+        if scale is not None:
+            raise ValueError(f"defense_scale must be left out without --defense, got {scale}")
+        return method
+    if scale is None or not 0 < scale < math.inf:
+        raise ValueError(f"defense_scale must be a finite number > 0 with --defense {defense}, got {scale}")
+    return defend(defense, method, scale)
 
 
 def _default_folder(config: AuditConfig, *, resume: bool) -> Path:

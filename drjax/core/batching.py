@@ -215,7 +215,9 @@ def _keep_freed_memory() -> None:
 
 
 def _dtype(leaf: Any) -> Any:
-    return jax.dtypes.canonicalize_dtype(leaf.dtype) if isinstance(leaf, np.ndarray) else leaf.dtype
+    if isinstance(leaf, (np.ndarray, np.generic, float, int)):  # a swept hyperparameter may be a plain number
+        return jax.dtypes.canonicalize_dtype(np.result_type(leaf))
+    return leaf.dtype
 
 
 def _padded(leaf: Any, offset: int, n: int, size: int) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NoReturn
@@ -15,6 +16,9 @@ import numpy as np
 from drjax.core.types import PyTree
 
 PIECES_PER_CORE = 8
+
+POOL = "drjax-host"
+"""How the names of the threads that share the work begin."""
 
 
 def call(fn: Callable[..., PyTree], result: PyTree, *args: PyTree, vmap_method: str | None = None) -> PyTree:
@@ -81,13 +85,18 @@ def _unpack_host(leaf: Any, is_wide: bool) -> np.ndarray:
 def spread(work: Callable[[slice], Any], count: int, *, size: int | None = None) -> None:
     """Calls `work` on slices that together cover range(count), several at a time on the cores of this process.
 
+    May be called from `work` itself: the inner slices then run one after the other on the core of the outer one.
+
     Args:
         work: Writes its own part of a result. Gains where it lets go of the interpreter's lock (numba's `nogil`).
         count: Items. Each core gets several slices, because items differ in what they cost.
         size: Items in a slice, if it matters.
     """
     size = size or max(1, -(-count // (PIECES_PER_CORE * n_cores())))
-    list(_pool().map(work, [slice(i, min(i + size, count)) for i in range(0, count, size)]))
+    parts = [slice(i, min(i + size, count)) for i in range(0, count, size)]
+    # Work of the pool that waits for work of the pool would wait for ever once all threads do.
+    is_nested = threading.current_thread().name.startswith(POOL)
+    list(map(work, parts) if is_nested else _pool().map(work, parts))
 
 
 @functools.cache
@@ -98,4 +107,4 @@ def n_cores() -> int:
 
 @functools.cache
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(n_cores(), thread_name_prefix="drjax")
+    return ThreadPoolExecutor(n_cores(), thread_name_prefix=POOL)

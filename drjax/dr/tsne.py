@@ -252,7 +252,15 @@ def _tsne_mapped(
         found = tsne_batch(one, *flat, perplexity, descent)
         return tuple(leaf.reshape(*rows.shape[:-1], *leaf.shape[1:]) for leaf in found)
     between = np.broadcast_to(between, (*lead, *between.shape[-2:]))
-    each = [tsne_batch(between[at], rows[at], starts[at], perplexity, descent) for at in np.ndindex(lead)]
+    everywhere = list(np.ndindex(lead))
+    each: list[Any] = [None] * len(everywhere)
+
+    def work(part: slice) -> None:
+        for i in range(part.start, part.stop):
+            at = everywhere[i]
+            each[i] = tsne_batch(between[at], rows[at], starts[at], perplexity, descent)
+
+    host.spread(work, len(everywhere))
     return tuple(np.stack(leaf).reshape(*lead, *leaf[0].shape) for leaf in zip(*each, strict=True))
 
 

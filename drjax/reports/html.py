@@ -135,6 +135,18 @@ class ReleaseQuality:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CurveSection:
+    """What a defence costs and what it buys: two paragraphs, a table whose cells end in small print, and a figure."""
+
+    lead: str
+    reading: str
+    caption: str
+    headers: tuple[str, ...]
+    rows: tuple[tuple[tuple[str, ...], ...], ...]
+    figure: ReportFigure
+
+
+@dataclass(frozen=True, kw_only=True)
 class AuditReport:
     """Everything that the report page says; all text is escaped when rendered.
 
@@ -149,6 +161,7 @@ class AuditReport:
         command: The shell command that reruns this audit.
         provenance: As `records.provenance` returns it.
         quality: How good the release is as an embedding; None where it could not be measured.
+        curve: The defence at several scales; None if none was audited.
         verdict_rule: How the verdict was reached, in words.
         limitations: What the report does not show.
         glossary: (term, explanation) pairs.
@@ -164,6 +177,7 @@ class AuditReport:
     command: str
     provenance: Mapping[str, Any]
     quality: ReleaseQuality | None = None
+    curve: CurveSection | None = None
     verdict_rule: str = VERDICT_RULE
     limitations: tuple[str, ...] = LIMITATIONS
     glossary: tuple[tuple[str, str], ...] = GLOSSARY
@@ -185,6 +199,7 @@ def render(report: AuditReport) -> str:
         headers=HEADERS,
         ladder=[(row, cells(row), row is best) for row in report.rows],
         figures=[(figure, _data_uri(figure)) for figure in report.figures],
+        curve_uri=_data_uri(report.curve.figure) if report.curve is not None else "",
         provenance=[(name, _plain(value)) for name, value in report.provenance.items()],
     )
 

@@ -161,7 +161,7 @@ def feature_errors(
         ax.set_yticks(range(len(shown)), [_shortened(names[j], 28) for j in shown])
         ax.set_ylim(len(shown) - 0.4, -0.6)
         ax.set_xlim(0, MAX_MULTIPLE)
-        _style_axes(ax)
+        style_axes(ax)
     for ax in grid[len(errors) :]:
         ax.remove()
     fig.supxlabel(
@@ -224,7 +224,7 @@ def ladder(rows: Sequence[LadderRow]) -> Figure:
     ax.set_xlabel("mean squared error (smaller: more was taken back)", fontsize=9, color=INK)
     ax.set_xscale("log")
     ax.set_xlim(floor / 1.5, ceiling * 2)
-    _style_axes(ax)
+    style_axes(ax)
     if baselines:
         # Above the axes, because labels on the lines would collide when the two baselines are close.
         ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False, fontsize=8.5, borderaxespad=0.2)
@@ -260,7 +260,7 @@ def error_distribution(errors: Mapping[str, Array], nearest_neighbor: Array) -> 
     ax.set_ylabel("share of targets at or below", fontsize=9, color=INK)
     ax.set_xscale("log")
     ax.set_xlim(floor / 1.5, ceiling * 2)
-    _style_axes(ax)
+    style_axes(ax)
     fig.legend(loc="outside right center", frameon=False, fontsize=8.5)
     return fig
 
@@ -338,7 +338,8 @@ def _draw_ecdf(ax: Axes, values: np.ndarray, floor: float, **style: Any) -> None
     ax.step(x, np.linspace(0, 1, len(x)), where="post", **style)
 
 
-def _style_axes(ax: Axes) -> None:
+def style_axes(ax: Axes) -> None:
+    """The look that all panels share."""
     ax.grid(axis="x", color=GRID, linewidth=0.8)
     ax.set_axisbelow(True)
     ax.tick_params(labelsize=8.5, labelcolor=INK, color=GRID, which="both")

@@ -32,7 +32,7 @@ from drjax.core import validate
 SCHEMA_VERSION = 1
 """Version of the record layout; a reader refuses files from a later one."""
 
-KINDS = ("run", "stage", "quality", "attack", "status")
+KINDS = ("run", "stage", "quality", "attack", "curve", "status")
 """What a record may be about."""
 
 _SPECIAL_FLOATS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}

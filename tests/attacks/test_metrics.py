@@ -195,3 +195,23 @@ def test_bad_input_is_named(change, message):
 def test_more_decoys_than_the_pool_holds_are_refused():
     with pytest.raises(ValueError, match="n must be <= the rows of pool = 3, got 4"):
         metrics.sample_decoys(jax.random.key(0), records(3), 4)
+
+
+def test_equation_12_is_the_mean_squared_distance_of_two_reconstructions_and_blind_to_the_record():
+    clean = np.array([[0.0, 0.0, 1.0], [1.0, 2.0, 3.0]])
+    noisy = np.array([[1.0, 2.0, 1.0], [1.0, 2.0, 0.0]])
+    assert metrics.noisy_reconstruction_shift(clean, noisy) == 7.0  # (1 + 4 + 9) / 2, not divided by 3
+    rng = np.random.default_rng(0)
+    truth, a, b = rng.random((3, 50, 20))
+    assert metrics.noisy_reconstruction_shift(a, b) == pytest.approx(np.mean(np.linalg.norm(a - b, axis=1) ** 2))
+    # Reflected in the record, an answer moves twice its error and is exactly as close.
+    mirrored = 2 * truth - a
+    before, after = (metrics.mean_squared_errors(x, truth) for x in (a, mirrored))
+    np.testing.assert_allclose(before, after)
+    assert metrics.noisy_reconstruction_shift(a, mirrored) == pytest.approx(4 * 20 * before.mean())
+    # An answer that ignores the release moves by nothing.
+    assert metrics.noisy_reconstruction_shift(a, a) == 0
+    with pytest.raises(ValueError, match=r"noisy must have the shape of clean \(50, 20\), got \(49, 20\)"):
+        metrics.noisy_reconstruction_shift(a, b[1:])
+    with pytest.raises(ValueError, match="noisy must be finite"):
+        metrics.noisy_reconstruction_shift(a, np.full_like(b, np.nan))

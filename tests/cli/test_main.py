@@ -182,3 +182,48 @@ def test_bad_hyperparameters_are_one_line_that_says_what_to_pass(tmp_path, capsy
         for word in words:
             assert word in error
     assert sorted(file.name for file in tmp_path.iterdir()) == ["x.npy"]
+
+
+def test_embed_publishes_a_defended_embedding_whose_noise_nobody_can_draw_again(tmp_path):
+    np.save(tmp_path / "x.npy", load_digits().data[:60])
+    coords = {}
+    for name, words in {
+        "plain": (),
+        "first": ("--defense", "output-noise", "--defense-scale", "0.2"),
+        "second": ("--defense", "output-noise", "--defense-scale", "0.2"),
+        "grid": ("--defense", "rounding", "--defense-scale", "0.5"),
+        "input": ("--defense", "input-noise", "--defense-scale", "0.05", "--seed", "3"),
+        "again": ("--defense", "input-noise", "--defense-scale", "0.05", "--seed", "3"),
+    }.items():
+        main(["embed", str(tmp_path / "x.npy"), str(tmp_path / f"{name}.npy"), *words])
+        coords[name] = np.load(tmp_path / f"{name}.npy")
+    plain = coords["plain"]
+    spread = np.sqrt(np.mean((plain - plain.mean(axis=0)) ** 2))
+    for name in ("first", "second"):
+        assert np.std(coords[name] - plain) == pytest.approx(0.2 * spread, rel=0.25)  # 120 deviates
+    assert not np.allclose(coords["first"], coords["second"], atol=0.01 * spread)
+    np.testing.assert_allclose(coords["grid"], 0.5 * spread * np.round(plain / (0.5 * spread)), atol=1e-4)
+    np.testing.assert_array_equal(coords["input"], coords["again"])
+    facts = json.loads((tmp_path / "first.npy.json").read_text())
+    assert (facts["defense"], facts["defense_scale"], facts["seed"]) == ("output-noise", 0.2, None)
+    assert facts["hyperparameters"] == {"n_components": 2}
+
+
+def test_bad_defences_are_one_line_and_write_nothing(tmp_path, capsys):
+    np.save(tmp_path / "x.npy", load_digits().data[:60])
+    embed = ("embed", tmp_path / "x.npy", tmp_path / "e.npy")
+    audit = ("audit", "--out", tmp_path / "o")
+    for arguments, words in (
+        ((*embed, "--defense", "blur", "--defense-scale", "1"), ["defense must be one of", "'blur'"]),
+        ((*embed, "--defense", "rounding"), ["defense_scale must be a finite number > 0", "None"]),
+        ((*embed, "--defense", "rounding", "--defense-scale", "-1"), ["defense_scale must be", "-1"]),
+        ((*embed, "--defense-scale", "1"), ["defense_scale must be left out without --defense"]),
+        ((*audit, "--defense", "rounding"), ["defense_scale must be one or more different finite numbers > 0"]),
+        ((*audit, "--defense-scale", "0.1"), ["defense_scale must be left out without a defense"]),
+        ((*audit, "--defense", "rounding", "--defense-scale", "nan"), ["defense_scale must be", "nan"]),
+    ):
+        error = failure(capsys, *arguments)
+        assert error.count("\n") == 1
+        for word in words:
+            assert word in error
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["x.npy"]

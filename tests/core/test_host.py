@@ -69,6 +69,23 @@ def test_spread_covers_every_item_once(count):
     assert (seen == 1).all()
 
 
+def test_spread_inside_spread_covers_every_item_and_ends():
+    # As many outer slices as the pool has threads, or more: waiting for the pool inside it would never end.
+    outer, inner = 4 * host.n_cores(), 3
+    seen = np.zeros((outer, inner), int)
+
+    def work(part):
+        for i in range(part.start, part.stop):
+
+            def within(own, i=i):
+                seen[i, own] += 1
+
+            host.spread(within, inner)
+
+    host.spread(work, outer)
+    assert (seen == 1).all()
+
+
 def test_an_error_in_spread_work_reaches_the_caller():
     def work(part):
         raise ZeroDivisionError(part)

@@ -113,7 +113,7 @@ def test_a_key_is_refused_with_advice():
 
 
 def test_unknown_kinds_and_reserved_names_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="kind must be one of attack, quality, run, stage, status"):
+    with pytest.raises(ValueError, match="kind must be one of attack, curve, quality, run, stage, status"):
         records.append_record(tmp_path / "r.jsonl", "result")
     with pytest.raises(ValueError, match="schema"):
         records.append_record(tmp_path / "r.jsonl", "run", schema=7)

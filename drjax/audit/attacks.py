@@ -73,6 +73,8 @@ class Attack:
         is_baseline: True for what attacks nothing.
         needs_shadows: Whether it trains on shadow releases.
         needs_public: Whether it needs public records.
+        is_dear: Whether it trains or searches for minutes, so that a sweep leaves it out.
+        why: One sentence on why it works.
     """
 
     label: str
@@ -83,6 +85,13 @@ class Attack:
     is_baseline: bool = False
     needs_shadows: bool = False
     needs_public: bool = True
+    is_dear: bool = False
+    why: str = ""
+
+
+def fitting(method: str) -> dict[str, Attack]:
+    """The baselines and attacks that work on a DR method, by name."""
+    return {name: attack for name, attack in ATTACKS.items() if not attack.methods or method in attack.methods}
 
 
 def chosen(config: AuditConfig) -> dict[str, Attack]:
@@ -91,18 +100,18 @@ def chosen(config: AuditConfig) -> dict[str, Attack]:
     Raises:
         ValueError: an unknown attack, one that does not work on the method, or none at all.
     """
-    fitting = {name: a for name, a in ATTACKS.items() if not a.methods or config.method in a.methods}
+    possible = fitting(config.method)
     for name in config.attacks:
-        if name not in fitting and name != ALL:
-            allowed = ", ".join([ALL, *fitting])
+        if name not in possible and name != ALL:
+            allowed = ", ".join([ALL, *possible])
             raise ValueError(f"attacks must be among {allowed} for method {config.method!r}, got {name!r}")
     if ALL in config.attacks:
-        return fitting
-    wanted = config.attacks or tuple(name for name, a in fitting.items() if config.method in a.best_for)
-    names = [name for name in fitting if name in wanted or fitting[name].is_baseline]
-    if all(fitting[n].is_baseline for n in names):
+        return possible
+    wanted = config.attacks or tuple(name for name, a in possible.items() if config.method in a.best_for)
+    names = [name for name in possible if name in wanted or possible[name].is_baseline]
+    if all(possible[n].is_baseline for n in names):
         raise ValueError(f"attacks must name an attack and not only baselines, got {config.attacks}")
-    return {name: fitting[name] for name in names}
+    return {name: possible[name] for name in names}
 
 
 def _mean_record(inputs: AttackInputs) -> tuple[Reconstruction, dict[str, Any]]:
@@ -212,18 +221,22 @@ ATTACKS = {
         run=_invariant,
         best_for=("isomap", "tsne", "umap"),
         needs_shadows=True,
+        why="A random start turns and mirrors a map, and distances in it do not turn: they still say which known "
+        "records the target is like.",
     ),
     "dense-network": Attack(
         label="Dense network (BCH22)",
         description="A network of two hidden layers of 1,000 units, trained on shadow releases.",
         run=_dense_network,
         needs_shadows=True,
+        is_dear=True,
     ),
     "network": Attack(
         label="Split network (paper 000)",
         description="A network that encodes the target's coordinates apart from the rest; trained on shadow releases.",
         run=_split_network,
         needs_shadows=True,
+        is_dear=True,
     ),
     "closed-form-known": Attack(
         label="Closed form, known only",
@@ -239,6 +252,8 @@ ATTACKS = {
         run=_pca_with_prior,
         methods=("pca", "classical_mds"),
         best_for=("pca", "classical_mds"),
+        why="A published component is an eigenvector of a matrix of which all but the target is known, so it can be "
+        "solved for the target.",
     ),
     "srp-closed-form": Attack(
         label="Matrix recovery",
@@ -247,6 +262,8 @@ ATTACKS = {
         run=_srp,
         methods=("srp",),
         best_for=("srp",),
+        why="The known records and their coordinates give the projection away, and with it as many linear functions of "
+        "the target as there are coordinates; nothing else of it is in the release.",
     ),
     "stationarity": Attack(
         label="Stationarity and last steps",
@@ -256,6 +273,8 @@ ATTACKS = {
         methods=("mds",),
         best_for=("mds",),
         needs_shadows=True,
+        why="The iteration moves every known record by what its distance to the target asks for; where it has all but "
+        "come to rest, that distance can be read off, whatever the start was.",
     ),
 }
 """Every attack by the name that the command line and the records use, in the order of the ladder."""

@@ -27,9 +27,6 @@ from drjax.reports import plots
 from drjax.reports.curve import CurvePoint, DefenseCurve, figure
 from drjax.reports.ladder import LadderRow
 
-NETWORKS = ("dense-network", "network")
-"""Attacks that train for minutes: left out, because every scale would train them anew, unless no other is chosen."""
-
 WORDS = {
     "input-noise": (
         "Gaussian noise on every feature of every record",
@@ -77,9 +74,12 @@ class _Adversary(NamedTuple):
 
 
 def candidates(attacks: Mapping[str, Attack]) -> dict[str, Attack]:
-    """The attacks of the ladder that the adversaries choose among: no baselines, and networks only if nothing else."""
+    """The attacks of the ladder that the adversaries choose among: no baselines, and dear ones only if nothing else.
+
+    Every scale runs them anew.
+    """
     real = {name: attack for name, attack in attacks.items() if not attack.is_baseline}
-    return {name: attack for name, attack in real.items() if name not in NETWORKS} or real
+    return {name: attack for name, attack in real.items() if not attack.is_dear} or real
 
 
 def measure(

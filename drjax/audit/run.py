@@ -16,7 +16,7 @@ from drjax.attacks import metrics
 from drjax.attacks.shadow import iter_shadow_embeddings, shadow_batch_size
 from drjax.audit import curve as curves
 from drjax.audit import describe, quality
-from drjax.audit.attacks import Attack, AttackInputs, chosen, execute
+from drjax.audit.attacks import Attack, AttackInputs, chosen, execute, fitting
 from drjax.audit.config import AuditConfig
 from drjax.audit.folder import REPORT, RunFolder
 from drjax.core.types import Array, DRMethod, count_status
@@ -174,6 +174,7 @@ def run(
                 is_baseline=attack.is_baseline,
                 needs_shadows=attack.needs_shadows,
                 needs_public=attack.needs_public,
+                why=attack.why,
             )
         )
         reconstructions[name] = result["x"]
@@ -209,6 +210,7 @@ def run(
         }
 
     verdict = ladder.verdict(rows)
+    left_out = [attack.label for name, attack in fitting(config.method).items() if name not in attacks]
     figures = _figures(folder, data, inputs, attacks, reconstructions, rows)
     report = html.AuditReport(
         title=f"What this {describe.METHOD_WORDS.get(config.method, config.method)} release gives away: {data.name}",
@@ -220,6 +222,7 @@ def run(
         status_counts=statuses,
         quality=quality.in_words(config.method, measured) if measured is not None else None,
         curve=None if curve is None else section(curve, curves.draw(folder, curve)),
+        winner=ladder.winner(rows, left_out),
         command=command or describe.command(config),
         provenance={**provenance, "data": data.provenance.source, "licence": data.provenance.licence},
     )

@@ -13,10 +13,13 @@ from drjax.cli import commands
 
 DESCRIPTION = "What an informed adversary can take back out of a published embedding."
 
+SPELLINGS = {"--attack": "--attacks"}
+"""Options that are understood by another name too: one attack reads better without the s."""
+
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs `drjax`; exits with 0, or with 2 and one line on standard error for anything a user can mend."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    arguments = [SPELLINGS.get(word, word) for word in (sys.argv[1:] if argv is None else argv)]
     if arguments in (["--version"], ["-V"]):
         print(f"drjax {drjax.__version__}")
         return

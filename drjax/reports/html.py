@@ -162,6 +162,7 @@ class AuditReport:
         provenance: As `records.provenance` returns it.
         quality: How good the release is as an embedding; None where it could not be measured.
         curve: The defence at several scales; None if none was audited.
+        winner: Which attack was the strongest and why, from `ladder.winner`; left out if empty.
         verdict_rule: How the verdict was reached, in words.
         limitations: What the report does not show.
         glossary: (term, explanation) pairs.
@@ -178,6 +179,7 @@ class AuditReport:
     provenance: Mapping[str, Any]
     quality: ReleaseQuality | None = None
     curve: CurveSection | None = None
+    winner: str = ""
     verdict_rule: str = VERDICT_RULE
     limitations: tuple[str, ...] = LIMITATIONS
     glossary: tuple[tuple[str, str], ...] = GLOSSARY

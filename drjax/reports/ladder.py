@@ -56,6 +56,7 @@ class LadderRow:
         needs_shadows: Whether it trains on shadow releases.
         needs_public: Whether it needs public records of the same kind.
         note: Anything a reader must know to read the figures.
+        why: One sentence on why it works, for the report on the strongest attack.
     """
 
     label: str
@@ -65,6 +66,7 @@ class LadderRow:
     needs_shadows: bool = False
     needs_public: bool = False
     note: str = ""
+    why: str = ""
 
     @property
     def needs(self) -> str:
@@ -143,6 +145,37 @@ def strongest(rows: Sequence[LadderRow]) -> LadderRow:
         return (is_high(scores), *(-math.inf if math.isnan(value) else value for value in ranked))
 
     return max(attacks, key=strength)
+
+
+def winner(rows: Sequence[LadderRow], not_run: Sequence[str] = ()) -> str:
+    """Which attack came out on top, by how much, and why; and which were left out.
+
+    Args:
+        rows: The ladder.
+        not_run: Labels of attacks that work on the method and were not run.
+
+    Raises:
+        ValueError: no row that is an attack.
+    """
+    best = strongest(rows)
+    attacks = [row for row in rows if not row.is_baseline]
+    parts = [
+        f"“{best.label}” came out on top of {len(attacks)} attacks." if len(attacks) > 1 else f"“{best.label}” ran."
+    ]
+    if best.why:
+        parts.append(best.why)
+    others = [row for row in rows if row is not best]
+    parts.append(
+        f"It leaves a mean squared error of {number(best.scores.mse.estimate)}; "
+        + ", ".join(f"“{row.label}” {number(row.scores.mse.estimate)}" for row in others)
+        + "."
+    )
+    if not_run:
+        parts.append(
+            f"Not run: {', '.join(f'“{label}”' for label in not_run)}. By default an audit runs the attack that is "
+            "known to be strongest for the method; --attack all runs every one."
+        )
+    return " ".join(parts)
 
 
 def number(value: float) -> str:

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from drjax.audit import AuditConfig, run
-from drjax.audit.attacks import chosen
+from drjax.audit.attacks import chosen, fitting
+from drjax.dr import METHODS
 from drjax.reports import records
 
 SMALL = AuditConfig(
@@ -95,3 +96,13 @@ def test_tabular_data_get_error_bars_per_feature(tmp_path):
     small = dataclasses.replace(SMALL, data=str(tmp_path / "t.csv"), n_known=30, n_shadow=100)
     result = run(small, tmp_path / "out")
     assert "Error of each feature" in result.report.read_text("utf-8")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_audit_runs_the_strongest_attack_or_all_of_them(method):
+    config = dataclasses.replace(SMALL, method=method, attacks=())
+    default = [attack for attack in chosen(config).values() if not attack.is_baseline]
+    assert len(default) == 1
+    everything = chosen(dataclasses.replace(config, attacks=("all",)))
+    assert everything == fitting(method)
+    assert set(chosen(config)) < set(everything)

@@ -65,8 +65,10 @@ def test_embed_writes_one_row_per_record(tmp_path):
 
 def test_audit_runs_and_names_its_report(tmp_path, capsys):
     sizes = ["--n-known", "30", "--n-shadow", "80", "--n-validation", "20", "--n-targets", "10"]
-    main(["audit", *sizes, "--attacks", "closed-form", "--out", str(tmp_path / "o")])
-    assert "report.html" in capsys.readouterr().out
+    main(["audit", *sizes, "--attack", "closed-form", "ridge", "--out", str(tmp_path / "o")])
+    said = capsys.readouterr().out
+    assert "report.html" in said
+    assert "Ridge" in said
 
 
 @pytest.mark.parametrize(

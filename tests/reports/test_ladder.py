@@ -1,3 +1,4 @@
+import dataclasses
 import io
 import math
 from decimal import Decimal
@@ -212,3 +213,13 @@ def test_needs_are_spelled_out():
     made = LadderRow(label="a", description="d", scores=scores(), needs_public=True, needs_shadows=True)
     assert made.needs == "public records and shadow releases"
     assert row().needs == "nothing more"
+
+
+def test_the_winner_is_named_with_its_reason_and_what_was_not_run():
+    rows = [row("Mean record", mse=0.06, is_baseline=True), row("Weak", mse=0.05), row("Strong", mse=0.01)]
+    rows[2] = dataclasses.replace(rows[2], why="It reads it off.")
+    text = ladder.winner(rows, ["Slow one"])
+    assert text.startswith("“Strong” came out on top of 2 attacks. It reads it off.")
+    assert "0.010; “Mean record” 0.060, “Weak” 0.050." in text
+    assert "Not run: “Slow one”." in text
+    assert "Not run" not in ladder.winner(rows)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -90,8 +90,8 @@ class Config:
     Attributes:
         plans: One per data set.
         methods: Names of DR methods.
-        networks: Patterns of the releases that the attacks in `dear` run on.
-        dear: Attacks that are too slow to run everywhere: the two networks of the paper.
+        dear: Attacks that are too slow to run everywhere -> patterns of the releases that they run on. Others run on
+            every release that they fit.
         network: Recipe of the paper's network.
         dense_network: Recipe of the network that the paper compares with.
         noisy: Patterns of the releases that are also attacked with noise on the records.
@@ -103,8 +103,7 @@ class Config:
 
     plans: tuple[Plan, ...]
     methods: tuple[str, ...] = METHODS
-    networks: tuple[str, ...] = ("*",)
-    dear: tuple[str, ...] = ("dense-network", "network")
+    dear: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     network: str = "paper000"
     dense_network: str = "bch22"
     noisy: tuple[str, ...] = ("mnist/*/99/*",)
@@ -164,14 +163,12 @@ class Config:
 
     def attacks(self, release: Release) -> dict[str, Attack]:
         """Every attack that drjax has for the method, the dear ones where they are wanted."""
-        is_wanted = any(fnmatchcase(release.name, pattern) for pattern in self.networks)
         fitting = {name: a for name, a in ATTACKS.items() if not a.methods or release.method in a.methods}
-        return {name: a for name, a in fitting.items() if is_wanted or name not in self.dear}
+        return {name: a for name, a in fitting.items() if _fits(release, self.dear.get(name, ("*",)))}
 
     def sigmas_of(self, release: Release) -> tuple[float, ...]:
         """Noise that a release is attacked under: 0, which is none, and where wanted the others."""
-        is_noisy = any(fnmatchcase(release.name, pattern) for pattern in self.noisy)
-        return (0, *self.sigmas) if is_noisy else (0,)
+        return (0, *self.sigmas) if _fits(release, self.noisy) else (0,)
 
     def key(self, *path: Any) -> Any:
         """The PRNG key of a name: another one for every path, whatever else is computed."""
@@ -188,7 +185,11 @@ def options(method: str, n: int) -> dict[str, Any]:
     return chosen_here.get(method, {})
 
 
-def everywhere(repeats: int, **plan: Any) -> Plan:
+def _fits(release: Release, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(release.name, pattern) for pattern in patterns)
+
+
+def _everywhere(repeats: int, **plan: Any) -> Plan:
     """A plan with as many repeats of every size."""
     return Plan(repeats=(repeats,) * len(plan["n_known"]), **plan)
 
@@ -209,19 +210,21 @@ def _cpu() -> Iterator[Plan]:
 
 def _full() -> Iterator[Plan]:
     known = (9, 99, 199, 499, 999)
-    yield everywhere(5, data="mnist", n_known=known, max_known=999, n_shadow=4000, n_validation=500, n_targets=500)
+    yield _everywhere(5, data="mnist", n_known=known, max_known=999, n_shadow=4000, n_validation=500, n_targets=500)
     # 1,000 images of 682 patients: what the data at hand allow.
     xray = {"n_shadow": 600, "n_validation": 100, "n_targets": 100}
-    yield everywhere(5, data="nih_chest_xray", n_known=known[:3], max_known=199, **xray)
+    yield _everywhere(5, data="nih_chest_xray", n_known=known[:3], max_known=199, **xray)
     # 1,797 images, of which what is not known is divided 80/10/10.
-    yield everywhere(5, data="digits", n_known=known[:4], max_known=499, n_shadow=1038, n_validation=130, n_targets=130)
+    yield _everywhere(
+        5, data="digits", n_known=known[:4], max_known=499, n_shadow=1038, n_validation=130, n_targets=130
+    )
 
 
 SCALES = {
     "smoke": Config(
         plans=tuple(_smoke()),
         methods=("pca", "srp"),
-        networks=("digits/pca/9/0",),
+        dear={"network": ("digits/pca/9/0",), "dense-network": ("digits/pca/9/0",)},
         network="fast",
         dense_network="bch22-fast",
         noisy=("digits/*/20/*",),
@@ -231,7 +234,7 @@ SCALES = {
     ),
     "cpu": Config(
         plans=tuple(_cpu()),
-        networks=("mnist/pca/199/0",),
+        dear={"network": ("mnist/pca/199/0",), "dense-network": ("mnist/*/199/0",)},
         network="fast",
         dense_network="bch22-fast",
         n_noisy_targets=100,

@@ -4,12 +4,12 @@
     python -m experiments.dr_reconstruction.report runs/dr_reconstruction-cpu --to experiments/dr_reconstruction/results
 
 The first writes `results.md` and `figures/` into the folder of the run; the second somewhere else, with a copy of what
-they were drawn from, so that the same command draws them again from there.
+they were drawn from, so that the first draws them again from there. Several folders, of machines that shared the work
+by `run --only`, are put together the second way.
 """
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from drjax.core.types import Status
 from drjax.reports import plots, records
 from drjax.reports.ladder import number
 from experiments.dr_reconstruction import claims, figures
+from experiments.dr_reconstruction.cells import EXAMPLES
 from experiments.dr_reconstruction.paper import DATA_NAMES, METHOD_NAMES, TABLE_4, TABLE_4_DATA, TABLE_4_KNOWN
 from experiments.dr_reconstruction.results import (
     BEST,
@@ -29,30 +30,34 @@ from experiments.dr_reconstruction.results import (
     Estimate,
     Results,
     examples,
-    gather_examples,
 )
 
-RESULTS, TABLES, FIGURES = "results.jsonl", "results.md", "figures"
+RESULTS, IMAGES, TABLES, FIGURES = "results.jsonl", f"{EXAMPLES}.npz", "results.md", "figures"
 
 EXAMPLE_FIGURES = {"mnist": "figure3", "nih_chest_xray": "figure5"}
 CURVE_FIGURES = {"mnist": "figure2", "nih_chest_xray": "figure4"}
 LENS_SUFFIXES = {BEST: "", NETWORK: "-network"}
 
 
-def write(source: Path, target: Path) -> list[Path]:
-    """Draws everything that the records of `source` allow into `target`; returns the files, the tables first.
+def write(sources: Sequence[Path], target: Path) -> list[Path]:
+    """Draws everything that the records of some runs allow into a folder; returns the files, the tables first.
+
+    Args:
+        sources: Folders of one run, or of several that computed parts of one configuration.
+        target: Where to write; if it is not the one source, with a copy of the records and images.
 
     Raises:
-        FileNotFoundError: `source` has no results.
-        ValueError: they hold no attack.
+        FileNotFoundError: a source has no results.
+        ValueError: they hold no attack, or are of different configurations.
     """
-    results = Results.read(source / RESULTS)
-    images = examples(source)
+    results = Results.read(*(source / RESULTS for source in sources))
+    images = examples(*sources)
     folder = target / FIGURES
     folder.mkdir(parents=True, exist_ok=True)
-    if source.resolve() != target.resolve():
-        shutil.copyfile(source / RESULTS, target / RESULTS)
-        gather_examples(source, target)
+    if [source.resolve() for source in sources] != [target.resolve()]:
+        content = "".join((source / RESULTS).read_text("utf-8") for source in sources)
+        records.atomic_write_text(target / RESULTS, content)
+        records.save_arrays(target / IMAGES, **images)
     drawn = {}
     for data in results.data:
         drawn[CURVE_FIGURES.get(data, f"{data}-errors")] = figures.error_by_known(results, data)
@@ -170,12 +175,14 @@ def _head(results: Results) -> str:
         f"test, known {', '.join(map(str, p['n_known']))} with {', '.join(map(str, p['repeats']))} repeats"
         for p in config["plans"]
     )
+    few = "; ".join(f"{name} only on {', '.join(patterns)}" for name, patterns in config["dear"].items())
+    few = few or "every attack on every release that it fits"
     return (
         "# Reconstruction attacks on six methods\n\n"
         "Written by `experiments.dr_reconstruction.report`. Figures are means over targets and repeats ± half the "
         "width of the 95% interval, on records in [0, 1].\n\n"
-        f"- {plans}\n- networks: recipe {config['network']!r} and {config['dense_network']!r}, in the releases "
-        f"{', '.join(config['networks'])}\n- drjax {made['drjax']} at {made['commit'] or 'an unknown commit'}"
+        f"- {plans}\n- networks: the paper's by recipe {config['network']!r}, BCH22's by {config['dense_network']!r}\n"
+        f"- {few}\n- drjax {made['drjax']} at {made['commit'] or 'an unknown commit'}"
         f"{' with changes' if made['dirty'] else ''}, Python {made['python']}, {versions}\n"
         f"- {made['cpu']}, {made['cores']} cores, {made['device_kind']}; begun {made['utc']}"
     )
@@ -216,14 +223,16 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
 
 
-def main(run: tyro.conf.Positional[Path], /, *, to: Path | None = None) -> None:
-    """Draws figures and tables of a run.
+def main(runs: tyro.conf.Positional[tuple[Path, ...]], /, *, to: Path | None = None) -> None:
+    """Draws figures and tables of a run, or of several that computed parts of one configuration.
 
     Args:
-        run: Folder with `results.jsonl`.
-        to: Where to write them, with a copy of the results; the same folder if not given.
+        runs: Folders with `results.jsonl`.
+        to: Where to write them, with a copy of the results; the folder of the run if there is one only.
     """
-    for file in write(run, to or run):
+    if to is None and len(runs) != 1:
+        raise ValueError(f"to must be given for results of other than one run, got {len(runs)}")
+    for file in write(runs, to or runs[0]):
         print(file)
 
 

@@ -84,16 +84,19 @@ class Results:
     """
 
     def __init__(self, found: Iterable[Mapping[str, Any]]) -> None:
-        """Takes the records of a run.
+        """Takes the records of a run, or of several that computed parts of one configuration.
 
         Raises:
-            ValueError: no record of a run, or no attack among them.
+            ValueError: no record of a run, no attack, or runs of different configurations.
         """
         found = list(found)
         heads = [r for r in found if r["kind"] == "run"]
-        attacks = [r for r in found if r["kind"] == "attack"]
+        # A cell that two runs computed is one cell.
+        attacks = list({(r["release"], r["attack"], r["sigma"]): r for r in found if r["kind"] == "attack"}.values())
         if not heads or not attacks:
             raise ValueError(f"records must be those of a run with an attack, got {len(found)} without")
+        if len({head["fingerprint"] for head in heads}) > 1:
+            raise ValueError(f"records must be of one configuration, got {len(heads)} runs of several")
         self.head = heads[0]
         self.labels = {r["attack"]: r["label"] for r in attacks}
         self.refusals = [r for r in attacks if "refused" in r]
@@ -106,14 +109,13 @@ class Results:
                 self._cells[where].append(record)
 
     @classmethod
-    def read(cls, file: Path) -> Results:
-        """From `results.jsonl`.
+    def read(cls, *files: Path) -> Results:
+        """From `results.jsonl` of one run or of several, as the constructor takes them.
 
         Raises:
             FileNotFoundError: there is no such file.
-            ValueError: it holds no results.
         """
-        return cls(records.read_records(file))
+        return cls(record for file in files for record in records.read_records(file))
 
     @property
     def data(self) -> list[str]:
@@ -186,25 +188,22 @@ class Results:
         return min(usable, key=lambda name: usable[name]) if usable else None
 
 
-def examples(folder: Path) -> dict[str, np.ndarray]:
+def examples(*folders: Path) -> dict[str, np.ndarray]:
     """Images kept for the figures, (n, h, w) grey levels: "data/original", "data/method/n_known/attack/noise".
 
-    From the one file that `gather_examples` wrote if there is one, else from those of the run.
+    From the one file of a folder that `report.write` made if there is one, else from those of the run.
 
     Raises:
         ValueError: a file is damaged.
     """
-    gathered = folder / f"{EXAMPLES}.npz"
-    if gathered.exists():
-        return records.load_arrays(gathered)
     found = {}
-    for file in sorted((folder / EXAMPLES).glob("*.npz")):
-        for name, array in records.load_arrays(file).items():
-            # The name of an attack may have a hyphen of its own.
-            found[f"{file.stem.replace('-', '/', 3)}/{name}"] = array
+    for folder in folders:
+        gathered = folder / f"{EXAMPLES}.npz"
+        if gathered.exists():
+            found |= records.load_arrays(gathered)
+            continue
+        for file in sorted((folder / EXAMPLES).glob("*.npz")):
+            for name, array in records.load_arrays(file).items():
+                # The name of an attack may have a hyphen of its own.
+                found[f"{file.stem.replace('-', '/', 3)}/{name}"] = array
     return found
-
-
-def gather_examples(source: Path, target: Path) -> None:
-    """Writes the images of one run into a single file, which can be kept with the results."""
-    records.save_arrays(target / f"{EXAMPLES}.npz", **examples(source))

@@ -28,9 +28,12 @@ from drjax.data import load
 from drjax.reports import ladder, records
 from experiments.dr_reconstruction import cells, report
 from experiments.dr_reconstruction.config import Config, Release, of_scale
+from experiments.dr_reconstruction.results import DENSE_NETWORK, NETWORK
 from experiments.resume import take_up
 
 RESULTS = report.RESULTS
+
+NETWORKS = (NETWORK, DENSE_NETWORK)
 
 MS_PER_LANE = {
     "pca": (1.0, 0.005, 0.0),
@@ -47,7 +50,7 @@ NOISY_FACTOR = 3
 """How many lanes a lane with noise on all its records costs: it shares nothing with the others."""
 
 MS_PER_ATTACK = 4000.0
-MS_PER_DEAR_ATTACK = 120_000.0
+MS_PER_NETWORK = 120_000.0
 
 
 def run(
@@ -111,7 +114,7 @@ def main(
     """
     folder = out or Path("runs") / f"dr_reconstruction-{scale}"
     run(of_scale(scale), folder, only=only, keep=keep, progress=sys.stderr.isatty())
-    report.write(folder, folder)
+    report.write([folder], folder)
     print(f"figures and tables: {folder}")
 
 
@@ -136,7 +139,7 @@ class _Bar:
             left = [(a, s) for a in names for s in config.sigmas_of(release) if (release.name, a, s) not in done]
             # The shadows are counted with the first cell, since there is nothing to show before it.
             for i, (attack, sigma) in enumerate(left):
-                cost = (MS_PER_DEAR_ATTACK if attack in config.dear else MS_PER_ATTACK) / len(config.sigmas_of(release))
+                cost = (MS_PER_NETWORK if attack in NETWORKS else MS_PER_ATTACK) / len(config.sigmas_of(release))
                 self._work[release.name, attack, sigma] = cost + (0.0 if i else _shadow_ms(config, release))
         self._spent, self._begun = 0.0, time.perf_counter()
         self._bar = Progress(

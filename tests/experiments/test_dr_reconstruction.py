@@ -89,9 +89,9 @@ def test_smoke_draws_the_figures_and_tables_and_a_copy_is_drawn_from_alike(smoke
     assert "80 (20 known)" in text
     drawn = {file.stem for file in (out / report.FIGURES).iterdir()}
     assert {"digits-errors", "digits-attacks", "digits-examples", "digits-figure6", "digits-figure7"} <= drawn
-    report.write(out, tmp_path)  # a copy has no folder of examples: they are in one file
+    report.write([out], tmp_path)  # a copy has no folder of examples: they are in one file
     assert not (tmp_path / cells.EXAMPLES).exists()
-    for file in report.write(tmp_path, tmp_path):
+    for file in report.write([tmp_path], tmp_path):
         assert file.read_bytes() == (out / file.relative_to(tmp_path)).read_bytes()
     assert len(found.labels) == len({*found.labels.values()})
 
@@ -250,12 +250,19 @@ def test_patients_are_on_one_side_of_a_split():
 
 def made_up(errors, *, data="mnist", attacks=("network", "best"), half=1e-3, sigma=0.0, eq12=None, mean=0.066):
     """Records of one repeat: errors by method and known records, the same of every attack named."""
-    found = [{"kind": "run", "provenance": {}, "config": {}}]
+    found = [{"kind": "run", "fingerprint": "of all"}]
     for (method, n_known), value in errors.items():
         rows = {"mean": mean} | {"ridge" if a == "best" else a: value for a in attacks}
         for attack, estimate in rows.items():
             interval = {"estimate": estimate, "low": estimate - half, "high": estimate + half}
-            record = {"kind": "attack", "data": data, "method": method, "n_known": n_known, "attack": attack}
+            record = {
+                "kind": "attack",
+                "release": f"{data}/{method}/{n_known}/0",
+                "data": data,
+                "method": method,
+                "n_known": n_known,
+                "attack": attack,
+            }
             record |= {"label": attack, "is_baseline": attack == "mean", "sigma": sigma, "scores": {"mse": interval}}
             if eq12 is not None:
                 moved = eq12[method]
@@ -356,6 +363,33 @@ def test_every_release_and_purpose_has_a_key_of_its_own():
     assert tuple(np.asarray(jax.random.key_data(other.key("a")))) != tuple(
         np.asarray(jax.random.key_data(SMOKE.key("a")))
     )
+
+
+def test_parts_of_one_configuration_are_put_together_and_others_refused(smoke, tmp_path):
+    out, found = smoke
+    parts = [tmp_path / "pca", tmp_path / "rest"]
+    for part in parts:
+        part.mkdir()
+    content = lines_of(out)
+    # Both hold the head; one cell is in both.
+    is_pca = [b'"release": "digits/pca' in line for line in content]
+    last = max(i for i, of_pca in enumerate(is_pca) if of_pca)
+    (parts[0] / report.RESULTS).write_bytes(
+        b"".join(line for line, p in zip(content, is_pca, strict=True) if p or line == content[0])
+    )
+    (parts[1] / report.RESULTS).write_bytes(
+        b"".join(line for line, p in zip(content, is_pca, strict=True) if not p) + content[last]
+    )
+    report.write(parts, tmp_path / "all")
+    together = results.Results.read(tmp_path / "all" / report.RESULTS)
+    for method in SMOKE.methods:
+        for attack in ("mean", "ridge"):
+            assert together.estimate("digits", method, 9, attack) == found.estimate("digits", method, 9, attack)
+    with pytest.raises(ValueError, match="to must be given for results of other than one run, got 2"):
+        report.main(tuple(parts))
+    foreign = [{"kind": "run", "fingerprint": "of another"}, *made_up({("pca", 9): 0.1})]
+    with pytest.raises(ValueError, match="records must be of one configuration, got 2 runs"):
+        results.Results(foreign)
 
 
 def test_results_without_an_attack_are_refused():

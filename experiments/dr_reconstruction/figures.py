@@ -32,6 +32,7 @@ BASELINE_STYLES: dict[str, dict[str, Any]] = {
     NEAREST: {"color": plots.FAINT, "linestyle": ":", "label": "nearest neighbour"},
 }
 LENS_NAMES = {NETWORK: "the paper's network", BEST: "the strongest attack of each release"}
+NOISY_LENS_NAMES = {NETWORK: "the paper's network", BEST: "the strongest attack at each noise"}
 
 EXAMPLES_SHOWN = 2
 """Targets whose reconstructions are shown beside each other."""
@@ -58,6 +59,8 @@ def error_by_known(results: Results, data: str) -> Figure:
         _baselines(ax, sizes, lambda name, n: results.baseline(data, n, name))
         ax.set_title(f"{DATA_NAMES.get(data, data)}: {LENS_NAMES[lens]}", fontsize=9.5, color=plots.INK, loc="left")
         _size_axis(ax, sizes)
+        ax.set_ylim(bottom=0)
+        _style(ax)
     axes[0].set_ylabel("mean squared error", fontsize=9, color=plots.INK)
     _legend(fig, axes)
     if NETWORK in lenses and data == TABLE_4_DATA:
@@ -76,7 +79,7 @@ def attacks_by_known(results: Results, data: str) -> Figure:
     n_columns = min(3, len(methods))
     n_rows = -(-len(methods) // n_columns)
     fig = Figure(figsize=(plots.WIDTH, 2.5 * n_rows + 1.2), layout="constrained")
-    axes = fig.subplots(n_rows, n_columns, sharex=True, sharey=True, squeeze=False).ravel()
+    axes = fig.subplots(n_rows, n_columns, sharex=True, squeeze=False).ravel()
     for ax, method in zip(axes, methods, strict=False):
         for name in order:
             found = [results.estimate(data, method, n, name) for n in sizes]
@@ -85,6 +88,8 @@ def attacks_by_known(results: Results, data: str) -> Figure:
         _baselines(ax, sizes, lambda name, n: results.baseline(data, n, name))
         ax.set_title(METHOD_NAMES[method], fontsize=9.5, color=plots.INK, loc="left")
         _size_axis(ax, sizes)
+        _log_errors(ax)
+        _style(ax)
     for ax in axes[len(methods) :]:
         ax.remove()
     fig.supylabel("mean squared error", fontsize=9, color=plots.INK)
@@ -131,11 +136,11 @@ def error_by_noise(results: Results, data: str) -> Figure:
         _baselines(moved, sigmas, lambda name, s: _times(results.baseline(data, n_known, name, sigma=s), d))
         moved.set_ylabel("squared distance to the reconstruction\nfrom the clean release (Eq. 12)", fontsize=9)
         error.set_ylabel("mean squared error\nagainst the original", fontsize=9)
-        moved.set_title(f"{LENS_NAMES[lens]}, {n_known} known", fontsize=9.5, color=plots.INK, loc="left")
+        moved.set_title(f"{NOISY_LENS_NAMES[lens]}, {n_known} known", fontsize=9.5, color=plots.INK, loc="left")
         for ax in (moved, error):
             ax.set_xscale("log", base=2)
             ax.set_xticks(sigmas, [f"{s:g}" for s in sigmas])
-            ax.set_yscale("log")
+            _log_errors(ax)
             _style(ax)
     fig.supxlabel(
         f"{DATA_NAMES.get(data, data)}: standard deviation of the noise, on pixels from 0 to 255\n"
@@ -167,9 +172,8 @@ def noisy_examples(results: Results, images: Mapping[str, np.ndarray], data: str
         found = _image(results, images, data, row, n_known, lens, sigmas[column])
         return None if found is None or target >= len(found) else found[target]
 
-    title = (
-        f"{DATA_NAMES.get(data, data)}, {n_known} known, by {LENS_NAMES[lens]}; columns: noise on pixels from 0 to 255"
-    )
+    about = f"{DATA_NAMES.get(data, data)}, {n_known} known, by {NOISY_LENS_NAMES[lens]}"
+    title = f"{about}; columns: noise on pixels from 0 to 255"
     return _pictures(["the record", *methods], [f"{s:g}" for s in sigmas], 1, picture, title)
 
 
@@ -258,16 +262,20 @@ def _size_axis(ax: Axes, sizes: Sequence[int]) -> None:
     ax.set_xscale("log")
     ax.set_xticks(sizes, [str(n) for n in sizes])
     ax.xaxis.set_minor_locator(NullLocator())
+
+
+def _log_errors(ax: Axes) -> None:
     ax.set_yscale("log")
-    _style(ax)
+    low, high = ax.get_ylim()
+    # Within a decade or two the powers of ten alone would leave next to nothing to read off.
+    width = high / low
+    subs = (1,) if width > 1e3 else (1, 2, 5) if width > 5 else (1, 2, 3, 4, 5, 6, 7, 8)
+    ax.yaxis.set_major_locator(LogLocator(subs=subs))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+    ax.yaxis.set_minor_formatter(NullFormatter())
 
 
 def _style(ax: Axes) -> None:
-    low, high = ax.get_ylim()
-    # Within a decade or two the powers of ten alone would leave next to nothing to read off.
-    ax.yaxis.set_major_locator(LogLocator(subs=(1,) if high / low > 1e3 else (1, 2, 5)))
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
-    ax.yaxis.set_minor_formatter(NullFormatter())
     ax.grid(color=plots.GRID, linewidth=0.8)
     ax.set_axisbelow(True)
     ax.tick_params(labelsize=8, labelcolor=plots.INK, color=plots.GRID, which="both")

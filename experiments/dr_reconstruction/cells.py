@@ -98,17 +98,18 @@ def compute(
         begun = time.perf_counter()
         try:
             result, facts = execute(name, attack, _seen(inputs, attack))
+            about = {"facts": facts}
         except ValueError as error:
             # An attack may need more known records than a release has: that is a result, and its cells say so.
-            result, facts = None, {"refused": str(error)}
+            result, about = None, {"refused": str(error)}
+        about |= {"attack": name, "label": attack.label, "is_baseline": attack.is_baseline}
         seconds = time.perf_counter() - begun
         if result is not None and release.repeat == 0:
             _keep_examples(config, release, data, name, result, lanes, out)
         for sigma in lanes.rows:
             if (release.name, name, sigma) not in done:
                 scores = {} if result is None else score(result, sigma, seconds)
-                about = {"attack": name, "label": attack.label, "is_baseline": attack.is_baseline, "sigma": sigma}
-                yield "attack", name, about | scores | facts
+                yield "attack", name, about | {"sigma": sigma} | scores
         inputs.checkpoint.unlink(missing_ok=True)
 
 

@@ -237,7 +237,7 @@ SCALES = {
         dear={"network": ("mnist/pca/199/0",), "dense-network": ("mnist/*/199/0",)},
         network="fast",
         dense_network="bch22-fast",
-        n_noisy_targets=100,
+        n_noisy_targets=50,
     ),
     "full": Config(plans=tuple(_full())),
 }

@@ -93,11 +93,13 @@ def compute(
         counts = count_status(lanes.status)
         facts = {"seconds": seconds, "n_lanes": len(lanes.status), "n_features": data.x.shape[1]}
         yield "stage", "release", facts | {"status_counts": counts}
-    score = functools.partial(_scores, config, release, lanes, inputs)
+    everything = inputs, lanes
     for name, attack in attacks.items():
+        inputs, lanes = _first(*everything, config.few_targets.get(name))
+        score = functools.partial(_scores, config, release, lanes, inputs)
         begun = time.perf_counter()
         try:
-            result, facts = execute(name, attack, _seen(inputs, attack))
+            result, facts = _reconstruct(name, attack, _seen(inputs, attack), lanes)
             about = {"facts": facts}
         except ValueError as error:
             # An attack may need more known records than a release has: that is a result, and its cells say so.
@@ -157,6 +159,18 @@ def _inputs(
     return inputs, lanes
 
 
+def _first(inputs: AttackInputs, lanes: Lanes, n: int | None) -> tuple[AttackInputs, Lanes]:
+    """What an attack is given that attacks the first n targets of each noise; all of them if None."""
+    if n is None:
+        return inputs, lanes
+    kept = {sigma: np.arange(rows.start, rows.stop)[:n] for sigma, rows in lanes.rows.items()}
+    stops = np.cumsum([len(rows) for rows in kept.values()])
+    rows = {sigma: slice(stop - len(kept[sigma]), stop) for sigma, stop in zip(kept, stops.tolist(), strict=True)}
+    chosen = np.concatenate(list(kept.values()))
+    inputs = dataclasses.replace(inputs, coords=inputs.coords[chosen], targets=inputs.targets[chosen])
+    return inputs, Lanes(coords=inputs.coords, status=lanes.status[chosen], rows=rows)
+
+
 def _noisy(method: DRMethod, sigma: float) -> DRMethod:
     """The method on records that each had noise added, none of which is cut off."""
     from drjax.defenses.noisy_dr import InputNoise
@@ -190,6 +204,28 @@ def _stored(file: Path, make: Callable[[], Mapping[str, Any]]) -> dict[str, np.n
     if not file.exists():
         records.save_arrays(file, **make())
     return records.load_arrays(file)
+
+
+def _reconstruct(
+    name: str, attack: Attack, inputs: AttackInputs, lanes: Lanes
+) -> tuple[Reconstruction, dict[str, Any]]:
+    """The answers of one attack to all lanes, and the facts that it tells of those without noise.
+
+    What is learned from shadows and works on any method is trained once, and its answer to a lane is of that lane
+    alone. Other attacks look at all the lanes they are given (lanes may share an estimate of the precision of the
+    release, say), so that each noise is attacked by itself: else the noisy lanes would decide the clean answers.
+    """
+    if attack.needs_shadows and not attack.methods:
+        return execute(name, attack, inputs)
+    found = [
+        execute(name, attack, dataclasses.replace(inputs, coords=inputs.coords[rows], targets=inputs.targets[rows]))
+        for rows in lanes.rows.values()
+    ]
+    results = [result for result, _ in found]
+    x, residual_norm, status = (
+        np.concatenate([np.asarray(getattr(r, field)) for r in results]) for field in ("x", "residual_norm", "status")
+    )
+    return Reconstruction(x=x, y=None, candidates=x[:, None], residual_norm=residual_norm, status=status), found[0][1]
 
 
 def _seen(inputs: AttackInputs, attack: Attack) -> AttackInputs:

@@ -92,6 +92,7 @@ class Config:
         methods: Names of DR methods.
         dear: Attacks that are too slow to run everywhere -> patterns of the releases that they run on. Others run on
             every release that they fit.
+        few_targets: Attacks that are slow by the target -> how many they attack, the first ones of every noise.
         network: Recipe of the paper's network.
         dense_network: Recipe of the network that the paper compares with.
         noisy: Patterns of the releases that are also attacked with noise on the records.
@@ -104,6 +105,7 @@ class Config:
     plans: tuple[Plan, ...]
     methods: tuple[str, ...] = METHODS
     dear: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    few_targets: Mapping[str, int] = field(default_factory=dict)
     network: str = "paper000"
     dense_network: str = "bch22"
     noisy: tuple[str, ...] = ("mnist/*/99/*",)
@@ -121,6 +123,7 @@ class Config:
         names = [plan.data for plan in self.plans]
         if len(set(names)) != len(names):
             raise ValueError(f"plans must each be of another data set, got {names}")
+        validate.integer(**{f"few_targets of {name}": count for name, count in self.few_targets.items()})
         validate.one_of(neural.RECIPES, network=self.network, dense_network=self.dense_network)
         for sigma in self.sigmas:
             validate.positive(sigmas=sigma)
@@ -234,7 +237,13 @@ SCALES = {
     ),
     "cpu": Config(
         plans=tuple(_cpu()),
-        dear={"network": ("mnist/pca/199/0",), "dense-network": ("mnist/*/199/0",)},
+        dear={
+            "network": ("mnist/pca/199/0",),
+            "dense-network": ("mnist/*/199/0",),
+            # Simulates the last steps from every candidate: O(n^2) each, for every target.
+            "stationarity": ("*/mds/9/*", "*/mds/99/0", "*/mds/199/0"),
+        },
+        few_targets={"stationarity": 20},
         network="fast",
         dense_network="bch22-fast",
         n_noisy_targets=50,

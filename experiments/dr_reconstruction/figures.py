@@ -1,0 +1,294 @@
+"""The paper's figures 2 to 7 from the records of a run, with the two baselines drawn in.
+
+Error bars are one standard deviation over repeats, as in the paper; where a cell has one repeat there is none. Methods
+keep their colour and marker in all figures, and an attack its name.
+"""
+
+from __future__ import annotations
+
+import itertools
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+
+from drjax.reports import plots
+from drjax.reports.ladder import number
+from experiments.dr_reconstruction.config import LEVELS
+from experiments.dr_reconstruction.paper import DATA_NAMES, METHOD_NAMES, TABLE_4, TABLE_4_DATA, TABLE_4_KNOWN
+from experiments.dr_reconstruction.results import BEST, MEAN, NEAREST, NETWORK, Estimate, Results
+
+MARKERS = ("o", "s", "^", "D", "v", "P")
+STYLES = {
+    method: {"color": color, "marker": marker}
+    for method, color, marker in zip(METHOD_NAMES, plots.SERIES, MARKERS, strict=False)
+}
+BASELINE_STYLES: dict[str, dict[str, Any]] = {
+    MEAN: {"color": plots.FAINT, "linestyle": "--", "label": "mean image"},
+    NEAREST: {"color": plots.FAINT, "linestyle": ":", "label": "nearest neighbour"},
+}
+LENS_NAMES = {NETWORK: "the paper's network", BEST: "the strongest attack of each release"}
+NOISY_LENS_NAMES = {NETWORK: "the paper's network", BEST: "the strongest attack at each noise"}
+
+EXAMPLES_SHOWN = 2
+"""Targets whose reconstructions are shown beside each other."""
+
+
+def error_by_known(results: Results, data: str) -> Figure:
+    """Figures 2 and 4: error against the size of the known set, one line a method, the baselines beside.
+
+    One panel for the paper's network, where it was run, and one for the strongest attack. On MNIST the values that the
+    paper prints (Table 4) are hollow.
+    """
+    lenses = [lens for lens in LENS_NAMES if _is_measured(results, data, lens)]
+    fig = Figure(figsize=(plots.WIDTH, 4.3), layout="constrained")
+    axes = fig.subplots(1, len(lenses), sharey=True, squeeze=False)[0]
+    for ax, lens in zip(axes, lenses, strict=True):
+        sizes = results.sizes(data)
+        for method in results.methods(data):
+            found = [results.estimate(data, method, n, lens) for n in sizes]
+            _line(ax, sizes, found, label=METHOD_NAMES[method], **STYLES[method])
+            if lens == NETWORK and data == TABLE_4_DATA:
+                mean, spread = TABLE_4[NETWORK][method]
+                style = {**STYLES[method], "markerfacecolor": "none", "linestyle": "none", "alpha": 0.75}
+                ax.errorbar(TABLE_4_KNOWN, mean, spread, capsize=2, linewidth=1, **style)
+        _baselines(ax, sizes, lambda name, n: results.baseline(data, n, name))
+        ax.set_title(f"{DATA_NAMES.get(data, data)}: {LENS_NAMES[lens]}", fontsize=9.5, color=plots.INK, loc="left")
+        _size_axis(ax, sizes)
+        ax.set_ylim(bottom=0)
+        _style(ax)
+    axes[0].set_ylabel("mean squared error", fontsize=9, color=plots.INK)
+    _legend(fig, axes)
+    if NETWORK in lenses and data == TABLE_4_DATA:
+        fig.supxlabel("number of known records (hollow: as printed in the paper)", fontsize=9, color=plots.INK)
+    else:
+        fig.supxlabel("number of known records", fontsize=9, color=plots.INK)
+    return fig
+
+
+def attacks_by_known(results: Results, data: str) -> Figure:
+    """What the paper does not have: every attack on every method, a panel each, with the baselines."""
+    methods, sizes = results.methods(data), results.sizes(data)
+    names = {n for m in methods for size in sizes for n in results.attacks(data, m, size)}
+    order = [name for name in results.labels if name in names]
+    looks = dict(zip(order, zip(itertools.cycle(plots.SERIES), itertools.cycle((*MARKERS, "X", "*"))), strict=False))
+    n_columns = min(3, len(methods))
+    n_rows = -(-len(methods) // n_columns)
+    fig = Figure(figsize=(plots.WIDTH, 2.5 * n_rows + 1.2), layout="constrained")
+    axes = fig.subplots(n_rows, n_columns, sharex=True, squeeze=False).ravel()
+    for ax, method in zip(axes, methods, strict=False):
+        for name in order:
+            found = [results.estimate(data, method, n, name) for n in sizes]
+            color, marker = looks[name]
+            _line(ax, sizes, found, label=results.labels[name], color=color, marker=marker)
+        _baselines(ax, sizes, lambda name, n: results.baseline(data, n, name))
+        ax.set_title(METHOD_NAMES[method], fontsize=9.5, color=plots.INK, loc="left")
+        _size_axis(ax, sizes)
+        _log_errors(ax)
+        _style(ax)
+    for ax in axes[len(methods) :]:
+        ax.remove()
+    fig.supylabel("mean squared error", fontsize=9, color=plots.INK)
+    fig.supxlabel(f"{DATA_NAMES.get(data, data)}: number of known records", fontsize=9, color=plots.INK)
+    _legend(fig, axes[: len(methods)])
+    return fig
+
+
+def example_grid(results: Results, images: Mapping[str, np.ndarray], data: str, lens: str) -> Figure | None:
+    """Figures 3 and 5: reconstructions by method (rows) and size of the known set (columns); None if there are none."""
+    methods, sizes = results.methods(data), results.sizes(data)
+    shown = [n for n in sizes if any(_image(results, images, data, m, n, lens) is not None for m in methods)]
+    if f"{data}/original" not in images or not shown:
+        return None
+    originals = images[f"{data}/original"][:EXAMPLES_SHOWN]
+    columns = ["original", *map(str, shown)]
+
+    def picture(method: str, target: int, column: int) -> np.ndarray | None:
+        if column == 0:
+            return originals[target]
+        found = _image(results, images, data, method, shown[column - 1], lens)
+        return None if found is None or target >= len(found) else found[target]
+
+    title = f"{DATA_NAMES.get(data, data)}, by {LENS_NAMES[lens]}; columns: known records"
+    return _pictures(methods, columns, len(originals), picture, title)
+
+
+def error_by_noise(results: Results, data: str) -> Figure:
+    """Figure 6: Eq. 12, and the error against the original, by the noise on the records; the attacks know of none."""
+    lenses = [lens for lens in LENS_NAMES if _is_measured(results, data, lens, noisy=True)]
+    (n_known,) = results.noisy_sizes(data)
+    sigmas, d = results.sigmas(data), results.n_features(data)
+    fig = Figure(figsize=(plots.WIDTH, 3.4 * len(lenses) + 0.7), layout="constrained")
+    grid = fig.subplots(len(lenses), 2, squeeze=False)
+    for (moved, error), lens in zip(grid, lenses, strict=True):
+        for method in results.methods(data):
+            style = {"label": METHOD_NAMES[method], **STYLES[method]}
+            found = [results.estimate(data, method, n_known, lens, sigma=s, measure="eq12") for s in sigmas]
+            _line(moved, sigmas, found, **style)
+            found = [results.estimate(data, method, n_known, lens, sigma=s) for s in sigmas]
+            _line(error, sigmas, found, **style)
+        _baselines(error, sigmas, lambda name, s: results.baseline(data, n_known, name, sigma=s))
+        # Both baselines ignore the release, so that noise does not move them: their errors times d give the scale.
+        _baselines(moved, sigmas, lambda name, s: _times(results.baseline(data, n_known, name, sigma=s), d))
+        moved.set_ylabel("squared distance to the reconstruction\nfrom the clean release (Eq. 12)", fontsize=9)
+        error.set_ylabel("mean squared error\nagainst the original", fontsize=9)
+        moved.set_title(f"{NOISY_LENS_NAMES[lens]}, {n_known} known", fontsize=9.5, color=plots.INK, loc="left")
+        for ax in (moved, error):
+            ax.set_xscale("log", base=2)
+            ax.set_xticks(sigmas, [f"{s:g}" for s in sigmas])
+            _log_errors(ax)
+            _style(ax)
+    fig.supxlabel(
+        f"{DATA_NAMES.get(data, data)}: standard deviation of the noise, on pixels from 0 to 255\n"
+        f"(left, baselines: {d} times their error against the original)",
+        fontsize=9,
+        color=plots.INK,
+    )
+    _legend(fig, grid[:, 1])
+    return fig
+
+
+def noisy_examples(results: Results, images: Mapping[str, np.ndarray], data: str, lens: str) -> Figure | None:
+    """Figure 7: reconstructions from noisy releases by method (rows) and noise (columns); None if there are none."""
+    methods, sizes = results.methods(data), results.noisy_sizes(data)
+    if not sizes or f"{data}/original" not in images:
+        return None
+    (n_known,) = sizes
+    sigmas = [0.0, *results.sigmas(data)]
+    original = images[f"{data}/original"][:1]
+    if all(_image(results, images, data, m, n_known, lens, s) is None for m in methods for s in sigmas):
+        return None
+    rng = np.random.default_rng(0)
+    # Drawn for the eye: the noise of the releases is on all n records, anew in each of them.
+    noisy = [np.clip(original[0] + s * rng.standard_normal(original[0].shape), 0, LEVELS) for s in sigmas]
+
+    def picture(row: str, target: int, column: int) -> np.ndarray | None:
+        if row == "the record":
+            return noisy[column]
+        found = _image(results, images, data, row, n_known, lens, sigmas[column])
+        return None if found is None or target >= len(found) else found[target]
+
+    about = f"{DATA_NAMES.get(data, data)}, {n_known} known, by {NOISY_LENS_NAMES[lens]}"
+    title = f"{about}; columns: noise on pixels from 0 to 255"
+    return _pictures(["the record", *methods], [f"{s:g}" for s in sigmas], 1, picture, title)
+
+
+def _pictures(
+    rows: Sequence[str],
+    columns: Sequence[str],
+    n_targets: int,
+    picture: Callable[[str, int, int], np.ndarray | None],
+    title: str,
+) -> Figure:
+    cell = min(0.95, (plots.WIDTH - 0.9) / (n_targets * len(columns) + 0.4 * (n_targets - 1)))
+    width = 0.9 + cell * (n_targets * len(columns) + 0.4 * (n_targets - 1))
+    title = textwrap.fill(title, int(13 * width))
+    above = 0.35 + 0.17 * len(title.splitlines())
+    height = cell * len(rows) + above + 0.05
+    fig = Figure(figsize=(width, height))
+    place = {"left": 0.85 / width, "right": 0.995, "top": 1 - above / height, "bottom": 0.05 / height}
+    outer = fig.add_gridspec(1, n_targets, wspace=0.06, **place)
+    for target in range(n_targets):
+        grid = outer[target].subgridspec(len(rows), len(columns), wspace=0.05, hspace=0.05)
+        for i, row in enumerate(rows):
+            for j, column in enumerate(columns):
+                ax = fig.add_subplot(grid[i, j])
+                ax.set_xticks([])
+                ax.set_yticks([])
+                for spine in ax.spines.values():
+                    spine.set_color(plots.GRID)
+                found = picture(row, target, j)
+                if found is None:
+                    ax.text(0.5, 0.5, "not run", ha="center", va="center", fontsize=6, color=plots.FAINT)
+                else:
+                    ax.imshow(found, cmap="gray", vmin=0, vmax=LEVELS, interpolation="nearest")
+                if i == 0:
+                    ax.set_title(column, fontsize=8, color=plots.INK, pad=3)
+                if j == 0 and target == 0:
+                    name = METHOD_NAMES.get(row, row)
+                    ax.set_ylabel(name, rotation=0, ha="right", va="center", fontsize=9, color=plots.INK, labelpad=6)
+    fig.text(0.01, 1 - 0.06 / height, title, fontsize=9.5, color=plots.INK, va="top")
+    return fig
+
+
+def _image(
+    results: Results,
+    images: Mapping[str, np.ndarray],
+    data: str,
+    method: str,
+    n_known: int,
+    lens: str,
+    sigma: float = 0,
+) -> np.ndarray | None:
+    name = results.named(lens, data, method, n_known, sigma)
+    return images.get(f"{data}/{method}/{n_known}/{name}/{sigma:g}")
+
+
+def _is_measured(results: Results, data: str, lens: str, *, noisy: bool = False) -> bool:
+    sigma = results.sigmas(data)[0] if noisy else 0
+    sizes = results.noisy_sizes(data) if noisy else results.sizes(data)
+    return any(
+        results.estimate(data, m, n, lens, sigma=sigma) is not None for m in results.methods(data) for n in sizes
+    )
+
+
+def _times(estimate: Estimate | None, factor: float) -> Estimate | None:
+    if estimate is None:
+        return None
+    mean, error, spread, n_repeats = estimate
+    return Estimate(factor * mean, factor * error, factor * spread, n_repeats)
+
+
+def _line(ax: Axes, places: Sequence[float], found: Sequence[Estimate | None], **style: Any) -> None:
+    points = [(x, e) for x, e in zip(places, found, strict=True) if e is not None]
+    if not points:
+        return
+    means = [e.mean for _, e in points]
+    spreads = [0.0 if np.isnan(e.spread) else e.spread for _, e in points]
+    ax.errorbar([x for x, _ in points], means, spreads, markersize=4.5, linewidth=1.5, capsize=2.5, **style)
+
+
+def _baselines(ax: Axes, places: Sequence[float], of: Callable[[str, Any], Estimate | None]) -> None:
+    for name, style in BASELINE_STYLES.items():
+        points = [(x, e.mean) for x in places if (e := of(name, x)) is not None]
+        ax.plot([x for x, _ in points], [y for _, y in points], linewidth=1.8, zorder=1, **style)
+
+
+def _size_axis(ax: Axes, sizes: Sequence[int]) -> None:
+    ax.set_xscale("log")
+    ax.set_xticks(sizes, [str(n) for n in sizes])
+    ax.xaxis.set_minor_locator(NullLocator())
+
+
+def _log_errors(ax: Axes) -> None:
+    ax.set_yscale("log")
+    low, high = ax.get_ylim()
+    # Within a decade or two the powers of ten alone would leave next to nothing to read off.
+    width = high / low
+    subs = (1,) if width > 1e3 else (1, 2, 5) if width > 5 else (1, 2, 3, 4, 5, 6, 7, 8)
+    ax.yaxis.set_major_locator(LogLocator(subs=subs))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+    ax.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _style(ax: Axes) -> None:
+    ax.grid(color=plots.GRID, linewidth=0.8)
+    ax.set_axisbelow(True)
+    ax.tick_params(labelsize=8, labelcolor=plots.INK, color=plots.GRID, which="both")
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        ax.spines[side].set_color(plots.FAINT)
+
+
+def _legend(fig: Figure, axes: Iterable[Axes]) -> None:
+    found: dict[str, Any] = {}
+    for ax in axes:
+        handles, labels = ax.get_legend_handles_labels()
+        found |= {label: handle for handle, label in zip(handles, labels, strict=True) if label not in found}
+    options = {"ncols": 4, "frameon": False, "fontsize": 8.5}
+    fig.legend(list(found.values()), list(found), loc="outside upper center", **options)

@@ -1,0 +1,240 @@
+"""Figures and tables of a run, from its records and images alone.
+
+    python -m experiments.dr_reconstruction.report runs/dr_reconstruction-cpu
+    python -m experiments.dr_reconstruction.report runs/dr_reconstruction-cpu --to experiments/dr_reconstruction/results
+
+The first writes `results.md` and `figures/` into the folder of the run; the second somewhere else, with a copy of what
+they were drawn from, so that the first draws them again from there. Several folders, of machines that shared the work
+by `run --only`, are put together the second way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import tyro
+
+from drjax.core.types import Status
+from drjax.reports import plots, records
+from drjax.reports.ladder import number
+from experiments.dr_reconstruction import claims, figures
+from experiments.dr_reconstruction.cells import EXAMPLES
+from experiments.dr_reconstruction.paper import DATA_NAMES, METHOD_NAMES, TABLE_4, TABLE_4_DATA, TABLE_4_KNOWN
+from experiments.dr_reconstruction.results import (
+    BEST,
+    DENSE_NETWORK,
+    MEAN,
+    NEAREST,
+    NETWORK,
+    Estimate,
+    Results,
+    examples,
+)
+
+RESULTS, IMAGES, TABLES, FIGURES = "results.jsonl", f"{EXAMPLES}.npz", "results.md", "figures"
+
+EXAMPLE_FIGURES = {"mnist": "figure3", "nih_chest_xray": "figure5"}
+CURVE_FIGURES = {"mnist": "figure2", "nih_chest_xray": "figure4"}
+LENS_SUFFIXES = {BEST: "", NETWORK: "-network"}
+
+
+def write(sources: Sequence[Path], target: Path) -> list[Path]:
+    """Draws everything that the records of some runs allow into a folder; returns the files, the tables first.
+
+    Args:
+        sources: Folders of one run, or of several that computed parts of one configuration.
+        target: Where to write; if it is not the one source, with a copy of the records and images.
+
+    Raises:
+        FileNotFoundError: a source has no results.
+        ValueError: they hold no attack, or are of different configurations.
+    """
+    results = Results.read(*(source / RESULTS for source in sources))
+    images = examples(*sources)
+    folder = target / FIGURES
+    folder.mkdir(parents=True, exist_ok=True)
+    if [source.resolve() for source in sources] != [target.resolve()]:
+        content = "".join((source / RESULTS).read_text("utf-8") for source in sources)
+        records.atomic_write_text(target / RESULTS, content)
+        records.save_arrays(target / IMAGES, **images)
+    drawn = {}
+    for data in results.data:
+        drawn[CURVE_FIGURES.get(data, f"{data}-errors")] = figures.error_by_known(results, data)
+        drawn[f"{CURVE_FIGURES.get(data, data)}-attacks"] = figures.attacks_by_known(results, data)
+        for lens, suffix in LENS_SUFFIXES.items():
+            drawn[f"{EXAMPLE_FIGURES.get(data, f'{data}-examples')}{suffix}"] = figures.example_grid(
+                results, images, data, lens
+            )
+        if results.sigmas(data):
+            prefix = "" if data == TABLE_4_DATA else f"{data}-"
+            drawn[f"{prefix}figure6"] = figures.error_by_noise(results, data)
+            for lens, suffix in LENS_SUFFIXES.items():
+                drawn[f"{prefix}figure7{suffix}"] = figures.noisy_examples(results, images, data, lens)
+    made = [target / TABLES]
+    records.atomic_write_text(made[0], tables(results))
+    for name, figure in drawn.items():
+        if figure is not None:
+            made.append(folder / f"{name}.png")
+            plots.save_figure(figure, made[-1])
+    return made
+
+
+def tables(results: Results) -> str:
+    """All tables of a run as Markdown."""
+    parts = [_head(results), "## Table 4 of the paper", table_4(results)]
+    for data in results.data:
+        parts += [f"## {DATA_NAMES.get(data, data)}: error by known records", errors(results, data)]
+    parts += ["## What the paper says", claims_table(results)]
+    for data in results.data:
+        if results.sigmas(data):
+            parts += [f"## {DATA_NAMES.get(data, data)}: noise on the records", noise(results, data)]
+    parts += ["## What was left out", _left_out(results)]
+    return "\n\n".join(parts) + "\n"
+
+
+def table_4(results: Results) -> str:
+    """The paper's Table 4 with what it prints, what the same networks do here, the baselines and the best attack."""
+    data, n = TABLE_4_DATA, TABLE_4_KNOWN
+
+    def ours(attack: str) -> list[str]:
+        return [_pm(results.estimate(data, m, n, attack)) for m in METHOD_NAMES]
+
+    def printed(attack: str) -> list[str]:
+        return ["{:.3f} ± {:.3f}".format(*TABLE_4[attack][m]) for m in METHOD_NAMES]
+
+    names = [results.named(BEST, data, m, n) for m in METHOD_NAMES]
+    rows = [
+        ["BCH22's network, as printed", *printed(DENSE_NETWORK)],
+        ["BCH22's network, here", *ours(DENSE_NETWORK)],
+        ["the paper's network, as printed", *printed(NETWORK)],
+        ["the paper's network, here", *ours(NETWORK)],
+        ["mean image", *ours(MEAN)],
+        ["nearest neighbour", *ours(NEAREST)],
+        ["best other attack", *ours(BEST)],
+        ["which", *(results.labels[name] if name else "" for name in names)],
+    ]
+    return _table([f"{DATA_NAMES[data]}, {n} known", *METHOD_NAMES.values()], rows)
+
+
+def errors(results: Results, data: str) -> str:
+    """Error of every attack on every method by the size of the known set; the best attack of each is bold."""
+    sizes = results.sizes(data)
+    rows = []
+    for method in results.methods(data):
+        best = {n: results.named(BEST, data, method, n) for n in sizes}
+        names = {a for n in sizes for a in results.attacks(data, method, n)}
+        for attack in (name for name in results.labels if name in names):
+            row = [METHOD_NAMES[method], results.labels[attack]]
+            for n in sizes:
+                text = _pm(results.estimate(data, method, n, attack))
+                row.append(f"**{text}**" if best[n] == attack else text)
+            rows.append(row)
+    for name, label in ((MEAN, "mean image"), (NEAREST, "nearest neighbour")):
+        rows.append(["", label, *(_pm(results.baseline(data, n, name)) for n in sizes)])
+    pools = ", ".join(f"{_pool(results, data, n)} ({n} known)" for n in sizes)
+    note = f"The nearest neighbour is among the known and shadow-train images of the cell: {pools}."
+    return _table(["method", "attack", *(f"{n} known" for n in sizes)], rows) + f"\n\n{note}"
+
+
+def claims_table(results: Results) -> str:
+    """The paper's claims with the verdict on each attack and the figures behind it."""
+    rows = []
+    for claim, verdicts in claims.verdicts(results):
+        for lens, verdict in verdicts.items():
+            about = claim.text if lens == claim.lenses[0] else ""
+            section = claim.section if lens == claim.lenses[0] else ""
+            rows.append([section, about, claims.LENSES[lens], f"**{verdict.outcome}**", verdict.evidence])
+    return _table(["section", "claim", "asked", "verdict", "figures (mean squared error)"], rows)
+
+
+def noise(results: Results, data: str) -> str:
+    """Eq. 12 and the error against the original of every attack by noise; the least error of each noise is bold."""
+    sigmas = results.sigmas(data)
+    rows = []
+    for n in results.noisy_sizes(data):
+        for method in results.methods(data):
+            best = [results.named(BEST, data, method, n, s) for s in sigmas]
+            for attack in results.attacks(data, method, n):
+                found = [_pm(results.estimate(data, method, n, attack, sigma=s)) for s in sigmas]
+                found = [f"**{text}**" if name == attack else text for text, name in zip(found, best, strict=True)]
+                moved = [results.estimate(data, method, n, attack, sigma=s, measure="eq12") for s in sigmas]
+                rows.append([METHOD_NAMES[method], results.labels[attack], "against the original", *found])
+                rows.append(["", "", "Eq. 12", *map(_pm, moved)])
+        for attack, label in ((MEAN, "mean image"), (NEAREST, "nearest neighbour")):
+            found = [results.baseline(data, n, attack, sigma=s) for s in sigmas]
+            rows.append(["", label, "against the original", *map(_pm, found)])
+    return _table(["method", "attack", "error", *(f"noise {s:g}" for s in sigmas)], rows)
+
+
+def _head(results: Results) -> str:
+    made, config = results.head["provenance"], results.head["config"]
+    versions = ", ".join(f"{name} {version}" for name, version in made["versions"].items())
+    plans = "; ".join(
+        f"{p['data']}: {p['n_shadow']} / {p['n_validation']} / {p['n_targets']} shadows for training, validation and "
+        f"test, known {', '.join(map(str, p['n_known']))} with {', '.join(map(str, p['repeats']))} repeats"
+        for p in config["plans"]
+    )
+    few = "; ".join(f"{name} only on {', '.join(patterns)}" for name, patterns in config["dear"].items())
+    few = few or "every attack on every release that it fits"
+    return (
+        "# Reconstruction attacks on six methods\n\n"
+        "Written by `experiments.dr_reconstruction.report`. Figures are means over targets and repeats ± half the "
+        "width of the 95% interval, on records in [0, 1].\n\n"
+        f"- {plans}\n- networks: the paper's by recipe {config['network']!r}, BCH22's by {config['dense_network']!r}\n"
+        f"- {few}\n- drjax {made['drjax']} at {made['commit'] or 'an unknown commit'}"
+        f"{' with changes' if made['dirty'] else ''}, Python {made['python']}, {versions}\n"
+        f"- {made['cpu']}, {made['cores']} cores, {made['device_kind']}; begun {made['utc']}"
+    )
+
+
+def _left_out(results: Results) -> str:
+    counts: dict[str, int] = {}
+    for stage in results.stages:
+        for flag, count in stage["status_counts"].items():
+            counts[flag] = counts.get(flag, 0) + count
+    excluded = sum(counts.get(str(flag.name), 0) for flag in Status if flag & Status.excluded())
+    lines = [
+        f"Of {sum(s['n_lanes'] for s in results.stages):,} attacked releases {excluded:,} were unusable and left out. "
+        f"All flags: {', '.join(f'{flag} {count:,}' for flag, count in sorted(counts.items()))}."
+    ]
+    told = sorted({(r["data"], r["method"], r["n_known"], r["attack"], r["refused"]) for r in results.refusals})
+    lines += [f"- {d}, {METHOD_NAMES[m]}, {n} known: {a} refused: {why}" for d, m, n, a, why in told]
+    return "\n".join(lines)
+
+
+def _pool(results: Results, data: str, n_known: int) -> str:
+    sizes = {
+        record["n_pool"]
+        for method in results.methods(data)
+        for record in results.records(data, method, n_known, NEAREST)
+    }
+    return " or ".join(f"{size:,}" for size in sorted(sizes))
+
+
+def _pm(estimate: Estimate | None) -> str:
+    if estimate is None:
+        return "–"
+    return f"{number(estimate.mean)} ± {number(estimate.high - estimate.mean)}"
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+
+
+def main(runs: tyro.conf.Positional[tuple[Path, ...]], /, *, to: Path | None = None) -> None:
+    """Draws figures and tables of a run, or of several that computed parts of one configuration.
+
+    Args:
+        runs: Folders with `results.jsonl`.
+        to: Where to write them, with a copy of the results; the folder of the run if there is one only.
+    """
+    if to is None and len(runs) != 1:
+        raise ValueError(f"to must be given for results of other than one run, got {len(runs)}")
+    for file in write(runs, to or runs[0]):
+        print(file)
+
+
+if __name__ == "__main__":
+    tyro.cli(main)

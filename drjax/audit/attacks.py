@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from drjax.attacks.reconstruction import baselines, closed_form, invariant, neural
+from drjax.attacks.reconstruction import baselines, closed_form, geodesics, invariant, neural
 from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.audit.config import AuditConfig
 from drjax.core.types import Array, Reconstruction
@@ -130,6 +130,24 @@ def _srp(inputs: AttackInputs) -> tuple[Reconstruction, dict[str, Any]]:
     return result, {"n_matrices_recovered": int(np.sum(result.status == 0))}
 
 
+def _geodesics(inputs: AttackInputs) -> tuple[Reconstruction, dict[str, Any]]:
+    config = inputs.config
+    n_neighbors = getattr(config.dr_method, "n_neighbors")  # noqa: B009, of Isomap alone
+    # The releases are of the records as the audit rounds them.
+    known, public = (rows.astype(config.dtype) for rows in (inputs.known, inputs.public))
+    found = geodesics.recover(
+        known,
+        inputs.coords,
+        inputs.shadow.astype(config.dtype),
+        inputs.shadow_coords,
+        n_neighbors=n_neighbors,
+        precision=None if config.decimals is None else 0.5 * 10.0**-config.decimals,
+    )
+    model = geodesics.fit(known, public, n_neighbors=n_neighbors)
+    facts = {"n_certified": int(found.is_certified.sum()), "penalty": model.penalty, "loo_mse": model.loo_mse}
+    return model.reconstruct(found, bounds=BOUNDS), facts
+
+
 def _network(inputs: AttackInputs, recipe: str) -> tuple[Reconstruction, dict[str, Any]]:
     config = neural.RECIPES[recipe]
     model, history = neural.fit(
@@ -215,6 +233,14 @@ ATTACKS = {
         "open.",
         run=_pca_with_prior,
         methods=("pca", "classical_mds"),
+    ),
+    "geodesics": Attack(
+        label="Geodesics",
+        description="Finds which known records the target is next to, and how far from each, until the published "
+        "components fit exactly; then predicts the record from these distances.",
+        run=_geodesics,
+        methods=("isomap",),
+        needs_shadows=True,
     ),
     "srp-closed-form": Attack(
         label="Matrix recovery",

@@ -7,6 +7,7 @@ and lambda are known: a residual without an eigenproblem, smooth in the lengths,
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, NamedTuple
 
 import numba
@@ -20,14 +21,17 @@ N_CONSIDERED = 200
 N_TRIED = 12
 """Changes per step whose lengths are fitted, the most promising of all."""
 
-MAX_STEPS = 50
+MAX_STEPS = 40
 """States, per start, whose changes are tried."""
 
-PATIENCE = 8
-"""States in a row whose changes improve nothing before a start is given up."""
+PATIENCE = 4
+"""States in a row whose changes improve little before a start is given up."""
 
-MAX_FIT_STEPS = 10
-"""Steps of Levenberg and Marquardt per change."""
+MAX_FIT_STEPS = 12
+"""Steps of the fit of lengths per change."""
+
+FIT_PATIENCE = 2
+"""Such steps that may make it worse."""
 
 SHARES = (0.97, 0.9, 0.8, 0.65)
 """Lengths tried for a new link, as shares of the shortest path to its end so far."""
@@ -37,8 +41,9 @@ class Known(NamedTuple):
     """The graph of the known points, and what the loss of each one's last neighbour does to its shortest paths.
 
     Attributes:
-        between, neighbors, paths: of `shortest_paths.Graph`.
-        start, nodes, weights: of `path_insertion.adjacency`.
+        between, neighbors: Of `shortest_paths.Graph`.
+        paths: (m, m), the shortest ones.
+        start, nodes, weights: The edges, as of `path_insertion.adjacency`.
         reach: (m,), distance to the last of each point's neighbours; inf if a list has room for another one.
         effect_start: (m + 1,); the pairs that point i's loss lengthens are at effect_start[i] .. effect_start[i + 1] of
         effect_pairs: (e, 2), and the squares of their paths grow by
@@ -65,34 +70,59 @@ class Release(NamedTuple):
 
 
 def known_graph(known: np.ndarray, n_neighbors: int) -> Known:
-    """Of known points (m, d); O(m^2 (d + log m)) and a repair of the paths for each point."""
+    """Of known points (m, d); O(m^2 (d + log m)) and a repair of the paths for each point.
+
+    Components are joined by their closest pairs of points, as they are in a release unless the target comes between.
+    """
     graph = shortest_paths.graph(known, n_neighbors)
     m = len(graph.paths)
     neighbors = np.ascontiguousarray(graph.neighbors, np.int64)
-    start, nodes, weights = path_insertion.adjacency(neighbors, graph.between)
+    paths, edges = _joined(graph, path_insertion.adjacency(neighbors, graph.between))
     is_full = neighbors.shape[1] == n_neighbors
     reach = graph.between[np.arange(m), neighbors[:, -1]] if is_full else np.full(m, np.inf)
-    pairs, effects, without = [], [], np.empty((m, m))
-    for i in range(m if is_full else 0):
-        alone = np.arange(m) == i
-        path_insertion.displace(graph.between, neighbors, graph.paths, start, nodes, weights, alone, without)
-        changed = np.argwhere(np.triu(without != graph.paths))
-        pairs.append(changed)
-        new = np.where(np.isfinite(without), without, 0)[*changed.T]
-        effects.append(new**2 - graph.paths[*changed.T] ** 2)
-    counts = [len(changed) for changed in pairs] or [0] * m
+    pairs, effects, without = [np.empty((0, 2), np.int64)], [np.empty(0)], np.empty((m, m))
+    ends = np.zeros(m + 1, np.int64)
+    for i in range(m):
+        if is_full:
+            path_insertion.displace(graph.between, neighbors, paths, *edges, np.arange(m) == i, without)
+            changed = np.argwhere(np.triu(without != paths))
+            new = without[*changed.T]
+            pairs.append(changed)
+            effects.append(np.where(np.isfinite(new), new, 0) ** 2 - paths[*changed.T] ** 2)
+        ends[i + 1] = ends[i] + len(pairs[-1])
     return Known(
         between=graph.between,
         neighbors=neighbors,
-        paths=graph.paths,
-        start=start,
-        nodes=nodes,
-        weights=weights,
+        paths=paths,
+        start=edges[0],
+        nodes=edges[1],
+        weights=edges[2],
         reach=np.ascontiguousarray(reach),
-        effect_start=np.concatenate([[0], np.cumsum(counts)]),
-        effect_pairs=np.concatenate([np.empty((0, 2), np.int64), *pairs]),
-        effects=np.concatenate([np.empty(0), *effects]),
+        effect_start=ends,
+        effect_pairs=np.concatenate(pairs),
+        effects=np.concatenate(effects),
     )
+
+
+def _joined(graph: shortest_paths.Graph, edges: tuple[Any, Any, Any]) -> tuple[np.ndarray, tuple[Any, Any, Any]]:
+    """Paths and `path_insertion.adjacency` with an edge between the closest points of every two components."""
+    label = np.isfinite(graph.paths).argmax(axis=1)
+    heads, tails = [], []
+    for first, second in itertools.combinations(np.unique(label), 2):
+        a, b = np.flatnonzero(label == first), np.flatnonzero(label == second)
+        i, j = np.unravel_index(graph.between[np.ix_(a, b)].argmin(), (len(a), len(b)))
+        heads.append(a[i])
+        tails.append(b[j])
+    if not heads:
+        return graph.paths, edges
+    start, nodes, weights = edges
+    head = np.concatenate([np.repeat(np.arange(len(label)), np.diff(start)), heads, tails]).astype(np.int64)
+    tail = np.concatenate([nodes, tails, heads]).astype(np.int64)
+    weight = np.concatenate([weights, graph.between[heads, tails], graph.between[tails, heads]])
+    order = np.argsort(head, kind="stable")
+    paths = graph.paths.copy()
+    path_insertion.join(np.ascontiguousarray(graph.between[1:, 1:]), graph.between[0, 1:].copy(), paths)
+    return paths, (np.searchsorted(head[order], np.arange(len(label) + 1)), tail[order], weight[order])
 
 
 def links(rows: np.ndarray, known: Known, n_neighbors: int) -> tuple[np.ndarray, np.ndarray]:
@@ -109,7 +139,8 @@ def search(known, release, lengths, displaced, n_neighbors, enough, n_starts, fo
 
     Args:
         known, release: See there.
-        lengths, displaced: (s, m) starts, see `links`; the n_starts of the least residual are searched from.
+        lengths, displaced: (s, m) starts, see `links`; the n_starts of the least residual are searched from, once the
+            lengths are fitted, which overwrites them.
         n_neighbors: Of the graph.
         enough: Residual at which a state explains the release.
         n_starts: At most as many.
@@ -123,7 +154,7 @@ def search(known, release, lengths, displaced, n_neighbors, enough, n_starts, fo
     paths, product = np.empty((m, m)), np.empty((q, m + 1))
     for s in range(len(lengths)):
         _displace(known, release, displaced[s], paths, product)
-        costs[s] = _residual(paths, product, release, lengths[s])[0]
+        costs[s] = _fit(paths, product, release, lengths[s], enough**2)
     best, best_checked = np.inf, np.inf
     found[:] = np.inf
     for s in np.argsort(costs)[:n_starts]:
@@ -145,7 +176,7 @@ def _explore(known, release, lengths, displaced, enough):
     """Best-first search by single changes; overwrites the state by the best one and returns its squared residual.
 
     It goes on from the best state that it has not gone on from, which leads out of a local minimum, until `PATIENCE`
-    steps have improved nothing.
+    steps have improved little.
     """
     m, q = len(lengths), len(release.values)
     most = 1 + MAX_STEPS * (N_TRIED + 1)
@@ -184,8 +215,9 @@ def _explore(known, release, lengths, displaced, enough):
                 continue
             costs[count] = cost
             count += 1
-            if cost < 0.9999 * best:
-                best, waited = cost, 0
+            if cost < 0.95 * best:
+                waited = 0
+            best = min(best, cost)
     at = np.argmin(costs[:count])
     lengths[:], displaced[:] = all_lengths[at], all_displaced[at]
     _displace(known, release, displaced, paths, product)
@@ -303,38 +335,55 @@ def _jacobian(release, reach, by, pairs, n_links):
 def _fit(paths, product, release, lengths, enough):
     """Lengths of the links of least squared residual, which it returns, near those given, which it overwrites.
 
-    Source: Marquardt (1963).
+    Which path is shortest changes along the way, and a descent gets caught where it does: from there a few full steps
+    of Gauss and Newton are taken whatever they do to the residual.
+
+    Source: Marquardt (1963), but for these steps.
     """
     at = np.flatnonzero(lengths < np.inf)
-    cost, residual, reach, by, pairs = _residual(paths, product, release, lengths)
-    if not cost < np.inf:
-        return np.inf
-    damping = 1e-4
+    own = lengths.copy()
+    cost, residual, reach, by, pairs = _residual(paths, product, release, own)
+    best, damping, waited = cost, 1e-4, 0
     for _ in range(MAX_FIT_STEPS):
-        if cost <= enough:
+        if best <= enough or not cost < np.inf:
             break
         jacobian = _jacobian(release, reach, by, pairs, len(at))
         normal, slope = jacobian @ jacobian.T, jacobian @ residual.ravel()
         before = cost
-        for _ in range(4):
-            damped = normal.copy()
-            for c in range(len(at)):
-                # A link that no path uses, or too weakly to tell, stays.
-                damped[c, c] += damping * normal[c, c] + 1e-14 * np.trace(normal) + np.finfo(np.float64).tiny
-            step = np.linalg.solve(damped, slope)
-            new = lengths.copy()
-            for c in range(len(at)):
-                new[at[c]] = max(lengths[at[c]] - step[c], 0.2 * lengths[at[c]])
-            found = _residual(paths, product, release, new)
-            if found[0] < cost:
-                cost, residual, reach, by, pairs = found
-                lengths[:] = new
-                damping = max(0.1 * damping, 1e-12)
+        for _ in range(3):
+            found = _residual(paths, product, release, _moved(own, at, normal, slope, damping))
+            if found[0] < 0.999 * before:
                 break
-            damping = max(30 * damping, 1e-3)
-        if not cost < 0.999 * before:
-            break
-    return cost
+            damping = max(100 * damping, 1e-2)
+        if found[0] < 0.999 * before:
+            own = _moved(own, at, normal, slope, damping)
+            damping = max(0.1 * damping, 1e-8)
+        else:
+            waited += 1
+            if waited > FIT_PATIENCE:
+                break
+            damping = 1e-8
+            own = _moved(own, at, normal, slope, damping)
+            found = _residual(paths, product, release, own)
+        cost, residual, reach, by, pairs = found
+        if cost < best:
+            best = cost
+            lengths[:] = own
+    return best
+
+
+@numba.njit(error_model="numpy", cache=True, nogil=True)
+def _moved(lengths, at, normal, slope, damping):
+    """Lengths after a damped step that changes none by more than a third."""
+    damped, out = normal.copy(), lengths.copy()
+    for c in range(len(at)):
+        # A link that no path uses, or too weakly to tell, stays.
+        damped[c, c] += damping * normal[c, c] + 1e-14 * np.trace(normal) + np.finfo(np.float64).tiny
+    step = np.linalg.solve(damped, slope)
+    for c in range(len(at)):
+        old = lengths[at[c]]
+        out[at[c]] = old - min(max(step[c], -old / 3), old / 3)
+    return out
 
 
 class Changes(NamedTuple):

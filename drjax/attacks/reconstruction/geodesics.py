@@ -18,7 +18,7 @@ from drjax.attacks.reconstruction.kernel_ridge import leave_one_out, squared_dis
 from drjax.core import host, validate
 from drjax.core.linalg import blas
 from drjax.core.types import Array, Reconstruction, Status
-from drjax.dr import shortest_paths
+from drjax.dr import path_insertion, shortest_paths
 
 N_CANDIDATES = 50
 """Public records whose releases are most like the attacked one, from whose places in the graph the search may start."""
@@ -57,7 +57,7 @@ def recover(
     *,
     n_neighbors: int = 5,
     precision: float | None = None,
-    n_starts: int = 10,
+    n_starts: int = 16,
 ) -> Geodesics:
     """Finds the target's neighbours among the known records, and its distances to them, from Isomap releases.
 
@@ -123,6 +123,8 @@ def recover(
         residuals = geodesic_search.search(
             graph, eigenpairs, lengths[order], displaced[order], n_neighbors, enough, n_starts, own
         )
+        if not np.isfinite(own).any():
+            return
         found.paths[lane] = geodesic_search.insert(graph, own, n_neighbors)[0][0, 1:]
         found.residual[lane] = max(residuals) / values.max()
         found.is_certified[lane] = max(residuals) <= enough
@@ -174,11 +176,12 @@ class GeodesicModel:
         kernel = np.exp(-squared_distances(_features(paths[finite], self.reach), self.inputs) / self.unit)
         predicted = kernel @ self.weights + self.intercept
         x = np.full((len(paths), self.known.shape[1]), np.nan)
+        certified = np.asarray(geodesics.is_certified)
         for lane, own in zip(np.flatnonzero(finite), predicted, strict=True):
-            x[lane] = self._given_distances(own, geodesics.lengths[lane])[:-1]
+            # Paths that are about right still tell the record; lengths that are about right mislead.
+            x[lane] = (self._given_distances(own, geodesics.lengths[lane]) if certified[lane] else own)[:-1]
         if bounds is not None:
             x = np.clip(x, *bounds)
-        certified = np.asarray(geodesics.is_certified)
         status = np.where(certified, np.uint32(Status.OK), np.uint32(Status.NOT_CONVERGED))
         status = np.where(finite, status, np.uint32(Status.NON_FINITE))
         return Reconstruction(x, None, x[:, None], np.full(len(x), np.nan), status)
@@ -238,19 +241,23 @@ def fit(known: Array, public: Array, *, n_neighbors: int = 5) -> GeodesicModel:
     inverse = scipy.linalg.inv(kernel, overwrite_a=True)
     weights = inverse @ (targets - intercept)
     errors = weights / np.diagonal(inverse)[:, None]
-    factor = np.linalg.qr(errors / np.sqrt(len(errors)), mode="r")
+    factor = np.asarray(np.linalg.qr(errors / np.sqrt(len(errors)), mode="r"))
     return GeodesicModel(known, inputs, reach, unit, weights, intercept, factor, penalty, loss)
 
 
 def _paths_of(known: np.ndarray, records: np.ndarray, n_neighbors: int) -> np.ndarray:
     """(s, n-1) geodesics of each record inserted by itself among the known ones."""
-    graph = geodesic_search.known_graph(known, n_neighbors)
+    graph = shortest_paths.graph(known, n_neighbors)
+    neighbors = np.ascontiguousarray(graph.neighbors, np.int64)
+    edges = path_insertion.adjacency(neighbors, graph.between)
     rows = shortest_paths.distances(records, known)
     paths = np.empty_like(rows)
 
     def work(part: slice) -> None:
+        out = np.empty((len(known) + 1, len(known) + 1))
         for lane in range(part.start, part.stop):
-            paths[lane] = geodesic_search.insert(graph, rows[lane], n_neighbors)[0][0, 1:]
+            path_insertion.insert(graph.between, neighbors, graph.paths, *edges, rows[lane], n_neighbors, out)
+            paths[lane] = out[0, 1:]
 
     host.spread(work, len(records))
     return paths

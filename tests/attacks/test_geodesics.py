@@ -5,6 +5,7 @@ import dataclasses
 import jax
 import numpy as np
 import pytest
+from scipy.sparse.csgraph import shortest_path
 from sklearn.datasets import load_digits
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.manifold import Isomap as Peer
@@ -64,7 +65,7 @@ def test_certified_paths_are_those_of_scikit_learn(data, found):
 def test_signs_order_and_place_of_the_components_do_not_matter(data, found):
     known, _, public, coords, _, public_coords = data
     turned = coords[:4, :, ::-1] * [-1, 1] + 3
-    again = geodesics.recover(known, turned, public, public_coords[:, :, ::-1])
+    again = geodesics.recover(known, turned, public, public_coords)
     certified = found.is_certified[:4]
     assert certified.any()
     np.testing.assert_array_equal(again.is_certified, certified)
@@ -117,6 +118,30 @@ def test_parts_of_the_graph_are_joined_as_in_the_release():
         public_coords = np.asarray(shadow_embeddings(jax.random.key(0), Isomap(), known, public).coords)
     got = geodesics.recover(known, coords, public, public_coords)
     assert got.is_certified.any()
+    np.testing.assert_allclose(got.paths[got.is_certified], paths[got.is_certified], rtol=1e-8)
+
+
+def test_neighbours_at_equal_distance_are_tried_both_ways():
+    x = np.random.default_rng(0).permutation(load_digits().data / 16)
+    known, targets, public = x[:100], x[[100, 101, 105, 106]], x[140:640]
+    between = np.sort(euclidean_distances(known), axis=1)
+    n_tied = int(np.isclose(between[:, 5], between[:, 6], rtol=1e-12).sum())
+    assert n_tied == 2
+    graphs = list(geodesic_search.known_graphs(known, 5))
+    assert len(graphs) == 2**n_tied
+    for graph in graphs:
+        lists = np.zeros((100, 100))
+        np.put_along_axis(lists, graph.neighbors, np.take_along_axis(graph.between, graph.neighbors, axis=1), axis=1)
+        np.testing.assert_allclose(np.sort(lists, axis=1)[:, -5:], between[:, 1:6], rtol=1e-6)
+        np.testing.assert_allclose(graph.paths, shortest_path(lists, directed=False), rtol=1e-12)
+    assert len({graph.neighbors.tobytes() for graph in graphs}) == len(graphs)
+
+    coords, paths = peers(known, targets)
+    with jax.enable_x64(True):
+        public_coords = np.asarray(shadow_embeddings(jax.random.key(0), Isomap(), known, public).coords)
+    got = geodesics.recover(known, coords, public, public_coords)
+    # Of these four releases scikit-learn 1.9 takes another neighbour than the one of lowest index in all.
+    assert got.is_certified.sum() >= 3
     np.testing.assert_allclose(got.paths[got.is_certified], paths[got.is_certified], rtol=1e-8)
 
 
@@ -222,7 +247,7 @@ def test_the_model_refuses_paths_to_other_records(data, found):
 
 def test_the_audit_runs_it_on_isomap_alone(tmp_path):
     config = AuditConfig(
-        method="isomap", n_known=60, n_shadow=150, n_validation=2, n_targets=10, attacks=("geodesics", "invariant")
+        method="isomap", n_known=50, n_shadow=150, n_validation=2, n_targets=8, attacks=("geodesics", "invariant")
     )
     result = run(config, tmp_path / "out")
     errors = {row.label: row.scores.mse.estimate for row in result.rows}
@@ -233,7 +258,7 @@ def test_the_audit_runs_it_on_isomap_alone(tmp_path):
 
 def test_lengths_are_fitted_to_the_release_from_afar(data):
     known, targets, _, coords, *_ = data
-    graph = geodesic_search.known_graph(known, 5)
+    graph = next(geodesic_search.known_graphs(known, 5))
     theta = coords[0] - coords[0].mean(axis=0)
     values = (theta**2).sum(axis=0)
     release = geodesic_search.Release(np.ascontiguousarray((theta / np.sqrt(values)).T), values)

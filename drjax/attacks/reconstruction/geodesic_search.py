@@ -8,6 +8,7 @@ and lambda are known: a residual without an eigenproblem, smooth in the lengths,
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numba
@@ -32,6 +33,9 @@ MAX_FIT_STEPS = 12
 
 FIT_PATIENCE = 2
 """Such steps that may make it worse."""
+
+MAX_TIES = 3
+"""Points with neighbours at equal distance for which either is tried."""
 
 SHARES = (0.97, 0.9, 0.8, 0.65)
 """Lengths tried for a new link, as shares of the shortest path to its end so far."""
@@ -69,12 +73,36 @@ class Release(NamedTuple):
     values: Any
 
 
-def known_graph(known: np.ndarray, n_neighbors: int) -> Known:
-    """Of known points (m, d); O(m^2 (d + log m)) and a repair of the paths for each point.
+def known_graphs(known: np.ndarray, n_neighbors: int) -> Iterator[Known]:
+    """The graph of known points (m, d), and others that a release may have if neighbours are at equal distance.
+
+    Where a point's last neighbour is no nearer than the next one, either may be in its list: up to `MAX_TIES` points
+    are tried both ways, in all combinations, lists by lowest index first.
+    """
+    graph = shortest_paths.graph(known, n_neighbors)
+    yield known_graph(graph, n_neighbors)
+    between = graph.between.copy()
+    np.fill_diagonal(between, np.inf)
+    if n_neighbors >= len(between):
+        return
+    order = np.argsort(between, axis=1, kind="stable")[:, n_neighbors - 1 : n_neighbors + 1]
+    last, following = np.take_along_axis(between, order, axis=1).T
+    tied = np.flatnonzero(last == following)[:MAX_TIES]
+    for choice in itertools.product((False, True), repeat=len(tied)):
+        swapped = tied[np.array(choice, bool)]
+        if len(swapped):
+            nearer = graph.between.copy()
+            # In the order of its list alone: the path lengths it changes by a rounding error.
+            nearer[swapped, order[swapped, 1]] *= 1 - 1e-15
+            other = shortest_paths.graph_of_distances(nearer, n_neighbors)
+            yield known_graph(other._replace(between=graph.between), n_neighbors)
+
+
+def known_graph(graph: shortest_paths.Graph, n_neighbors: int) -> Known:
+    """With what the loss of each last neighbour does; a repair of the paths for each point.
 
     Components are joined by their closest pairs of points, as they are in a release unless the target comes between.
     """
-    graph = shortest_paths.graph(known, n_neighbors)
     m = len(graph.paths)
     neighbors = np.ascontiguousarray(graph.neighbors, np.int64)
     paths, edges = _joined(graph, path_insertion.adjacency(neighbors, graph.between))

@@ -62,7 +62,8 @@ def recover(
     """Finds the target's neighbours among the known records, and its distances to them, from Isomap releases.
 
     Nothing is drawn. About 0.1 s per target on one core if an early start leads to the true place, some seconds if none
-    does (n = 200); targets are spread over the cores.
+    does (n = 200); targets are spread over the cores. Where known records have neighbours at equal distance, of which a
+    release may have taken any, the search is repeated for a few choices.
 
     Args:
         known: (n-1, d).
@@ -96,42 +97,63 @@ def recover(
     usable = np.isfinite(start_release).all(axis=(1, 2))
     if not usable.any():
         raise ValueError("start_coords must have a finite release, got none")
-    starts, start_release = starts[usable], _centred(start_release[usable])
+    start_release = _centred(start_release[usable])
+    rows = shortest_paths.distances(starts[usable], known)
+    is_finite = np.isfinite(release).all(axis=(1, 2))
+    theta = _centred(np.where(is_finite[:, None, None], release, 0))
 
-    graph = geodesic_search.known_graph(known, n_neighbors)
-    lengths, displaced = geodesic_search.links(shortest_paths.distances(starts, known), graph, n_neighbors)
     m = len(release)
     found = Geodesics(np.full((m, n - 1), np.inf), np.full((m, n - 1), np.nan), np.full(m, np.inf), np.zeros(m, bool))
-    finite = np.where(np.isfinite(graph.paths), graph.paths, 0)
-    size = float(np.linalg.norm(finite**2)) / 2
-
-    def work(part: slice) -> None:
-        for lane in range(part.start, part.stop):
-            if np.isfinite(release[lane]).all():
-                _recover_one(lane, _centred(release[lane]), precision)
-
-    def _recover_one(lane: int, theta: np.ndarray, precision: float) -> None:
-        values = (theta**2).sum(axis=0)
-        kept = values > n * precision**2
-        if not kept.any():
-            return
-        values = values[kept]
-        eigenpairs = geodesic_search.Release(np.ascontiguousarray((theta[:, kept] / np.sqrt(values)).T), values)
-        order = np.argsort(_mismatch(start_release, theta), kind="stable")[:N_CANDIDATES]
-        enough = _explained_by_rounding(values, precision, size, n)
-        own = found.lengths[lane]
-        residuals = geodesic_search.search(
-            graph, eigenpairs, lengths[order], displaced[order], n_neighbors, enough, n_starts, own
-        )
-        if not np.isfinite(own).any():
-            return
-        found.paths[lane] = geodesic_search.insert(graph, own, n_neighbors)[0][0, 1:]
-        found.residual[lane] = max(residuals) / values.max()
-        found.is_certified[lane] = max(residuals) <= enough
-
     with blas().limit(limits=1, user_api="blas"):
-        host.spread(work, m, size=1)
+        for graph in geodesic_search.known_graphs(known, n_neighbors):
+            left = np.flatnonzero(is_finite & ~found.is_certified)
+            if not len(left):
+                break
+            lengths, displaced = geodesic_search.links(rows, graph, n_neighbors)
+
+            def work(
+                part: slice,
+                graph: geodesic_search.Known = graph,
+                left: np.ndarray = left,
+                places: tuple[np.ndarray, np.ndarray] = (lengths, displaced),
+            ) -> None:
+                for lane in left[part]:
+                    order = np.argsort(_mismatch(start_release, theta[lane]), kind="stable")[:N_CANDIDATES]
+                    chosen = (places[0][order], places[1][order])
+                    _recover_one(found, lane, graph, theta[lane], chosen, n_neighbors, n_starts, precision)
+
+            host.spread(work, len(left), size=1)
     return found
+
+
+def _recover_one(
+    found: Geodesics,
+    lane: int,
+    graph: geodesic_search.Known,
+    theta: np.ndarray,
+    places: tuple[np.ndarray, np.ndarray],
+    n_neighbors: int,
+    n_starts: int,
+    precision: float,
+) -> None:
+    """Searches one release, centred (n, k), from places as of `geodesic_search.links`; keeps what is better."""
+    n = len(theta)
+    values = (theta**2).sum(axis=0)
+    kept = values > n * precision**2
+    if not kept.any():
+        return
+    values = values[kept]
+    eigenpairs = geodesic_search.Release(np.ascontiguousarray((theta[:, kept] / np.sqrt(values)).T), values)
+    size = float(np.linalg.norm(np.where(np.isfinite(graph.paths), graph.paths, 0) ** 2)) / 2
+    enough = _explained_by_rounding(values, precision, size, n)
+    own = np.empty(n - 1)
+    residual = max(geodesic_search.search(graph, eigenpairs, *places, n_neighbors, enough, n_starts, own))
+    if not residual / values.max() < found.residual[lane] or not np.isfinite(own).any():
+        return
+    found.lengths[lane] = own
+    found.paths[lane] = geodesic_search.insert(graph, own, n_neighbors)[0][0, 1:]
+    found.residual[lane] = residual / values.max()
+    found.is_certified[lane] = residual <= enough
 
 
 @dataclass(frozen=True)
@@ -275,7 +297,10 @@ def _check_releases(name: str, coords: Array, n: int) -> np.ndarray:
 
 
 def _centred(coords: np.ndarray) -> np.ndarray:
-    return coords - coords.mean(axis=-2, keepdims=True)
+    """Releases (m, n, k) around 0, their components by decreasing norm."""
+    coords = coords - coords.mean(axis=1, keepdims=True)
+    order = np.argsort(-(coords**2).sum(axis=1), axis=1, kind="stable")
+    return np.take_along_axis(coords, order[:, None], axis=2)
 
 
 def _rounding(coords: np.ndarray, release: np.ndarray) -> float:

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from drjax.attacks.reconstruction import baselines, closed_form, invariant, neural, stationarity
+from drjax.attacks.reconstruction import baselines, closed_form, geodesics, invariant, neural, stationarity
 from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.audit.config import AuditConfig
 from drjax.core.types import Array, Reconstruction
@@ -161,6 +161,24 @@ def _srp(inputs: AttackInputs) -> tuple[Reconstruction, dict[str, Any]]:
     return result, {"n_matrices_recovered": int(np.sum(result.status == 0))}
 
 
+def _geodesics(inputs: AttackInputs) -> tuple[Reconstruction, dict[str, Any]]:
+    config = inputs.config
+    n_neighbors = getattr(config.dr_method, "n_neighbors")  # noqa: B009, of Isomap alone
+    # The releases are of the records as the audit rounds them.
+    known, public = (rows.astype(config.dtype) for rows in (inputs.known, inputs.public))
+    found = geodesics.recover(
+        known,
+        inputs.coords,
+        inputs.shadow.astype(config.dtype),
+        inputs.shadow_coords,
+        n_neighbors=n_neighbors,
+        precision=None if config.decimals is None else 0.5 * 10.0**-config.decimals,
+    )
+    model = geodesics.fit(known, public, n_neighbors=n_neighbors)
+    facts = {"n_certified": int(found.is_certified.sum()), "penalty": model.penalty, "loo_mse": model.loo_mse}
+    return model.reconstruct(found, bounds=BOUNDS), facts
+
+
 def _network(inputs: AttackInputs, recipe: str) -> tuple[Reconstruction, dict[str, Any]]:
     config = neural.RECIPES[recipe]
     model, history = neural.fit(
@@ -219,7 +237,7 @@ ATTACKS = {
         description="Predicts the record from its distances to the known ones in the release, which stay when a map is "
         "turned or mirrored; fitted on shadow releases.",
         run=_invariant,
-        best_for=("isomap", "tsne", "umap"),
+        best_for=("tsne", "umap"),
         needs_shadows=True,
         why="A random start turns and mirrors a map, and distances in it do not turn: they still say which known "
         "records the target is like.",
@@ -254,6 +272,17 @@ ATTACKS = {
         best_for=("pca", "classical_mds"),
         why="A published component is an eigenvector of a matrix of which all but the target is known, so it can be "
         "solved for the target.",
+    ),
+    "geodesics": Attack(
+        label="Geodesics",
+        description="Finds which known records the target is next to, and how far from each, until the published "
+        "components fit exactly; then predicts the record from these distances.",
+        run=_geodesics,
+        methods=("isomap",),
+        best_for=("isomap",),
+        needs_shadows=True,
+        why="The published components are eigenvectors of the shortest paths, and those hang on which few known records the "
+        "target is linked to: only the true links and lengths make the components fit.",
     ),
     "srp-closed-form": Attack(
         label="Matrix recovery",

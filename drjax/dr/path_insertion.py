@@ -107,6 +107,16 @@ def change(between, neighbors, paths, start, nodes, weights, row, n_neighbors, o
 
 
 @numba.njit(error_model="numpy", cache=True, nogil=True)
+def displace(between, neighbors, paths, start, nodes, weights, enters, out):
+    """Shortest paths once every point that `enters` (m,) marks has given up its last neighbour; overwrites out (m, m).
+
+    An edge that its other end lists as well stays, as in `insert`. Components are not joined; other arguments as there.
+    """
+    out[:] = paths
+    _delete(between, neighbors, paths, start, nodes, weights, enters, out, np.empty((0, 2), np.int32))
+
+
+@numba.njit(error_model="numpy", cache=True, nogil=True)
 def _record(pairs, n_pairs, i, j):
     if n_pairs < len(pairs):
         pairs[n_pairs, 0], pairs[n_pairs, 1] = i, j

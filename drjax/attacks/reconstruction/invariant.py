@@ -12,14 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
+from drjax.attacks.reconstruction.kernel_ridge import leave_one_out, squared_distances
 from drjax.core import validate
 from drjax.core.types import Array, Reconstruction, Status
 
 WIDTHS = (0.1, 0.3, 1.0, 3.0, 10.0)
 """Grid of the kernel's width, in units of the median squared distance between the features of two shadows."""
-
-PENALTIES = tuple(float(10.0**e) for e in np.arange(-6, 1.5, 0.5))
-"""Grid of the penalty; the kernel is 1 at distance 0."""
 
 N_SEARCHED = 1000
 """Most shadows that features, width and penalty are chosen on: an eigendecomposition for each of the first two."""
@@ -113,7 +111,7 @@ class KernelModel:
         finite = np.isfinite(coords).all(axis=(1, 2))
         x = np.full((len(coords), self.intercept.size), np.nan)
         found = FEATURES[self.features](coords[finite], self.reference)
-        x[finite] = np.exp(-_squared(found, self.inputs) / self.unit) @ self.weights + self.intercept
+        x[finite] = np.exp(-squared_distances(found, self.inputs) / self.unit) @ self.weights + self.intercept
         status = np.where(finite, np.uint32(Status.OK), np.uint32(Status.NON_FINITE))
         return Reconstruction(x, None, x[:, None], np.full(len(x), np.nan), status)
 
@@ -155,16 +153,16 @@ def fit(coords: Array, targets: Array, *, features: Sequence[str] = tuple(FEATUR
     best = (np.inf, "", 1.0, 1.0)
     for name in features:
         inputs = FEATURES[name](releases[searched], reference)
-        squared = _squared(inputs, inputs)
+        squared = squared_distances(inputs, inputs)
         median = float(np.median(squared)) or 1.0
         losses[name] = np.inf
         for width in WIDTHS:
-            penalty, loss = _leave_one_out(np.exp(-squared / (width * median)), y[searched] - intercept)
+            penalty, loss = leave_one_out(np.exp(-squared / (width * median)), y[searched] - intercept)
             losses[name] = min(losses[name], loss)
             best = min(best, (loss, name, width * median, penalty))
     _, name, unit, penalty = best
     inputs = FEATURES[name](releases, reference)
-    kernel = np.exp(-_squared(inputs, inputs) / unit)
+    kernel = np.exp(-squared_distances(inputs, inputs) / unit)
     kernel[np.diag_indices(len(kernel))] += penalty
     weights = scipy.linalg.solve(kernel, y - intercept, assume_a="pos", overwrite_a=True)
     return KernelModel(name, reference, inputs, unit, weights, intercept, penalty, losses)
@@ -175,23 +173,3 @@ def _reference(releases: np.ndarray) -> np.ndarray:
     first = releases[0, 1:] - releases[0, 1:].mean(axis=0)
     aligned = _aligned(releases, first).reshape(releases.shape)[:, 1:]
     return aligned.mean(axis=0)
-
-
-def _squared(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """(p, q) squared distances of a (p, f) to b (q, f); by products, whose cancellation a kernel does not see."""
-    squared = (a**2).sum(axis=1)[:, None] + (b**2).sum(axis=1) - 2 * a @ b.T
-    return np.maximum(squared, 0, out=squared)
-
-
-def _leave_one_out(kernel: np.ndarray, y: np.ndarray) -> tuple[float, float]:
-    """The penalty of the least mean squared leave-one-out error, and that error."""
-    values, vectors = np.linalg.eigh(kernel)
-    projected = vectors.T @ y
-    squares = vectors**2
-    best = (np.inf, 1.0)
-    for penalty in PENALTIES:
-        inverse = 1 / (np.maximum(values, 0) + penalty)
-        # Of (K + penalty)^-1: its product with y over its diagonal is what leaving a row out leaves.
-        residual = vectors @ (inverse[:, None] * projected) / (squares @ inverse)[:, None]
-        best = min(best, (float(np.mean(residual**2)), penalty))
-    return best[1], best[0]

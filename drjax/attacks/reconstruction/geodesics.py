@@ -1,0 +1,323 @@
+"""What an Isomap map gives away: the target's neighbours, its exact distances to them, and from those the target.
+
+`recover` needs no training: it searches for the target's place in the neighbourhood graph until the published
+eigenvectors fit, which they do to rounding for the true place alone. `fit` learns from public records, for which
+geodesics are computed and not recovered, what a record with such geodesics looks like.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import scipy.linalg
+
+from drjax.attacks.reconstruction import geodesic_search
+from drjax.attacks.reconstruction.kernel_ridge import leave_one_out, squared_distances
+from drjax.core import host, validate
+from drjax.core.linalg import blas
+from drjax.core.types import Array, Reconstruction, Status
+from drjax.dr import path_insertion, shortest_paths
+
+N_CANDIDATES = 50
+"""Public records whose releases are most like the attacked one, from whose places in the graph the search may start."""
+
+REACHES = (0.4, 0.6, 0.8, 1.2, 2.0)
+"""Grid of the geodesic at which a feature has fallen to exp(-1/2), in units of the median n_neighbors-th geodesic."""
+
+WIDTHS = (0.3, 1.0, 3.0)
+"""Grid of the kernel's width, in units of the median squared distance between the features of two records."""
+
+N_SEARCHED = 1000
+"""Most public records that reach, width and penalty are chosen on."""
+
+
+class Geodesics(NamedTuple):
+    """Places of m targets in the neighbourhood graph of n-1 known records.
+
+    Attributes:
+        lengths: (m, n-1), distance to each known record the target is adjacent to, inf to the others; input units.
+        paths: (m, n-1), lengths of the shortest paths; nan for a release that is not usable.
+        residual: (m,), norm of H A v - lambda v over all components, over the largest lambda; inf if not usable.
+        is_certified: (m,), whether the residual is what rounding of the release explains.
+    """
+
+    lengths: np.ndarray
+    paths: np.ndarray
+    residual: np.ndarray
+    is_certified: np.ndarray
+
+
+def recover(
+    known: Array,
+    coords: Array,
+    starts: Array,
+    start_coords: Array,
+    *,
+    n_neighbors: int = 5,
+    precision: float | None = None,
+    n_starts: int = 16,
+) -> Geodesics:
+    """Finds the target's neighbours among the known records, and its distances to them, from Isomap releases.
+
+    Nothing is drawn. About 0.1 s per target on one core if an early start leads to the true place, some seconds if none
+    does (n = 200); targets are spread over the cores. Where known records have neighbours at equal distance, of which a
+    release may have taken any, the search is repeated for a few choices.
+
+    Args:
+        known: (n-1, d).
+        coords: (m, n, k) releases, target in row 0. Signs, order of components and place do not matter.
+        starts: (s, d) records to start from, e.g. public ones.
+        start_coords: (s, n, k), what each of them would have been released as; see `attacks.shadow`. Lanes that are
+            not finite are left out.
+        n_neighbors: Of the attacked Isomap.
+        precision: Largest error of a published coordinate; that of the dtype of coords if None.
+        n_starts: Starts per target, at most.
+
+    Raises:
+        ValueError: shapes that do not match, values that are not finite, no usable start, or a hyperparameter out of
+            range.
+    """
+    known = validate.matrix(known, "known", min_rows=2).astype(np.float64)
+    n = len(known) + 1
+    validate.integer(n_neighbors=n_neighbors, n_starts=n_starts)
+    validate.at_most(n - 1, f"n - 1 of n = {n} records", n_neighbors=n_neighbors)
+    starts = validate.matrix(starts, "starts", columns=known.shape[1]).astype(np.float64)
+    release = _check_releases("coords", coords, n)
+    start_release = _check_releases("start_coords", start_coords, n)
+    if start_release.shape != (len(starts), *release.shape[1:]):
+        raise ValueError(
+            f"start_coords must have one release of the shape of those in coords, {release.shape[1:]}, for each of "
+            f"{len(starts)} starts, got shape {start_release.shape}"
+        )
+    if precision is None:
+        precision = _rounding(np.asarray(coords), release)
+    validate.non_negative(precision=precision)
+    usable = np.isfinite(start_release).all(axis=(1, 2))
+    if not usable.any():
+        raise ValueError("start_coords must have a finite release, got none")
+    start_release = _centred(start_release[usable])
+    rows = shortest_paths.distances(starts[usable], known)
+    is_finite = np.isfinite(release).all(axis=(1, 2))
+    theta = _centred(np.where(is_finite[:, None, None], release, 0))
+
+    m = len(release)
+    found = Geodesics(np.full((m, n - 1), np.inf), np.full((m, n - 1), np.nan), np.full(m, np.inf), np.zeros(m, bool))
+    with blas().limit(limits=1, user_api="blas"):
+        for graph in geodesic_search.known_graphs(known, n_neighbors):
+            left = np.flatnonzero(is_finite & ~found.is_certified)
+            if not len(left):
+                break
+            lengths, displaced = geodesic_search.links(rows, graph, n_neighbors)
+
+            def work(
+                part: slice,
+                graph: geodesic_search.Known = graph,
+                left: np.ndarray = left,
+                places: tuple[np.ndarray, np.ndarray] = (lengths, displaced),
+            ) -> None:
+                for lane in left[part]:
+                    order = np.argsort(_mismatch(start_release, theta[lane]), kind="stable")[:N_CANDIDATES]
+                    chosen = (places[0][order], places[1][order])
+                    _recover_one(found, lane, graph, theta[lane], chosen, n_neighbors, n_starts, precision)
+
+            host.spread(work, len(left), size=1)
+    return found
+
+
+def _recover_one(
+    found: Geodesics,
+    lane: int,
+    graph: geodesic_search.Known,
+    theta: np.ndarray,
+    places: tuple[np.ndarray, np.ndarray],
+    n_neighbors: int,
+    n_starts: int,
+    precision: float,
+) -> None:
+    """Searches one release, centred (n, k), from places as of `geodesic_search.links`; keeps what is better."""
+    n = len(theta)
+    values = (theta**2).sum(axis=0)
+    kept = values > n * precision**2
+    if not kept.any():
+        return
+    values = values[kept]
+    eigenpairs = geodesic_search.Release(np.ascontiguousarray((theta[:, kept] / np.sqrt(values)).T), values)
+    size = float(np.linalg.norm(np.where(np.isfinite(graph.paths), graph.paths, 0) ** 2)) / 2
+    enough = _explained_by_rounding(values, precision, size, n)
+    own = np.empty(n - 1)
+    residual = max(geodesic_search.search(graph, eigenpairs, *places, n_neighbors, enough, n_starts, own))
+    if not residual / values.max() < found.residual[lane] or not np.isfinite(own).any():
+        return
+    found.lengths[lane] = own
+    found.paths[lane] = geodesic_search.insert(graph, own, n_neighbors)[0][0, 1:]
+    found.residual[lane] = residual / values.max()
+    found.is_certified[lane] = residual <= enough
+
+
+@dataclass(frozen=True)
+class GeodesicModel:
+    """Kernel ridge regression from geodesics to the target, and its error's covariance; see `fit`.
+
+    Attributes:
+        known: (n-1, d).
+        inputs: (m, n-1), features of the public records.
+        reach: Geodesic at which a feature has fallen to exp(-1/2), input units.
+        unit: Squared width of the kernel.
+        weights: (m, d + 1); the last column predicts the squared norm of the record.
+        intercept: (d + 1,).
+        factor: (r, d + 1); its Gram matrix is the covariance of the leave-one-out errors.
+        penalty: The chosen one.
+        loo_mse: Mean squared leave-one-out error per entry without the distances, on the records that were searched.
+    """
+
+    known: np.ndarray
+    inputs: np.ndarray
+    reach: float
+    unit: float
+    weights: np.ndarray
+    intercept: np.ndarray
+    factor: np.ndarray
+    penalty: float
+    loo_mse: float
+
+    def reconstruct(self, geodesics: Geodesics, *, bounds: tuple[float, float] | None = None) -> Reconstruction:
+        """The targets of m recovered places; 2 m (s + 8 r) d FLOP for s public records and 8 links.
+
+        Lanes that are not usable give a row of nan with status NON_FINITE, those not certified carry NOT_CONVERGED.
+
+        Args:
+            geodesics: From `recover`.
+            bounds: Least and greatest value of each feature, to clip to.
+        """
+        paths = np.asarray(geodesics.paths, np.float64)
+        if paths.ndim != 2 or paths.shape[1] != len(self.known):
+            raise ValueError(f"geodesics must be to {len(self.known)} known records, got paths of shape {paths.shape}")
+        finite = np.isfinite(paths).all(axis=1)
+        kernel = np.exp(-squared_distances(_features(paths[finite], self.reach), self.inputs) / self.unit)
+        predicted = kernel @ self.weights + self.intercept
+        x = np.full((len(paths), self.known.shape[1]), np.nan)
+        certified = np.asarray(geodesics.is_certified)
+        for lane, own in zip(np.flatnonzero(finite), predicted, strict=True):
+            # Paths that are about right still tell the record; lengths that are about right mislead.
+            x[lane] = (self._given_distances(own, geodesics.lengths[lane]) if certified[lane] else own)[:-1]
+        if bounds is not None:
+            x = np.clip(x, *bounds)
+        status = np.where(certified, np.uint32(Status.OK), np.uint32(Status.NOT_CONVERGED))
+        status = np.where(finite, status, np.uint32(Status.NON_FINITE))
+        return Reconstruction(x, None, x[:, None], np.full(len(x), np.nan), status)
+
+    def _given_distances(self, predicted: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """The predicted record and squared norm, (d + 1,), given the distances to its neighbours.
+
+        |x|^2 - 2 k.x + |k|^2 = length^2 is linear in both: a normal error of the prediction is conditioned on it.
+        """
+        linked = np.isfinite(lengths)
+        if not linked.any():
+            return predicted
+        neighbors = self.known[linked]
+        operator = np.column_stack([-2 * neighbors, np.ones(len(neighbors))])
+        missing = lengths[linked] ** 2 - (neighbors**2).sum(axis=1) - operator @ predicted
+        loading = operator @ self.factor.T
+        gram = loading @ loading.T
+        gram[np.diag_indices(len(gram))] += 1e-4 * np.trace(gram) / len(gram) + np.finfo(np.float64).tiny
+        return predicted + np.linalg.solve(gram, missing) @ loading @ self.factor
+
+
+def fit(known: Array, public: Array, *, n_neighbors: int = 5) -> GeodesicModel:
+    """Learns records from their geodesics to known ones; nothing is drawn, and no release is needed.
+
+    Features are exp(-(g / reach)^2 / 2) of the geodesics g. Reach, kernel width and penalty are those of the least
+    leave-one-out error on the first `N_SEARCHED` records. O(m^2 (n + d) + m^3) beside 0.2 ms per record for the paths.
+
+    Args:
+        known: (n-1, d).
+        public: (m, d) records the adversary may learn from, m >= 2.
+        n_neighbors: Of the attacked Isomap.
+
+    Raises:
+        ValueError: arguments that are not finite numeric matrices of matching width, or n_neighbors out of range.
+    """
+    known = validate.matrix(known, "known", min_rows=2).astype(np.float64)
+    public = validate.matrix(public, "public", min_rows=2, columns=known.shape[1]).astype(np.float64)
+    validate.integer(n_neighbors=n_neighbors)
+    validate.at_most(len(known), "the number of known records", n_neighbors=n_neighbors)
+    paths = _paths_of(known, public, n_neighbors)
+    targets = np.column_stack([public, (public**2).sum(axis=1)])
+    intercept = targets.mean(axis=0)
+    searched = slice(min(len(public), N_SEARCHED))
+    typical = float(np.median(np.partition(paths, n_neighbors - 1, axis=1)[:, n_neighbors - 1])) or 1.0
+    best = (np.inf, 1.0, 1.0, 1.0)
+    for reach in REACHES:
+        inputs = _features(paths[searched], reach * typical)
+        squared = squared_distances(inputs, inputs)
+        median = float(np.median(squared)) or 1.0
+        for width in WIDTHS:
+            penalty, loss = leave_one_out(np.exp(-squared / (width * median)), (targets - intercept)[searched, :-1])
+            best = min(best, (loss, reach * typical, width * median, penalty))
+    loss, reach, unit, penalty = best
+    inputs = _features(paths, reach)
+    kernel = np.exp(-squared_distances(inputs, inputs) / unit)
+    kernel[np.diag_indices(len(kernel))] += penalty
+    inverse = scipy.linalg.inv(kernel, overwrite_a=True)
+    weights = inverse @ (targets - intercept)
+    errors = weights / np.diagonal(inverse)[:, None]
+    factor = np.asarray(np.linalg.qr(errors / np.sqrt(len(errors)), mode="r"))
+    return GeodesicModel(known, inputs, reach, unit, weights, intercept, factor, penalty, loss)
+
+
+def _paths_of(known: np.ndarray, records: np.ndarray, n_neighbors: int) -> np.ndarray:
+    """(s, n-1) geodesics of each record inserted by itself among the known ones."""
+    graph = shortest_paths.graph(known, n_neighbors)
+    neighbors = np.ascontiguousarray(graph.neighbors, np.int64)
+    edges = path_insertion.adjacency(neighbors, graph.between)
+    rows = shortest_paths.distances(records, known)
+    paths = np.empty_like(rows)
+
+    def work(part: slice) -> None:
+        out = np.empty((len(known) + 1, len(known) + 1))
+        for lane in range(part.start, part.stop):
+            path_insertion.insert(graph.between, neighbors, graph.paths, *edges, rows[lane], n_neighbors, out)
+            paths[lane] = out[0, 1:]
+
+    host.spread(work, len(records))
+    return paths
+
+
+def _features(paths: np.ndarray, reach: float) -> np.ndarray:
+    return np.exp(-0.5 * (paths / reach) ** 2)
+
+
+def _check_releases(name: str, coords: Array, n: int) -> np.ndarray:
+    array = np.asarray(coords)
+    if array.ndim != 3 or array.shape[1] != n or 0 in array.shape or array.dtype.kind not in "fiu":
+        raise ValueError(f"{name} must be numeric of shape (m, {n}, k) for {n - 1} known records, got {array.shape}")
+    return array.astype(np.float64)
+
+
+def _centred(coords: np.ndarray) -> np.ndarray:
+    """Releases (m, n, k) around 0, their components by decreasing norm."""
+    coords = coords - coords.mean(axis=1, keepdims=True)
+    order = np.argsort(-(coords**2).sum(axis=1), axis=1, kind="stable")
+    return np.take_along_axis(coords, order[:, None], axis=2)
+
+
+def _rounding(coords: np.ndarray, release: np.ndarray) -> float:
+    dtype = coords.dtype if coords.dtype.kind == "f" else np.dtype(np.float64)
+    finite = release[np.isfinite(release)]
+    return float(np.finfo(dtype).eps * np.abs(finite).max(initial=0.0))
+
+
+def _mismatch(releases: np.ndarray, theta: np.ndarray) -> np.ndarray:
+    """(s,) squared distances of releases (s, n, k) to theta (n, k), each component's sign as it fits better."""
+    products = np.abs(np.einsum("snk,nk->sk", releases, theta))
+    return ((releases**2).sum(axis=1) - 2 * products).sum(axis=1)
+
+
+def _explained_by_rounding(values: np.ndarray, precision: float, size: float, n: int) -> float:
+    """Residual below which errors of at most `precision` in the coordinates explain it; size is the norm of A."""
+    # Errors are uniform, as of rounding. The second term is what an eigensolver leaves in float64.
+    per_entry = precision / np.sqrt(3 * values)
+    expected = np.sqrt((per_entry**2 * (size**2 + n * values**2)).sum())
+    return float(3 * expected + 1e-10 * values.max())

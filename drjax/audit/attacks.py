@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from drjax.attacks.reconstruction import baselines, closed_form, invariant, neural
+from drjax.attacks.reconstruction import baselines, closed_form, invariant, inversion, neural
 from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.audit.config import AuditConfig
 from drjax.core.types import Array, Reconstruction
@@ -34,6 +34,7 @@ class AttackInputs:
         targets: (m, d) the truth.
         checkpoint: Where training may leave its state to be resumed.
         progress: Show bars on standard error.
+        release_key: Of the releases, where the adversary knows their seed; else None.
     """
 
     key: Array
@@ -47,6 +48,7 @@ class AttackInputs:
     targets: np.ndarray
     checkpoint: Path
     progress: bool
+    release_key: Array | None = None
 
     @property
     def public(self) -> np.ndarray:
@@ -66,6 +68,8 @@ class Attack:
         is_baseline: True for what attacks nothing.
         needs_shadows: Whether it trains on shadow releases.
         needs_public: Whether it needs public records.
+        on_request: Methods on which it runs only when named: it takes long there, or another attack finds the same.
+        needs_seed: Randomised methods on which it needs the seed.
     """
 
     label: str
@@ -75,19 +79,27 @@ class Attack:
     is_baseline: bool = False
     needs_shadows: bool = False
     needs_public: bool = True
+    on_request: tuple[str, ...] = ()
+    needs_seed: tuple[str, ...] = ()
 
 
 def chosen(config: AuditConfig) -> dict[str, Attack]:
     """Baselines, then the configured attacks, by name.
 
     Raises:
-        ValueError: an unknown attack, one that does not work on the method, or none at all.
+        ValueError: an unknown attack, one that does not work on the method or not without the seed, or none at all.
     """
     fitting = {name: a for name, a in ATTACKS.items() if not a.methods or config.method in a.methods}
     for name in config.attacks:
         if name not in fitting:
             raise ValueError(f"attacks must be among {', '.join(fitting)} for method {config.method!r}, got {name!r}")
-    names = [n for n in fitting if not config.attacks or n in config.attacks or fitting[n].is_baseline]
+        if config.method in fitting[name].needs_seed and not config.seed_known:
+            raise ValueError(f"seed_known must be True for attack {name!r} on method {config.method!r}, got False")
+    names = [
+        name
+        for name, attack in fitting.items()
+        if attack.is_baseline or name in config.attacks or not (config.attacks or config.method in attack.on_request)
+    ]
     if all(fitting[n].is_baseline for n in names):
         raise ValueError(f"attacks must name an attack and not only baselines, got {config.attacks}")
     return {name: fitting[name] for name in names}
@@ -128,6 +140,22 @@ def _srp(inputs: AttackInputs) -> tuple[Reconstruction, dict[str, Any]]:
     precision = None if decimals is None else 0.5 * 10.0**-decimals
     result = closed_form.reconstruct_srp(inputs.known, inputs.coords, prior=prior, precision=precision, bounds=BOUNDS)
     return result, {"n_matrices_recovered": int(np.sum(result.status == 0))}
+
+
+def _inversion(inputs: AttackInputs) -> tuple[Reconstruction, dict[str, Any]]:
+    decimals, key = inputs.config.decimals, inputs.release_key
+    result = inversion.reconstruct(
+        inputs.key if key is None else key,
+        inputs.config.dr_method,
+        inputs.known,
+        inputs.coords,
+        prior=GaussianPrior.fit(inputs.public),
+        seed_known=key is not None,
+        noise=None if decimals is None else 0.3 * 10.0**-decimals,
+        bounds=BOUNDS,
+        progress=inputs.progress,
+    )
+    return result, {"n_not_converged": int(np.sum(result.status != 0))}
 
 
 def _network(inputs: AttackInputs, recipe: str) -> tuple[Reconstruction, dict[str, Any]]:
@@ -222,6 +250,15 @@ ATTACKS = {
         "the target's coordinates.",
         run=_srp,
         methods=("srp",),
+    ),
+    "inversion": Attack(
+        label="Inversion",
+        description="Searches for the likeliest record from which the method makes the published coordinates, or with "
+        "which its map is at rest.",
+        run=_inversion,
+        methods=("pca", "srp", "classical_mds", "mds", "isomap", "tsne"),
+        on_request=("pca", "srp", "classical_mds", "mds", "isomap"),
+        needs_seed=("srp",),
     ),
 }
 """Every attack by the name that the command line and the records use, in the order of the ladder."""

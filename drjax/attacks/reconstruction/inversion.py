@@ -247,40 +247,39 @@ def _invert_one(plan: _Plan, release: Array, starts: Array, level: Array) -> _Fo
         level = FIRST_NOISE * jnp.sqrt(jnp.mean(equations.residual(release, plan.prior.mean) ** 2))
     first = Noise(jnp.full(q, level), jnp.eye(q) if plan.is_gradient else None)
 
-    def setting(last: Fit, is_refined: Array, is_bounded: Array) -> tuple[Noise, Belief]:
-        noise, prior = first, plan.prior
+    # After the starts: on from the best with the noise that it shows, and once more from the mean, because a mode
+    # found under too low a noise can be far from where it is likely; then the bounds.
+    n_refined = 2 if plan.is_gradient else 0
+    n_open = n_starts + n_refined
+    n_descents = n_open + (plan.rounds if plan.bounds is not None else 0)
+
+    def measured(last: Fit) -> Noise:
+        return noise_by_curvature(last.model.residual, equations.curvature(release, last.x), last.leverage)
+
+    def descent(carry: tuple[Fit, Noise, Array], at: Array) -> tuple[tuple[Fit, Noise, Array], Array]:
+        last, noise, _ = carry
+        goes_on = (at == n_starts) | (at >= n_open)
+        prior = plan.prior
         if plan.is_gradient:
-
-            def measured() -> Noise:
-                return noise_by_curvature(last.model.residual, equations.curvature(release, last.x), last.leverage)
-
-            noise = jax.lax.cond(is_refined, measured, lambda: first)
+            noise = jax.lax.cond(goes_on, measured, lambda _: noise, last)
         if plan.bounds is not None:
-            prior = jax.lax.cond(is_bounded, lambda: _held(plan.prior, last.x, plan.bounds), lambda: plan.prior)
-        return noise, prior
-
-    def descent(carry: tuple[Fit, Array], at: Array) -> tuple[tuple[Fit, Array], Array]:
-        last, _ = carry
-        is_refined = at >= n_starts
-        noise, prior = setting(last, is_refined, at > n_starts)
-        start = jnp.where(is_refined, last.x, starts[jnp.minimum(at, n_starts - 1)])
+            prior = jax.lax.cond(at >= n_open, lambda: _held(plan.prior, last.x, plan.bounds), lambda: plan.prior)
+        start = jnp.where(goes_on, last.x, starts[jnp.where(at < n_starts, at, 0)])
         found = descend(equations, release, noise, prior, start, max_iter=plan.max_iter)
-        kept = is_refined | (found.cost < last.cost)
+        kept = goes_on | (found.cost < last.cost)
         best = jax.tree.map(lambda new, old: jnp.where(kept, new, old), found, last)
         left = jax.lax.cond(
             at == n_descents - 1, lambda: variance(equations, prior, best), lambda: jnp.zeros_like(best.cost)
         )
-        return (best, left), found.x
+        return (best, noise, left), found.x
 
-    n_descents = n_starts + (1 if plan.is_gradient or plan.bounds is not None else 0)
-    n_descents += plan.rounds if plan.bounds is not None else 0
     zero = jnp.zeros_like(plan.prior.mean[0])
     shapes = jax.eval_shape(
         lambda x: descend(equations, release, first, plan.prior, x, max_iter=plan.max_iter), plan.prior.mean
     )
     nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
     nothing = nothing._replace(x=plan.prior.mean, cost=zero + jnp.inf)
-    (best, left), ends = jax.lax.scan(descent, (nothing, zero), jnp.arange(n_descents))
+    (best, _, left), ends = jax.lax.scan(descent, (nothing, first, zero), jnp.arange(n_descents))
     return _Found(best.x, ends[:n_starts], left, best.converged)
 
 

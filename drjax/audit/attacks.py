@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from drjax.attacks.reconstruction import baselines, closed_form, invariant, inversion, neural
+from drjax.attacks.reconstruction import baselines, closed_form, invariant, invariant_network, inversion, neural
 from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.audit.config import AuditConfig
 from drjax.core.types import Array, Reconstruction
@@ -125,6 +125,19 @@ def _invariant(inputs: AttackInputs) -> tuple[Reconstruction, dict[str, Any]]:
     return _clipped(model.reconstruct(inputs.coords)), facts
 
 
+def _residual_network(inputs: AttackInputs) -> tuple[Reconstruction, dict[str, Any]]:
+    model, history = invariant_network.fit(
+        inputs.key,
+        inputs.shadow_coords,
+        inputs.shadow,
+        validation=(inputs.validation_coords, inputs.validation),
+        checkpoint=inputs.checkpoint,
+        progress=inputs.progress,
+    )
+    facts = {"best_epoch": history.best_epoch, "epochs_run": len(history.epoch_seconds), "weight": model.weight}
+    return _clipped(model.reconstruct(inputs.coords)), facts
+
+
 def _pca_known_only(inputs: AttackInputs) -> tuple[Reconstruction, dict[str, Any]]:
     return closed_form.reconstruct_pca(inputs.known, inputs.coords, bounds=BOUNDS), {}
 
@@ -216,6 +229,13 @@ ATTACKS = {
         description="Predicts the record from its distances to the known ones in the release, which stay when a map is "
         "turned or mirrored; fitted on shadow releases.",
         run=_invariant,
+        needs_shadows=True,
+    ),
+    "residual-network": Attack(
+        label="Network on invariant features",
+        description="A network of residual blocks on the same distances, averaged with the regression above by what "
+        "serves best on records held out.",
+        run=_residual_network,
         needs_shadows=True,
     ),
     "dense-network": Attack(

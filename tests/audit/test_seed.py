@@ -28,7 +28,7 @@ def test_shadows_repeat_the_release_where_its_seed_is_known_and_only_there(tmp_p
 
     def split(*args, **kwargs):
         parts = whole(*args, **kwargs)
-        return dataclasses.replace(parts, targets=parts.shadow[:6])
+        return parts._replace(targets=parts.shadow[:6])
 
     monkeypatch.setattr(module, "split", split)
     config = dataclasses.replace(SMALL, method=method, options=RANDOM[method], seed_known=seed_known)

@@ -11,7 +11,16 @@ from typing import Any
 import jax
 import numpy as np
 
-from drjax.attacks.reconstruction import baselines, closed_form, geodesics, invariant, neural, stationarity
+from drjax.attacks.reconstruction import (
+    baselines,
+    closed_form,
+    geodesics,
+    invariant,
+    invariant_network,
+    inversion,
+    neural,
+    stationarity,
+)
 from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.audit.config import AuditConfig
 from drjax.core.types import Array, Reconstruction
@@ -40,6 +49,7 @@ class AttackInputs:
         targets: (m, d) the truth.
         checkpoint: Where training may leave its state to be resumed.
         progress: Show bars on standard error.
+        release_key: Of the releases, where the adversary knows their seed; else None.
     """
 
     key: Array
@@ -53,6 +63,7 @@ class AttackInputs:
     targets: np.ndarray
     checkpoint: Path
     progress: bool
+    release_key: Array | None = None
 
     @property
     def public(self) -> np.ndarray:
@@ -73,6 +84,7 @@ class Attack:
         is_baseline: True for what attacks nothing.
         needs_shadows: Whether it trains on shadow releases.
         needs_public: Whether it needs public records.
+        needs_seed: Randomised methods on which it needs the seed.
         is_dear: Whether it trains or searches for minutes, so that a sweep leaves it out.
         why: One sentence on why it works.
     """
@@ -85,6 +97,7 @@ class Attack:
     is_baseline: bool = False
     needs_shadows: bool = False
     needs_public: bool = True
+    needs_seed: tuple[str, ...] = ()
     is_dear: bool = False
     why: str = ""
 
@@ -98,15 +111,17 @@ def chosen(config: AuditConfig) -> dict[str, Attack]:
     """Baselines, then the configured attacks, by name; the strongest known one if none is configured.
 
     Raises:
-        ValueError: an unknown attack, one that does not work on the method, or none at all.
+        ValueError: an unknown attack, one that does not work on the method or not without the seed, or none at all.
     """
     possible = fitting(config.method)
     for name in config.attacks:
         if name not in possible and name != ALL:
             allowed = ", ".join([ALL, *possible])
             raise ValueError(f"attacks must be among {allowed} for method {config.method!r}, got {name!r}")
+        if name in possible and config.method in possible[name].needs_seed and not config.seed_known:
+            raise ValueError(f"seed_known must be True for attack {name!r} on method {config.method!r}, got False")
     if ALL in config.attacks:
-        return possible
+        return {n: a for n, a in possible.items() if config.seed_known or config.method not in a.needs_seed}
     wanted = config.attacks or tuple(name for name, a in possible.items() if config.method in a.best_for)
     names = [name for name in possible if name in wanted or possible[name].is_baseline]
     if all(possible[n].is_baseline for n in names):
@@ -131,6 +146,19 @@ def _ridge(inputs: AttackInputs) -> tuple[Reconstruction, dict[str, Any]]:
 def _invariant(inputs: AttackInputs) -> tuple[Reconstruction, dict[str, Any]]:
     model = invariant.fit(inputs.shadow_coords, inputs.shadow)
     facts = {"features": model.features, "penalty": model.penalty, "loo_mse": model.loo_mse}
+    return _clipped(model.reconstruct(inputs.coords)), facts
+
+
+def _residual_network(inputs: AttackInputs) -> tuple[Reconstruction, dict[str, Any]]:
+    model, history = invariant_network.fit(
+        inputs.key,
+        inputs.shadow_coords,
+        inputs.shadow,
+        validation=(inputs.validation_coords, inputs.validation),
+        checkpoint=inputs.checkpoint,
+        progress=inputs.progress,
+    )
+    facts = {"best_epoch": history.best_epoch, "epochs_run": len(history.epoch_seconds), "weight": model.weight}
     return _clipped(model.reconstruct(inputs.coords)), facts
 
 
@@ -177,6 +205,22 @@ def _geodesics(inputs: AttackInputs) -> tuple[Reconstruction, dict[str, Any]]:
     model = geodesics.fit(known, public, n_neighbors=n_neighbors)
     facts = {"n_certified": int(found.is_certified.sum()), "penalty": model.penalty, "loo_mse": model.loo_mse}
     return model.reconstruct(found, bounds=BOUNDS), facts
+
+
+def _inversion(inputs: AttackInputs) -> tuple[Reconstruction, dict[str, Any]]:
+    decimals, key = inputs.config.decimals, inputs.release_key
+    result = inversion.reconstruct(
+        inputs.key if key is None else key,
+        inputs.config.dr_method,
+        inputs.known,
+        inputs.coords,
+        prior=GaussianPrior.fit(inputs.public),
+        seed_known=key is not None,
+        noise=None if decimals is None else 0.3 * 10.0**-decimals,
+        bounds=BOUNDS,
+        progress=inputs.progress,
+    )
+    return result, {"n_not_converged": int(np.sum(result.status != 0))}
 
 
 def _network(inputs: AttackInputs, recipe: str) -> tuple[Reconstruction, dict[str, Any]]:
@@ -237,10 +281,18 @@ ATTACKS = {
         description="Predicts the record from its distances to the known ones in the release, which stay when a map is "
         "turned or mirrored; fitted on shadow releases.",
         run=_invariant,
-        best_for=("tsne", "umap"),
+        best_for=("umap",),
         needs_shadows=True,
         why="A random start turns and mirrors a map, and distances in it do not turn: they still say which known "
         "records the target is like.",
+    ),
+    "residual-network": Attack(
+        label="Network on invariant features",
+        description="A network of residual blocks on the same distances, averaged with the regression above by what "
+        "serves best on records held out.",
+        run=_residual_network,
+        needs_shadows=True,
+        is_dear=True,
     ),
     "dense-network": Attack(
         label="Dense network (BCH22)",
@@ -304,6 +356,18 @@ ATTACKS = {
         needs_shadows=True,
         why="The iteration moves every known record by what its distance to the target asks for; where it has all but "
         "come to rest, that distance can be read off, whatever the start was.",
+    ),
+    "inversion": Attack(
+        label="Inversion",
+        description="Searches for the likeliest record from which the method makes the published coordinates, or with "
+        "which its map is at rest.",
+        run=_inversion,
+        methods=("pca", "srp", "classical_mds", "mds", "isomap", "tsne"),
+        best_for=("tsne",),
+        needs_seed=("srp",),
+        is_dear=True,
+        why="The published map is all but a minimum of its objective, so the gradient there, which hangs on the target "
+        "through its affinities, all but vanishes for the target alone.",
     ),
 }
 """Every attack by the name that the command line and the records use, in the order of the ladder."""

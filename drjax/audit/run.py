@@ -147,6 +147,7 @@ def run(
         targets=data.x[parts.targets],
         checkpoint=folder.path / "training.npz",
         progress=progress,
+        release_key=shadow_key if config.seed_known else None,
     )
     rows, reconstructions = [], {}
     neighbors = np.concatenate([inputs.known, inputs.public])

@@ -164,8 +164,8 @@ class SplitEncoder(nnx.Module):
     """The target's row through one linear map, the others through another, concatenated (table 1)."""
 
     def __init__(self, n: int, k: int, *, rngs: nnx.Rngs) -> None:
-        self.target = _linear(k, TARGET_WIDTH, rngs)
-        self.context = _linear((n - 1) * k, CONTEXT_WIDTH, rngs)
+        self.target = linear(k, TARGET_WIDTH, rngs)
+        self.context = linear((n - 1) * k, CONTEXT_WIDTH, rngs)
 
     def __call__(self, releases: Array) -> jax.Array:
         """(b, n, k) to (b, 80)."""
@@ -203,7 +203,7 @@ class DenseDecoder(nnx.Module):
     """Hidden dense layers with ReLU, and a linear one to d."""
 
     def __init__(self, width: int, hidden: tuple[int, ...], d: int, *, rngs: nnx.Rngs) -> None:
-        self.layers = nnx.List([_linear(a, b, rngs) for a, b in pairwise((width, *hidden, d))])
+        self.layers = nnx.List([linear(a, b, rngs) for a, b in pairwise((width, *hidden, d))])
 
     def __call__(self, code: Array, dropout_key: Array | None) -> jax.Array:
         """(b, width) to (b, d)."""
@@ -214,7 +214,8 @@ class DenseDecoder(nnx.Module):
         return self.layers[-1](x)
 
 
-def _linear(n_in: int, n_out: int, rngs: nnx.Rngs) -> nnx.Linear:
+def linear(n_in: int, n_out: int, rngs: nnx.Rngs) -> nnx.Linear:
+    """A dense layer whose weights and biases start uniform in +-1 / sqrt(n_in)."""
     # PyTorch's initialisation, because the paper's learning rate of 1e-5 barely leaves it.
     bound = 1 / math.sqrt(n_in)
 

@@ -1,0 +1,234 @@
+"""What a release says of its target, as equations: it is what the kernel makes, or its objective is at rest in it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from drjax.core.types import Array, DRMethod, PyTree, hyperparams, traced
+from drjax.dr.affinity import MAX_STEPS, P_FLOOR, bisect
+
+NEAR, NEWTON_STEPS = 1e-2, 4
+"""Nats to which bisection brings the entropy, and Newton's steps from there on: t-SNE's own tolerance of 1e-5, unseen
+in a map, would leave the equations with steps that no derivative knows of."""
+
+
+class _OfRecord:
+    """Equations whose features are the record itself."""
+
+    def forward(self, x: Array, change: Array) -> Array:
+        """The change itself."""
+        del x
+        return change
+
+    def backward(self, x: Array, weights: Array) -> Array:
+        """The weights themselves."""
+        del x
+        return weights
+
+    def loading(self, covariance: Array) -> Array:
+        """The covariance itself."""
+        return covariance
+
+    def gram(self, x: Array, loading: Array) -> Array:
+        """The covariance of the record."""
+        del x
+        return loading
+
+
+@hyperparams
+class Match(_OfRecord):
+    """The kernel's coordinates for [x; known] are those released.
+
+    Attributes:
+        method: What was released; differentiable from the record to the coordinates.
+        shared: From `method.prepare`.
+        key: Of the release, where the method draws any.
+        signs: Whether a component may come mirrored.
+    """
+
+    method: DRMethod = traced()
+    shared: PyTree = traced()
+    key: Array = traced()
+    signs: bool = False
+
+    def residual(self, release: Array, x: Array) -> Array:
+        """(n k,) coordinates less the released ones."""
+        coords = self.method.insert(self.key, self.shared, x).coords
+        if self.signs:
+            agreement = jnp.sum(coords[1:] * release[1:], axis=0)
+            coords = coords * jax.lax.stop_gradient(jnp.where(agreement < 0, -1, 1))
+        return (coords - release).ravel()
+
+    def linearise(self, release: Array, x: Array) -> tuple[Array, Array]:
+        """`residual` and its derivative (n k, d)."""
+        return self.residual(release, x), _jacobian(lambda t: self.residual(release, t), release.size, x)
+
+    def curvature(self, release: Array, x: Array) -> None:
+        """None: the residual is no gradient."""
+        del release, x
+
+
+@hyperparams
+class Rest(_OfRecord):
+    """The gradient of the method's objective in the coordinates vanishes at the release.
+
+    Attributes:
+        method: What was released; its objective is twice differentiable, in coordinates and record.
+        known: (n-1, d).
+    """
+
+    method: DRMethod = traced()
+    known: Array = traced()
+
+    def residual(self, release: Array, x: Array) -> Array:
+        """(n k,) gradient."""
+        return jax.grad(self.method.objective)(release, jnp.concatenate([x[None], self.known])).ravel()
+
+    def linearise(self, release: Array, x: Array) -> tuple[Array, Array]:
+        """`residual` and its derivative (n k, d)."""
+        return self.residual(release, x), _jacobian(lambda t: self.residual(release, t), release.size, x)
+
+    def curvature(self, release: Array, x: Array) -> Array:
+        """Hessian of the objective, (n k, n k)."""
+        return jax.jacfwd(lambda c: self.residual(c, x))(release).reshape(release.size, release.size)
+
+
+class _Loading(NamedTuple):
+    """A covariance C (d, d), and its products: known C (n-1, d), known C known^T (n-1, n-1)."""
+
+    covariance: Array
+    known: Array
+    between: Array
+
+
+@hyperparams
+class TSNERest:
+    """`Rest` of t-SNE by formulas: it depends on x through its squared distances s (n-1,) to the known records.
+
+    Of the conditional affinities, row i of a known record depends on s_i alone, and the target's row on all of s, so
+    that all derivatives take O(n^2 k).
+
+    Attributes:
+        known: (n-1, d).
+        between: (n-1, n-1), their squared distances.
+        perplexity: Of the release.
+    """
+
+    known: Array = traced()
+    between: Array = traced()
+    perplexity: float = 30.0
+
+    def residual(self, release: Array, x: Array) -> Array:
+        """(n k,) gradient of the Kullback-Leibler divergence."""
+        s = jnp.sum((x - self.known) ** 2, axis=1)
+        first = self._first(s)
+        rest = jax.vmap(self._row)(jnp.arange(len(s)), s)
+        joint = self._joint(jnp.concatenate([first[None], rest]))
+        pull, push = _forces(release)
+        return (4 * (jnp.einsum("ij,ijk->ik", joint, pull) - push)).ravel()
+
+    def linearise(self, release: Array, x: Array) -> tuple[Array, Array]:
+        """`residual` and its derivative in s, (n k, n-1)."""
+        s = jnp.sum((x - self.known) ** 2, axis=1)
+        m, at = len(s), jnp.arange(len(s))
+        by_s, first = jax.jacfwd(lambda s: (self._first(s),) * 2, has_aux=True)(s)  # (n, n-1), (n,)
+        rest, own = jax.vmap(lambda i, v: jax.jvp(lambda t: self._row(i, t), (v,), (jnp.ones_like(v),)))(at, s)
+        conditional = jnp.concatenate([first[None], rest])
+        pull, push = _forces(release)
+        r = 4 * (jnp.einsum("ij,ijk->ik", self._joint(conditional), pull) - push)
+        # A conditional affinity of i for j enters the joint one of both, over 2 n.
+        derivative = jnp.einsum("lj,jlk->jkl", own, pull[:, 1:])
+        derivative = derivative.at[at + 1, :, at].add(jnp.einsum("lj,ljk->lk", own, pull[1:]))
+        derivative = derivative + by_s[:, None, :] * pull[:, 0][:, :, None]
+        derivative = derivative.at[0].add(jnp.einsum("jk,jl->kl", pull[0], by_s))
+        return r.ravel(), 2 / (m + 1) * derivative.reshape(r.size, m)
+
+    def forward(self, x: Array, change: Array) -> Array:
+        """s has the derivative 2 (x - known_i) in x."""
+        return 2 * (jnp.dot(x, change) - self.known @ change)
+
+    def backward(self, x: Array, weights: Array) -> Array:
+        """Transposed `forward`."""
+        return 2 * (jnp.sum(weights) * x - weights @ self.known)
+
+    def loading(self, covariance: Array) -> _Loading:
+        """Products of the known records with the covariance."""
+        loaded = self.known @ covariance
+        return _Loading(covariance, loaded, loaded @ self.known.T)
+
+    def gram(self, x: Array, loading: _Loading) -> Array:
+        """4 (x - known_i) C (x - known_j), from products that x is not in."""
+        mixed = loading.known @ x
+        return 4 * (x @ loading.covariance @ x - mixed[:, None] - mixed + loading.between)
+
+    def curvature(self, release: Array, x: Array) -> Array:
+        """Hessian of the divergence in the coordinates, (n k, n k)."""
+        hessian = jax.jacfwd(lambda c: self.residual(c, x))(release).reshape(release.size, release.size)
+        return (hessian + hessian.T) / 2
+
+    def _row(self, i: Array, s_i: Array) -> Array:
+        """Conditional affinities (n,) of known record i, for the target first."""
+        n = self.between.shape[0] + 1
+        return _conditional(jnp.concatenate([s_i[None], self.between[i]]), jnp.arange(n) != i + 1, self.perplexity)
+
+    def _first(self, s: Array) -> Array:
+        """Those of the target."""
+        n = self.between.shape[0] + 1
+        return _conditional(jnp.concatenate([jnp.zeros(1, s.dtype), s]), jnp.arange(n) != 0, self.perplexity)
+
+    def _joint(self, conditional: Array) -> Array:
+        n = conditional.shape[0]
+        joint = (conditional + conditional.T) / (2 * n)
+        return jnp.where(jnp.eye(n, dtype=bool), 0, jnp.maximum(joint, P_FLOOR))
+
+
+def _conditional(squared: Array, others: Array, perplexity: float) -> Array:
+    """Gaussian affinities (n,) of one point of the wanted perplexity, from its squared distances (n,) to the others."""
+    nearest = jnp.min(jnp.where(others, squared, jnp.inf))
+    shifted = jnp.where(others, squared - nearest, 0)
+    fixed = jax.lax.stop_gradient(shifted)
+    target = math.log(perplexity)
+
+    def entropy(beta: Array, shifted: Array) -> Array:
+        weight = jnp.where(others, jnp.exp(-beta * shifted), 0)
+        total = jnp.sum(weight)
+        return jnp.log(total) + beta * jnp.sum(shifted * weight) / total
+
+    def value(beta: Array) -> Array:
+        return -jax.vmap(entropy, (0, None))(beta, fixed)
+
+    beta = bisect(value, -target, fixed[:1], max_steps=MAX_STEPS, tol=NEAR)[0]
+
+    def newton(_: int, beta: Array) -> Array:
+        at, slope = jax.value_and_grad(entropy)(beta, fixed)
+        return beta - _ratio(at - target, slope)
+
+    beta = jax.lax.stop_gradient(jax.lax.fori_loop(0, NEWTON_STEPS, newton, beta))
+    slope = jax.grad(entropy)(beta, fixed)
+    # A Newton step of size zero, whose derivative is that of the root.
+    moved = entropy(beta, shifted) - jax.lax.stop_gradient(entropy(beta, fixed))
+    beta = beta - _ratio(moved, slope)
+    weight = jnp.where(others, jnp.exp(-beta * shifted), 0)
+    return weight / jnp.sum(weight)
+
+
+def _ratio(a: Array, slope: Array) -> Array:
+    # Neighbours at one distance have the same entropy at every precision.
+    return jnp.where(slope < 0, a / jnp.where(slope < 0, slope, -1), 0)
+
+
+def _forces(coords: Array) -> tuple[Array, Array]:
+    """Of the map (n, k): differences over 1 + d^2, (n, n, k), and their mean by the map's affinities, (n, k)."""
+    difference = coords[:, None] - coords[None]
+    weight = 1 / (1 + jnp.sum(difference**2, axis=-1))
+    pull = weight[..., None] * difference
+    off = jnp.where(jnp.eye(coords.shape[0], dtype=bool), 0, weight)
+    return pull, jnp.einsum("ij,ijk->ik", off / jnp.sum(off), pull)
+
+
+def _jacobian(fn: Any, q: int, x: Array) -> Array:
+    return (jax.jacrev if q < x.size else jax.jacfwd)(fn)(x)

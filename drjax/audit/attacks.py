@@ -333,8 +333,8 @@ ATTACKS = {
         methods=("isomap",),
         best_for=("isomap",),
         needs_shadows=True,
-        why="The published components are eigenvectors of the shortest paths, and those hang on which few known records "
-        "the target is linked to: only the true links and lengths make the components fit.",
+        why="The published components are eigenvectors of the shortest paths, and those hang on which few known "
+        "records the target is linked to: only the true links and lengths make the components fit.",
     ),
     "srp-closed-form": Attack(
         label="Matrix recovery",

@@ -17,7 +17,7 @@ from typing import Any
 import jax
 
 from drjax.attacks.reconstruction import neural
-from drjax.audit.attacks import ATTACKS, Attack
+from drjax.audit.attacks import Attack, fitting
 from drjax.audit.config import AuditConfig
 from drjax.core import validate
 
@@ -91,7 +91,7 @@ class Config:
         plans: One per data set.
         methods: Names of DR methods.
         dear: Attacks that are too slow to run everywhere -> patterns of the releases that they run on. Others run on
-            every release that they fit.
+            every release that they fit, but for those that the registry calls dear, which then run on none.
         few_targets: Attacks that are slow by the target -> how many they attack, the first ones of every noise.
         network: Recipe of the paper's network.
         dense_network: Recipe of the network that the paper compares with.
@@ -165,9 +165,13 @@ class Config:
         )
 
     def attacks(self, release: Release) -> dict[str, Attack]:
-        """Every attack that drjax has for the method, the dear ones where they are wanted."""
-        fitting = {name: a for name, a in ATTACKS.items() if not a.methods or release.method in a.methods}
-        return {name: a for name, a in fitting.items() if _fits(release, self.dear.get(name, ("*",)))}
+        """Every attack that drjax has for the method and that needs no seed, the dear ones where they are wanted."""
+        return {
+            name: attack
+            for name, attack in fitting(release.method).items()
+            if release.method not in attack.needs_seed
+            and _fits(release, self.dear.get(name, () if attack.is_dear else ("*",)))
+        }
 
     def sigmas_of(self, release: Release) -> tuple[float, ...]:
         """Noise that a release is attacked under: 0, which is none, and where wanted the others."""
@@ -242,13 +246,23 @@ SCALES = {
             "dense-network": ("mnist/*/199/0",),
             # Simulates the last steps from every candidate: O(n^2) each, for every target.
             "stationarity": ("*/mds/9/*", "*/mds/99/0", "*/mds/199/0"),
+            "residual-network": ("mnist/tsne/199/0", "mnist/umap/199/0"),
+            "inversion": ("mnist/tsne/99/0", "mnist/tsne/199/0"),
         },
-        few_targets={"stationarity": 20},
+        few_targets={"stationarity": 20, "inversion": 20},
         network="fast",
         dense_network="bch22-fast",
         n_noisy_targets=50,
     ),
-    "full": Config(plans=tuple(_full())),
+    "full": Config(
+        plans=tuple(_full()),
+        dear={
+            "network": ("*",),
+            "dense-network": ("*",),
+            "residual-network": ("*",),
+            "inversion": ("*/tsne/*",),
+        },
+    ),
 }
 """Configurations by name: "smoke" shows in under a minute that everything runs; "cpu" takes well under an hour on two
 cores; "full" is the paper's grid."""

@@ -86,7 +86,8 @@ def leave_out(all_: Decomposition, row: int) -> LeftOut:
     left = (signs * np.sqrt(np.maximum(_lowner(poles, gaps), 1e-300)))[:, None] / gaps.T
     left /= np.linalg.norm(left, axis=0)
     singular = np.sqrt(squares)
-    kept = singular > EPS * max(n - 1, d) * singular[0]
+    # The second bound is what rounding makes of 0 where the left-out record is all that differs.
+    kept = (singular > EPS * max(n - 1, d) * singular[0]) & (singular > 10 * EPS * all_.singular[0])
     left, singular = left[:, kept], singular[kept]
     right = all_.singular[:, None] * left[:r] / np.maximum(singular, np.finfo(np.float64).tiny)
     return LeftOut(singular, left, right, float(np.sqrt(rest)))

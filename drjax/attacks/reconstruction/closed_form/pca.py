@@ -130,7 +130,7 @@ def inside_span(
     c = (n - 1) / n
     eigenvalue = eigenvalue[..., None]  # (m, k, 1)
     # Below the noise a score is no measurement; a released rank smaller than k gives all-zero columns.
-    measured = np.asarray((np.abs(target) > 2 * noise) & (eigenvalue[..., 0] > 0))
+    measured = (np.abs(target) > 2 * noise) & (eigenvalue[..., 0] > 0)
     w = np.where(measured, target, 1.0)[..., None] / c
     u = along / np.maximum(singular, 1e-300)
     amplification = np.abs(eigenvalue - singular**2) / (c * np.abs(w))
@@ -139,7 +139,7 @@ def inside_span(
     per_noise = (amplification / singular) ** 2 + (z / (c * w)) ** 2
     weight = np.where(measured[..., None], 1 / np.maximum(per_noise, 1e-300), 0)
     total = weight.sum(axis=1)
-    usable = measured.any(axis=1)
+    usable = np.any(measured, axis=1)
     total = np.where(usable[:, None], total, 1.0)
     combined = (weight * z).sum(axis=1) / total
     level = max(noise, _disagreement(z, per_noise, measured))

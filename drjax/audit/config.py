@@ -40,6 +40,9 @@ class AuditConfig:
         dense_network: Recipe of the dense network, one of "bch22-fast" and "bch22".
         n_decoys: Records in the line-up of the identification test beside the target; fewer if there are not as many.
         seed: Of the split, the shadows, the training and the intervals.
+        each_record: Attack every record of the data set in one release of all of them, instead of a sample of targets;
+            the sizes of the split do not count then.
+        max_records: Attack at most so many records, drawn at random, with `each_record`; all if None.
     """
 
     data: str = "digits"
@@ -62,6 +65,8 @@ class AuditConfig:
     dense_network: str = "bch22-fast"
     n_decoys: int = 1000
     seed: int = 0
+    each_record: bool = False
+    max_records: int | None = None
 
     def __post_init__(self) -> None:
         """Checks every field that can be checked without the data."""
@@ -73,6 +78,10 @@ class AuditConfig:
         validate.integer(minimum=0, seed=self.seed)
         if self.decimals is not None:
             validate.integer(minimum=0, decimals=self.decimals)
+        if self.max_records is not None:
+            validate.integer(max_records=self.max_records)
+            if not self.each_record:
+                raise ValueError(f"max_records must be left out without each_record, got {self.max_records}")
         validate.one_of(neural.RECIPES, network=self.network, dense_network=self.dense_network)
         names = {entry.name for entry in fields(METHODS[self.method])} - {"n_components"}
         if not self.options.keys() <= names:

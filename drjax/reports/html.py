@@ -115,6 +115,16 @@ class ReportFigure:
     alt: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReportTable:
+    """A table of text: its title, what it shows in a sentence or two, column heads, and rows of as many cells."""
+
+    title: str
+    lead: str
+    headers: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
 @dataclass(frozen=True)
 class QualityRow:
     """One measure of how good a release is: its name, the figure with its interval if any, and how to read it."""
@@ -151,6 +161,7 @@ class AuditReport:
         quality: How good the release is as an embedding; None where it could not be measured.
         verdict_rule: How the verdict was reached, in words.
         limitations: What the report does not show.
+        tables: Further tables, shown behind the ladder.
         glossary: (term, explanation) pairs.
     """
 
@@ -166,6 +177,7 @@ class AuditReport:
     quality: ReleaseQuality | None = None
     verdict_rule: str = VERDICT_RULE
     limitations: tuple[str, ...] = LIMITATIONS
+    tables: tuple[ReportTable, ...] = ()
     glossary: tuple[tuple[str, str], ...] = GLOSSARY
 
 

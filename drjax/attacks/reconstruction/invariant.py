@@ -159,7 +159,7 @@ def fit(coords: Array, targets: Array, *, features: Sequence[str] = tuple(FEATUR
         median = float(np.median(squared)) or 1.0
         losses[name] = np.inf
         for width in WIDTHS:
-            penalty, loss = _leave_one_out(np.exp(-squared / (width * median)), y[searched] - intercept)
+            penalty, loss = leave_one_out(np.exp(-squared / (width * median)), y[searched] - intercept)
             losses[name] = min(losses[name], loss)
             best = min(best, (loss, name, width * median, penalty))
     _, name, unit, penalty = best
@@ -183,7 +183,7 @@ def _squared(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.maximum(squared, 0, out=squared)
 
 
-def _leave_one_out(kernel: np.ndarray, y: np.ndarray) -> tuple[float, float]:
+def leave_one_out(kernel: np.ndarray, y: np.ndarray) -> tuple[float, float]:
     """The penalty of the least mean squared leave-one-out error, and that error."""
     values, vectors = np.linalg.eigh(kernel)
     projected = vectors.T @ y

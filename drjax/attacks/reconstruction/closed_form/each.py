@@ -26,7 +26,7 @@ def reconstruct_pca_each(
     x: Array,
     coords: Array,
     *,
-    rows: Sequence[int] | None = None,
+    rows: Sequence[int] | Array | None = None,
     expectation: Expectation = "known",
     bounds: tuple[float, float] | None = None,
     noise: float | None = None,
@@ -93,7 +93,7 @@ def reconstruct_pca_each(
     return Reconstruction(found, None, found[:, None], residual, status)
 
 
-def checked_rows(rows: Sequence[int] | None, n: int) -> np.ndarray:
+def checked_rows(rows: Sequence[int] | Array | None, n: int) -> np.ndarray:
     """Row numbers in [0, n), all of them for None.
 
     Raises:

@@ -30,7 +30,7 @@ def reconstruct_srp_each(
     x: Array,
     coords: Array,
     *,
-    rows: Sequence[int] | None = None,
+    rows: Sequence[int] | Array | None = None,
     expectation: Expectation = "known",
     density: float | None = None,
     precision: float | None = None,

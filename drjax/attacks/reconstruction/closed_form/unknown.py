@@ -87,14 +87,29 @@ def reconstruct_pca_many(
         prior = GaussianPrior(known.mean(axis=0), variance * np.eye(known.shape[1]))
 
     span = decompose(known)
-    x = np.empty((len(scores), wanted, known.shape[1]))
-    status = np.zeros((len(scores), wanted), np.uint32)
+    m, r = len(scores), len(span.basis)
+    x = np.tile(prior.mean, (m, wanted, 1))
+    status = np.full((m, wanted), np.uint32(Status.DEGENERATE))
+    z, variance, is_exact = np.zeros((m, wanted, r)), np.zeros((m, wanted, r)), np.zeros(m, bool)
     for lane, release in enumerate(scores):
         # A component without variance, of a released rank smaller than k, says nothing.
         release = release[:, (release**2).sum(axis=0) > 4 * floor**2 * n]
         equations = _equations(release, rows, span.left, span.singular)
-        solve = _few if len(rows) <= release.shape[1] else _many
-        x[lane], status[lane] = solve(equations, wanted, span.mean, span.basis, prior, bounds, floor)
+        if len(rows) <= release.shape[1]:
+            inside = _few(equations, wanted, floor)
+            if inside is not None:
+                is_exact[lane], status[lane] = True, np.uint32(Status.OK)
+                z[lane], variance[lane] = inside
+        else:
+            records = _many(equations, wanted, span.mean, span.basis, prior, floor)
+            if records is not None:
+                status[lane] = np.uint32(Status.OK)
+                x[lane] = records if bounds is None else np.clip(records, *bounds)
+    if is_exact.any():  # all at once, because lanes of similar noise share a factorisation
+        low, high = (None, None) if bounds is None else bounds
+        values = (z[is_exact] + span.basis @ span.mean).reshape(-1, r)
+        found = prior.condition(span.basis, values, variance[is_exact].reshape(-1, r), lower=low, upper=high)
+        x[is_exact] = found.reshape(-1, wanted, known.shape[1])
     residual = np.full(status.shape, np.nan)
     if given.ndim == 2:
         return Reconstruction(x[0], None, x[0][:, None], residual[0], status[0])
@@ -128,21 +143,17 @@ def _equations(release: np.ndarray, rows: np.ndarray, left: np.ndarray, singular
     return _Equations(release[rows], inside, factor * inside, per_noise, of_known.mean(axis=0))
 
 
-def _few(
-    equations: _Equations,
-    wanted: int,
-    mean: np.ndarray,
-    basis: np.ndarray,
-    prior: GaussianPrior,
-    bounds: tuple[float, float] | None,
-    noise: float,
-) -> tuple[np.ndarray, np.ndarray]:
-    """No more unknown records than components: weighted least squares in every direction, the prior across them."""
+def _few(equations: _Equations, wanted: int, noise: float) -> tuple[np.ndarray, np.ndarray] | None:
+    """No more unknown records than components: weighted least squares in every direction of the span.
+
+    Returns:
+        The offsets of the wanted records (w, r) and their variances; None if their scores do not tell them apart.
+    """
     theta, right = equations.theta, equations.right
     u, k = theta.shape
     # Rows of scores that noise alone could make dependent do not tell their records apart.
     if np.linalg.svd(theta, compute_uv=False)[-1] <= 2 * noise * np.sqrt(u):
-        return np.tile(prior.mean, (wanted, 1)), np.full(wanted, np.uint32(Status.DEGENERATE))
+        return None
     per_noise = equations.per_noise
     z = np.zeros((u, right.shape[1]))
     inverse = np.empty((right.shape[1], u, u))
@@ -160,9 +171,7 @@ def _few(
         misfit = ((right - theta.T @ z) ** 2 * total).sum(axis=0)
         level = max(noise, float(np.sqrt(np.median(misfit) / scipy.stats.chi2.median(k - u))))
     variance = level**2 * unit[:, None] * np.diagonal(inverse, axis1=1, axis2=2)  # (r, u)
-    low, high = (None, None) if bounds is None else bounds
-    x = prior.condition(basis, (z + basis @ mean)[:wanted], variance.T[:wanted], lower=low, upper=high)
-    return x, np.zeros(wanted, np.uint32)
+    return z[:wanted], variance.T[:wanted]
 
 
 def _many(
@@ -171,22 +180,21 @@ def _many(
     mean: np.ndarray,
     basis: np.ndarray,
     prior: GaussianPrior,
-    bounds: tuple[float, float] | None,
     noise: float,
-) -> tuple[np.ndarray, np.ndarray]:
-    """More unknown records than components: the conditional mean of independent draws from the prior.
+) -> np.ndarray | None:
+    """More unknown records than components: the conditional mean (w, d) of independent draws from the prior.
 
     Their own scores make each N(m_u, C') with one C'. Of independent records with one covariance, combinations with
     weights Theta say about record u the row H_u = theta_u^T (Theta^T Theta)^-1 Theta^T of the hat matrix and no more: a
-    Kronecker product in which C' cancels.
+    Kronecker product in which C' cancels. None if the scores do not tell them apart.
     """
     theta = equations.theta
     if not theta.shape[1]:
-        return np.tile(prior.mean, (wanted, 1)), np.full(wanted, np.uint32(Status.DEGENERATE))
+        return None
     own, covariance = _given_own_scores(equations, mean, basis, prior, noise)
     gram = theta.T @ theta
     if np.linalg.eigvalsh(gram)[0] <= 4 * noise**2 * len(theta):
-        return np.tile(prior.mean, (wanted, 1)), np.full(wanted, np.uint32(Status.DEGENERATE))
+        return None
     weights = scipy.linalg.solve(gram, theta[:wanted].T, assume_a="pos").T  # (w, k)
     expected = (own - mean) @ basis.T
     surprise = weights @ (equations.right - theta.T @ expected)
@@ -198,7 +206,7 @@ def _many(
         error = noise**2 * (weights[i] ** 2 @ equations.per_noise) / share[i]
         jitter = max(1e-13 * np.trace(spread) / len(spread), np.finfo(np.float64).tiny ** 0.5)
         x[i] = own[i] + loading @ scipy.linalg.solve(spread + np.diag(error + jitter), surprise[i], assume_a="pos")
-    return (x if bounds is None else np.clip(x, *bounds)), np.zeros(wanted, np.uint32)
+    return x
 
 
 def _given_own_scores(

@@ -6,6 +6,7 @@ only parses arguments.
 
 from drjax.audit.attacks import ATTACKS
 from drjax.audit.config import AuditConfig
+from drjax.audit.each_record import EachResult, run_each
 from drjax.audit.run import AuditResult, run
 
-__all__ = ["ATTACKS", "AuditConfig", "AuditResult", "run"]
+__all__ = ["ATTACKS", "AuditConfig", "AuditResult", "EachResult", "run", "run_each"]

@@ -85,6 +85,7 @@ class Attack:
         needs_shadows: Whether it trains on shadow releases.
         needs_public: Whether it needs public records.
         needs_seed: Randomised methods on which it needs the seed.
+        needs_all_known: Whether it is lost where further released records are unknown.
         is_dear: Whether it trains or searches for minutes, so that a sweep leaves it out.
         why: One sentence on why it works.
     """
@@ -98,6 +99,7 @@ class Attack:
     needs_shadows: bool = False
     needs_public: bool = True
     needs_seed: tuple[str, ...] = ()
+    needs_all_known: bool = False
     is_dear: bool = False
     why: str = ""
 
@@ -333,6 +335,7 @@ ATTACKS = {
         methods=("isomap",),
         best_for=("isomap",),
         needs_shadows=True,
+        needs_all_known=True,
         why="The published components are eigenvectors of the shortest paths, and those hang on which few known "
         "records the target is linked to: only the true links and lengths make the components fit.",
     ),
@@ -354,6 +357,7 @@ ATTACKS = {
         methods=("mds",),
         best_for=("mds",),
         needs_shadows=True,
+        needs_all_known=True,
         why="The iteration moves every known record by what its distance to the target asks for; where it has all but "
         "come to rest, that distance can be read off, whatever the start was.",
     ),
@@ -366,6 +370,7 @@ ATTACKS = {
         best_for=("tsne",),
         needs_seed=("srp",),
         is_dear=True,
+        needs_all_known=True,
         why="The published map is all but a minimum of its objective, so the gradient there, which hangs on the target "
         "through its affinities, all but vanishes for the target alone.",
     ),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from drjax.attacks.reconstruction import neural
@@ -15,6 +16,9 @@ from drjax.defenses import DEFENSES
 from drjax.dr import METHODS
 
 DTYPES = ("float32", "float64")
+
+SWITCHES = ("n_unknown", "known_fraction", "shuffled", "assumed", "public_data", "known_features")
+"""Fields that make another adversary of the informed one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +50,15 @@ class AuditConfig:
             defence in `drjax.defenses`.
         n_decoys: Records in the line-up of the identification test beside the target; fewer if there are not as many.
         seed: Of the split, the shadows, the training and the intervals.
+        each_record: Attack every record of the data set in one release of all of them, instead of a sample of targets;
+            the sizes of the split do not count then.
+        max_records: Attack at most so many records, drawn at random, with `each_record`; all if None.
+        n_unknown: Released records that the adversary does not know, the target and so many of the others.
+        known_fraction: Share of the n_known other released records that the adversary does know.
+        shuffled: The adversary does not know which row is whose (PCA and classical MDS).
+        assumed: Hyperparameters that the adversary wrongly believes in, as NAME=VALUE.
+        public_data: Data set or file that the adversary's public records come from; `data` itself if None.
+        known_features: Features of the target that the adversary has: names, numbers from 0, or a share such as 0.5.
     """
 
     data: str = "digits"
@@ -70,6 +83,14 @@ class AuditConfig:
     defense_scale: tuple[float, ...] = ()
     n_decoys: int = 1000
     seed: int = 0
+    each_record: bool = False
+    max_records: int | None = None
+    n_unknown: int = 1
+    known_fraction: float = 1.0
+    shuffled: bool = False
+    assumed: tuple[str, ...] = ()
+    public_data: str | None = None
+    known_features: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Checks every field that can be checked without the data."""
@@ -81,6 +102,10 @@ class AuditConfig:
         validate.integer(minimum=0, seed=self.seed)
         if self.decimals is not None:
             validate.integer(minimum=0, decimals=self.decimals)
+        if self.max_records is not None:
+            validate.integer(max_records=self.max_records)
+            if not self.each_record:
+                raise ValueError(f"max_records must be left out without each_record, got {self.max_records}")
         validate.one_of(neural.RECIPES, network=self.network, dense_network=self.dense_network)
         self._check_defense()
         names = {entry.name for entry in fields(METHODS[self.method])} - {"n_components"}
@@ -89,6 +114,61 @@ class AuditConfig:
                 f"options must be among {sorted(names)} for method {self.method!r}, got {sorted(self.options)}"
             )
         _ = self.dr_method  # checks their values
+        self._check_adversary()
+
+    def _check_adversary(self) -> None:
+        validate.integer(n_unknown=self.n_unknown)
+        validate.positive(known_fraction=self.known_fraction)
+        validate.at_most(1, known_fraction=self.known_fraction)
+        if self.n_unknown > 1 and self.known_fraction < 1:
+            raise ValueError(f"known_fraction must be left out with n_unknown, got {self.known_fraction}")
+        if self.n_known - self.n_hidden < 2:
+            raise ValueError(f"n_unknown and known_fraction must leave 2 known records, got {self.n_hidden} hidden")
+        if self.n_hidden and (self.shuffled or self.known_features):
+            raise ValueError(f"shuffled and known_features need n_unknown to be 1, got {self.n_hidden + 1} unknown")
+        if self.shuffled and self.method not in ("pca", "classical_mds"):
+            raise ValueError(
+                f"shuffled must be left out for method {self.method!r}: rows are matched for pca and classical_mds"
+            )
+        names = {entry.name for entry in fields(METHODS[self.method])} - {"n_components"}
+        for name in self.assumed_options:
+            if name not in names:
+                has = ", ".join(sorted(names)) or "none"
+                raise ValueError(f"assumed must name hyperparameters of {self.method!r} ({has}), got {name!r}")
+        _ = self.believed.dr_method
+        defaults = {entry.name: entry.default for entry in fields(self)}
+        given = [name for name in SWITCHES if getattr(self, name) != defaults[name]]
+        if self.defense != "none" and (given or self.each_record):
+            beside = (["each_record"] if self.each_record else given)[0]
+            raise ValueError(f"{beside} must be left out with a defense, got {getattr(self, beside)}")
+        if self.each_record and given:
+            raise ValueError(f"{given[0]} must be left out with each_record, got {getattr(self, given[0])}")
+
+    @property
+    def n_hidden(self) -> int:
+        """Released records, the target aside, that the adversary does not know."""
+        return self.n_unknown - 1 + self.n_known - round(self.known_fraction * self.n_known)
+
+    @property
+    def assumed_options(self) -> dict[str, Any]:
+        """`assumed` as values: numbers, true, false and none as such, anything else as text."""
+        found = {}
+        for text in self.assumed:
+            name, is_given, value = text.partition("=")
+            if not (name and is_given and value):
+                raise ValueError(f"assumed must be NAME=VALUE, got {text!r}")
+            try:
+                found[name.replace("-", "_")] = ast.literal_eval(value.capitalize() if value.isalpha() else value)
+            except (ValueError, SyntaxError):
+                found[name.replace("-", "_")] = value
+        return found
+
+    @property
+    def believed(self) -> AuditConfig:
+        """The configuration as the adversary believes it to be."""
+        if not self.assumed:
+            return self
+        return replace(self, options={**self.options, **self.assumed_options}, assumed=())
 
     def _check_defense(self) -> None:
         validate.one_of(("none", *DEFENSES), defense=self.defense)

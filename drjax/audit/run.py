@@ -14,10 +14,11 @@ from rich.console import Console
 
 from drjax.attacks import metrics
 from drjax.attacks.shadow import iter_shadow_embeddings, shadow_batch_size
+from drjax.audit import adversary, describe, quality
 from drjax.audit import curve as curves
-from drjax.audit import describe, quality
 from drjax.audit.attacks import Attack, AttackInputs, chosen, execute, fitting
 from drjax.audit.config import AuditConfig
+from drjax.audit.fillings import filled_shadows
 from drjax.audit.folder import REPORT, RunFolder
 from drjax.core.types import Array, DRMethod, count_status
 from drjax.data import Dataset, load, split
@@ -88,7 +89,7 @@ def run(
         OSError: the folder cannot be written, or a data set is not there.
     """
     say = console.print if console is not None else lambda *_: None
-    attacks = chosen(config)
+    attacks, left_out = adversary.fitting(chosen(config), config)
     data = load(
         config.data,
         data_dir=config.data_dir,
@@ -97,32 +98,32 @@ def run(
         label=config.label,
     )
     split_key, shadow_key, attack_key, score_key = jax.random.split(jax.random.key(config.seed), 4)
-    parts = split(
-        split_key,
-        data,
-        n_known=config.n_known,
-        n_shadow=config.n_shadow,
-        n_validation=config.n_validation,
-        n_targets=config.n_targets,
-    )
+    parts = split(split_key, data, **adversary.sizes(config, len(data.x)))
+    scene = adversary.set_scene(jax.random.fold_in(split_key, 1), config, data, parts)
     method = config.dr_method
     # Fails now, before the folder is made, if k does not fit the data.
-    jax.eval_shape(method.fit_transform, shadow_key, np.zeros((config.n_known + 1, data.x.shape[1]), np.float32))
+    for believed in (method, config.believed.dr_method):
+        jax.eval_shape(believed.fit_transform, shadow_key, np.zeros((config.n_known + 1, data.x.shape[1]), np.float32))
 
     folder = RunFolder(Path(out), config, resume=resume)
     provenance = records.provenance(config.seed)
     folder.record("run", "audit", config=config, provenance=provenance, data=dataclasses.asdict(data.provenance))
     with jax.enable_x64(config.dtype == "float64"):
         say(f"Shadow releases: {method} on {config.n_known} known records of {data.name}")
-        public = np.concatenate([parts.shadow, parts.validation])
+        if left_out:
+            say(f"Left out, because further records are unknown: {', '.join(left_out)}")
         # A known seed is that of the attacked releases, so that both stages draw the same.
         keys = (shadow_key, shadow_key) if config.seed_known else tuple(jax.random.split(shadow_key))
-        shadows = _shadows(folder, "shadows", keys[0], config, data, parts.known, public, progress)
-        released = _shadows(folder, "releases", keys[1], config, data, parts.known, parts.targets, progress)
+        believed, n_hidden = config.believed, len(scene.hidden)
+        if n_hidden:
+            shadows = filled_shadows(folder, keys[0], believed, scene.known, n_hidden, scene.public, progress=progress)
+        else:
+            shadows = _shadows(folder, "shadows", keys[0], believed, scene.known, scene.public, progress)
+        released = _shadows(folder, "releases", keys[1], config, scene.others, scene.targets, progress)
         measured = quality.measure(
             config.method,
-            data.x[parts.known],
-            data.x[parts.targets],
+            scene.others,
+            scene.targets,
             released["coords"],
             released["objective"],
             released["status"],
@@ -135,36 +136,52 @@ def run(
         counts = statuses["attacked releases"]
         folder.record("quality", "attacked releases", scores=measured, status_counts=counts)
     n_shadow = config.n_shadow
+    view = adversary.look(jax.random.fold_in(attack_key, 1), config, scene, released["coords"])
+    if view.matched is not None:
+        folder.record("stage", "matching", known_rows=view.matched[0], target_rows=view.matched[1])
     inputs = AttackInputs(
         key=attack_key,
-        config=config,
-        known=data.x[parts.known],
-        shadow=data.x[parts.shadow],
+        config=config.believed,
+        known=scene.known,
+        shadow=scene.shadow,
         shadow_coords=shadows["coords"][:n_shadow],
-        validation=data.x[parts.validation],
+        validation=scene.validation,
         validation_coords=shadows["coords"][n_shadow:],
-        coords=released["coords"],
-        targets=data.x[parts.targets],
+        coords=view.coords,
+        targets=scene.targets,
         checkpoint=folder.path / "training.npz",
         progress=progress,
         release_key=shadow_key if config.seed_known else None,
     )
-    rows, reconstructions = [], {}
+    rows, reconstructions, pairs = [], {}, {}
     neighbors = np.concatenate([inputs.known, inputs.public])
-    decoys = metrics.sample_decoys(score_key, inputs.public, min(config.n_decoys, len(inputs.public)))
-    for name, attack in attacks.items():
-        say(f"Attack: {attack.label}")
-        result = _attack(folder, name, attack, inputs)
-        status = result["status"] | released["status"]
-        scores = metrics.evaluate(
+    decoys = metrics.sample_decoys(score_key, scene.decoys, min(config.n_decoys, len(scene.decoys)))
+    is_scored = ~scene.is_known
+
+    def score(result: dict[str, np.ndarray], status: np.ndarray) -> metrics.AttackScores:
+        return metrics.evaluate(
             score_key,
-            result["x"],
-            inputs.targets,
-            neighbors=neighbors,
-            decoys=decoys,
+            result["x"][:, is_scored],
+            inputs.targets[:, is_scored],
+            neighbors=neighbors[:, is_scored],
+            decoys=decoys[:, is_scored],
             status=status,
             seconds=float(result["seconds"]),
         )
+
+    for name, attack in attacks.items():
+        say(f"Attack: {attack.label}")
+        result = _attack(folder, name, adversary.adapted(name, attack, scene, view), inputs)
+        status = result["status"] | released["status"]
+        scores = score(result, status)
+        if adversary.is_weaker(config) and adversary.is_cheap(name, attack, scene):
+            say(f"Attack: {attack.label}, informed")
+            informed = adversary.informed_inputs(scene, released["coords"], inputs)
+            full = _attack(folder, f"informed/{name}", attack, informed)
+            pairs[attack.label] = scores, score(full, full["status"] | released["status"])
+            folder.record(
+                "attack", f"informed/{name}", label=f"{attack.label}, informed", scores=pairs[attack.label][1]
+            )
         statuses[attack.label] = count_status(status)
         folder.record("attack", name, label=attack.label, scores=scores, status_counts=count_status(status))
         rows.append(
@@ -185,14 +202,12 @@ def run(
     if config.defense != "none":
 
         def embed(stage: str, defended: DRMethod) -> dict[str, np.ndarray]:
-            everybody = np.concatenate([public, parts.targets])
+            everybody = np.concatenate([scene.public, scene.targets])
             with jax.enable_x64(config.dtype == "float64"):
-                return _shadows(folder, stage, keys[0], config, data, parts.known, everybody, progress, method=defended)
+                return _shadows(folder, stage, keys[0], config, scene.known, everybody, progress, method=defended)
 
-        def score(x: np.ndarray, *, status: np.ndarray, seconds: float) -> metrics.AttackScores:
-            return metrics.evaluate(
-                score_key, x, inputs.targets, neighbors=neighbors, decoys=decoys, status=status, seconds=seconds
-            )
+        def score_defended(x: np.ndarray, *, status: np.ndarray, seconds: float) -> metrics.AttackScores:
+            return score({"x": x, "seconds": np.asarray(seconds)}, status)
 
         curve = curves.measure(
             folder,
@@ -202,7 +217,7 @@ def run(
             (shadows, released),
             embed,
             baselines=tuple(row for row in rows if row.is_baseline),
-            score=score,
+            score=score_defended,
             labels=None if data.y is None else (data.y[parts.known], data.y[parts.targets]),
             say=say,
         )
@@ -211,19 +226,20 @@ def run(
         }
 
     verdict = ladder.verdict(rows)
-    left_out = [attack.label for name, attack in fitting(config.method).items() if name not in attacks]
-    figures = _figures(folder, data, inputs, attacks, reconstructions, rows)
+    not_run = [attack.label for name, attack in fitting(config.method).items() if name not in attacks]
+    figures = _figures(folder, data, inputs, attacks, reconstructions, rows, is_scored)
     report = html.AuditReport(
         title=f"What this {describe.METHOD_WORDS.get(config.method, config.method)} release gives away: {data.name}",
         verdict=verdict,
         release=describe.release(config, data),
         rows=tuple(rows),
         figures=figures,
-        assumptions=describe.assumptions(config, data),
+        assumptions=adversary.assumptions(config, data, scene, view, describe.assumptions(config, data)),
+        tables=(adversary.comparison(pairs, scene),) if pairs else (),
         status_counts=statuses,
         quality=quality.in_words(config.method, measured) if measured is not None else None,
         curve=None if curve is None else section(curve, curves.draw(folder, curve)),
-        winner=ladder.winner(rows, left_out),
+        winner=ladder.winner(rows, not_run),
         command=command or describe.command(config),
         provenance={**provenance, "data": data.provenance.source, "licence": data.provenance.licence},
     )
@@ -238,7 +254,6 @@ def _shadows(
     stage: str,
     key: Array,
     config: AuditConfig,
-    data: Dataset,
     known: np.ndarray,
     targets: np.ndarray,
     progress: bool,
@@ -247,7 +262,7 @@ def _shadows(
 ) -> dict[str, np.ndarray]:
     """Embeddings of [target; known] for every target, chunk by chunk; a finished chunk is never computed again."""
     dtype = np.dtype(config.dtype)
-    known_x, target_x = data.x[known].astype(dtype), data.x[targets].astype(dtype)
+    known_x, target_x = known.astype(dtype), targets.astype(dtype)
     method = config.dr_method if method is None else method
     # The chunk size is part of the result's last bits: a resumed run takes the recorded one.
     size = int(
@@ -311,6 +326,7 @@ def _figures(
     attacks: dict[str, Attack],
     reconstructions: dict[str, np.ndarray],
     rows: list[LadderRow],
+    is_scored: np.ndarray,
 ) -> tuple[html.ReportFigure, ...]:
     path = folder.path / "figures"
     path.mkdir(exist_ok=True)
@@ -333,11 +349,12 @@ def _figures(
     figures.append(("reconstructions", figure, text))
     figures.append(("ladder", plots.ladder(rows), describe.LADDER_FIGURE))
     errors = {
-        attacks[name].label: metrics.mean_squared_errors(x, inputs.targets)
+        attacks[name].label: metrics.mean_squared_errors(x[:, is_scored], inputs.targets[:, is_scored])
         for name, x in reconstructions.items()
         if not attacks[name].is_baseline
     }
-    neighbor = metrics.mean_squared_errors(reconstructions["nearest"], inputs.targets)
+    nearest = reconstructions["nearest"]
+    neighbor = metrics.mean_squared_errors(nearest[:, is_scored], inputs.targets[:, is_scored])
     figures.append(("errors", plots.error_distribution(errors, neighbor), describe.ERROR_FIGURE))
     shown_figures = []
     for name, figure, (title, caption, alt) in figures:

@@ -21,7 +21,7 @@ from drjax import data as datasets
 from drjax.attacks.reconstruction import closed_form
 from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.attacks.shadow import shadow_embeddings
-from drjax.audit import AuditConfig, quality, run
+from drjax.audit import AuditConfig, quality, run, run_each
 from drjax.cli.options import MethodOptions, Options, hinted, typed
 from drjax.core import validate
 from drjax.core.types import count_status
@@ -57,6 +57,9 @@ def audit(
     folder = out or _default_folder(config, resume=resume)
     console = Console(quiet=quiet)
     command = shlex.join(["drjax", *sys.argv[1:]]) if Path(sys.argv[0]).stem == "drjax" else None
+    if config.each_record:
+        _audit_each(config, folder, resume=resume, quiet=quiet, command=command)
+        return
     with hinted(config.method):
         result = run(
             config,
@@ -75,6 +78,21 @@ def audit(
     if result.curve is not None:
         curve.print_curve(console, result.curve)
         console.print(curve.lead(result.curve))
+    console.print(f"Report: {result.report}", soft_wrap=True)
+
+
+def _audit_each(config: AuditConfig, folder: Path, *, resume: bool, quiet: bool, command: str | None) -> None:
+    console = Console(quiet=quiet)
+    progress = not quiet and sys.stderr.isatty()
+    with hinted(config.method):
+        result = run_each(config, folder, resume=resume, progress=progress, command=command, console=console)
+    ladder.print_ladder(console, result.rows)
+    console.print(f"[bold]{result.verdict.headline}.[/bold] {result.verdict.sentence}")
+    for caveat in result.verdict.caveats:
+        console.print(caveat)
+    worst = ", ".join(str(row) for row in result.exposure.row[result.exposure.rank.argsort()[:5]])
+    console.print(f"Most exposed rows, counted from 0: {worst}")
+    console.print(f"All records: {result.table}", soft_wrap=True)
     console.print(f"Report: {result.report}", soft_wrap=True)
 
 
@@ -256,7 +274,8 @@ def _defended(method: Any, defense: str, scale: float | None) -> Any:
 
 
 def _default_folder(config: AuditConfig, *, resume: bool) -> Path:
-    name = f"{Path(config.data).stem.replace(':', '-')}-{config.method}-n{config.n_known + 1}"
+    size = "each" if config.each_record else f"n{config.n_known + 1}"
+    name = f"{Path(config.data).stem.replace(':', '-')}-{config.method}-{size}"
     folder, number = Path("runs") / name, 2
     while folder.exists() and not resume:
         folder, number = Path("runs") / f"{name}-{number}", number + 1

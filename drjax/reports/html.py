@@ -115,6 +115,16 @@ class ReportFigure:
     alt: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReportTable:
+    """A table of text: its title, what it shows in a sentence or two, column heads, and rows of as many cells."""
+
+    title: str
+    lead: str
+    headers: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
 @dataclass(frozen=True)
 class QualityRow:
     """One measure of how good a release is: its name, the figure with its interval if any, and how to read it."""
@@ -165,6 +175,7 @@ class AuditReport:
         winner: Which attack was the strongest and why, from `ladder.winner`; left out if empty.
         verdict_rule: How the verdict was reached, in words.
         limitations: What the report does not show.
+        tables: Further tables, shown behind the ladder.
         glossary: (term, explanation) pairs.
     """
 
@@ -182,6 +193,7 @@ class AuditReport:
     winner: str = ""
     verdict_rule: str = VERDICT_RULE
     limitations: tuple[str, ...] = LIMITATIONS
+    tables: tuple[ReportTable, ...] = ()
     glossary: tuple[tuple[str, str], ...] = GLOSSARY
 
 

@@ -61,7 +61,7 @@ def reconstruct_pca(
     """
     known = validate.matrix(known, "known").astype(np.float64)
     given = np.asarray(coords)
-    scores = _check_coords(given, len(known) + 1)
+    scores = check_coords(given, len(known) + 1)
     validate.integer(minimum=0, target_index=target_index)
     validate.at_most(len(known), "n - 1", target_index=target_index)
     if noise is not None:
@@ -77,7 +77,7 @@ def reconstruct_pca(
     target = scores[:, target_index]
     others = np.delete(scores, target_index, axis=1)
     if noise is None:
-        noise = _detect_noise(given)
+        noise = detect_noise(given)
     z, variance, residual, longest, status = _inside_span(target, others, left, singular, noise)
 
     usable = status == 0
@@ -92,7 +92,7 @@ def reconstruct_pca(
             upper=None if upper is None else upper[usable],
         )
         if prior is not None:
-            x[usable] = _shortened(x[usable], mean, basis, longest[usable])
+            x[usable] = shortened(x[usable], mean, basis, longest[usable])
             if lower is not None and upper is not None:
                 x[usable] = np.clip(x[usable], lower[usable], upper[usable])
     if given.ndim == 2:
@@ -115,20 +115,31 @@ def _inside_span(
         z (m, r); variance (m, r); length of the offset outside the span (m,); the longest it may be in view of the
         noise (m,); status (m,).
     """
+    eigenvalue = target**2 + (others**2).sum(axis=1)
     n = others.shape[1] + 1
+    # left.sum(axis=0) is 0 but for rounding.
+    shifts = target[..., None] / (n - 1) * left.sum(axis=0)
+    along = np.einsum("nr,mnk->mkr", left, others) + shifts
+    return inside_span(target, eigenvalue, along, singular, n, noise)
+
+
+def inside_span(
+    target: np.ndarray, eigenvalue: np.ndarray, along: np.ndarray, singular: np.ndarray, n: int, noise: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """`_inside_span` from U^T K_c v, `along` (m, k, r), and the scatter's eigenvalues (m, k) for n records."""
     c = (n - 1) / n
-    eigenvalue = (target**2 + (others**2).sum(axis=1))[..., None]  # (m, k, 1)
+    eigenvalue = eigenvalue[..., None]  # (m, k, 1)
     # Below the noise a score is no measurement; a released rank smaller than k gives all-zero columns.
     measured = (np.abs(target) > 2 * noise) & (eigenvalue[..., 0] > 0)
     w = np.where(measured, target, 1.0)[..., None] / c
-    u = (np.einsum("nr,mnk->mkr", left, others) + w / n * left.sum(axis=0)) / np.maximum(singular, 1e-300)
+    u = along / np.maximum(singular, 1e-300)
     amplification = np.abs(eigenvalue - singular**2) / (c * np.abs(w))
     z = (eigenvalue - singular**2) * u / (c * w)
     # The error of u, divided by s, and that of the target's own score, which scales all of z.
     per_noise = (amplification / singular) ** 2 + (z / (c * w)) ** 2
     weight = np.where(measured[..., None], 1 / np.maximum(per_noise, 1e-300), 0)
     total = weight.sum(axis=1)
-    usable = measured.any(axis=1)
+    usable = np.any(measured, axis=1)
     total = np.where(usable[:, None], total, 1.0)
     combined = (weight * z).sum(axis=1) / total
     level = max(noise, _disagreement(z, per_noise, measured))
@@ -145,7 +156,7 @@ def _inside_span(
     return combined, level**2 / total, residual, longest, status
 
 
-def _shortened(x: np.ndarray, mean: np.ndarray, basis: np.ndarray, length: np.ndarray) -> np.ndarray:
+def shortened(x: np.ndarray, mean: np.ndarray, basis: np.ndarray, length: np.ndarray) -> np.ndarray:
     """Records x (m, d) whose part outside the basis is at most as long as it is known to be (m,).
 
     A record in the span of the known ones has length 0 there, and what the prior expects must not spoil it.
@@ -170,7 +181,7 @@ def _disagreement(z: np.ndarray, per_noise: np.ndarray, measured: np.ndarray) ->
     return float(np.median(difference[both[:, 0]])) / 0.6745
 
 
-def _detect_noise(coords: np.ndarray) -> float:
+def detect_noise(coords: np.ndarray) -> float:
     """Least error of published coordinates: their decimals if they were rounded, else that of their dtype."""
     sample = np.asarray(coords, np.float64).ravel()[:10_000]
     largest = float(np.abs(sample).max(initial=0.0))
@@ -182,7 +193,8 @@ def _detect_noise(coords: np.ndarray) -> float:
     return floor
 
 
-def _check_coords(coords: np.ndarray, n: int) -> np.ndarray:
+def check_coords(coords: np.ndarray, n: int) -> np.ndarray:
+    """Scores of releases of n records in float64, (m, n, k); m is 1 for coords of rank 2."""
     if coords.ndim not in (2, 3) or 0 in coords.shape or coords.shape[-2] != n:
         raise ValueError(
             f"coords must have shape ({n}, k) or (m, {n}, k) for {n - 1} known records, got {coords.shape}"

@@ -46,6 +46,7 @@ def reconstruct_srp(
     density: float | None = None,
     precision: float | None = None,
     bounds: tuple[float, float] | None = None,
+    recovered: RecoveredMatrix | None = None,
 ) -> Reconstruction:
     """The target's conditional mean given its coordinates in m releases, each from its own or one common matrix.
 
@@ -66,6 +67,7 @@ def reconstruct_srp(
         precision: Largest error of a released coordinate, units of the coordinates: 0.5e-4 if rounded to 4 decimals.
             None is float32 arithmetic.
         bounds: (low, high) that the entries of a record are clipped to.
+        recovered: The matrix, if it has been recovered before; for releases that share it.
 
     Returns:
         Reconstruction with residual_norm nan. Status NOT_CONVERGED where a column was not recovered exactly,
@@ -88,18 +90,25 @@ def reconstruct_srp(
     if bounds is not None and not bounds[0] < bounds[1]:
         raise ValueError(f"bounds must be (low, high) with low < high, got {bounds}")
     m, _, k = releases.shape
-    prior = prior if prior is not None else _isotropic_prior(known)
+    prior = prior if prior is not None else isotropic_prior(known)
 
     status = np.where(np.isfinite(releases).all((1, 2)), Status.OK, Status.NON_FINITE).astype(np.uint32)
     x = np.full((m, d), np.nan)
     groups = _groups_by_known_coords(releases, target_index, np.flatnonzero(status == Status.OK))
     if groups:
         known_coords = np.concatenate([np.delete(releases[lanes[0]], target_index, axis=0) for lanes in groups], axis=1)
-        recovered = recover_matrix(known, known_coords, n_components=k, density=density, precision=precision)
-        rounding = (_precision(precision, known_coords) ** 2) / 3  # of an error uniform in +-precision
+        if recovered is None:
+            recovered = recover_matrix(known, known_coords, n_components=k, density=density, precision=precision)
+        elif recovered.matrix.shape != (d, known_coords.shape[1]):
+            raise ValueError(
+                f"recovered must be the matrix of shape {(d, known_coords.shape[1])} that the releases share, "
+                f"got {recovered.matrix.shape}"
+            )
+        rounding = (rounding_precision(precision, known_coords) ** 2) / 3  # of an error uniform in +-precision
         inexact, exact = (_unknown_variance(prior, basis) / k for basis in recovered.error_bases)
         noise = np.where(recovered.is_exact, exact, inexact) + rounding
     for i, lanes in enumerate(groups):
+        assert recovered is not None
         columns = slice(i * k, (i + 1) * k)
         operator = recovered.matrix[:, columns].T
         measures = operator.any(axis=1)
@@ -152,10 +161,10 @@ def recover_matrix(
     density = density if density is not None else 1 / math.sqrt(known.shape[1])
     validate.positive(density=density)
     validate.at_most(1, density=density)
-    precision = _precision(precision, known_coords)
+    precision = rounding_precision(precision, known_coords)
     value = math.sqrt(1 / density / n_components)
 
-    distinct = _distinct_columns(known, 2 * precision / value)
+    distinct = distinct_columns(known, 2 * precision / value)
     u, s, vt = np.linalg.svd(known, full_matrices=False)
     # A direction is worth keeping while the release's error in it stays small against r's own deviation 1/sqrt(k).
     keep = s > max(10 * precision * math.sqrt(n_components), 1e-12 * s[0])
@@ -218,7 +227,7 @@ def _repair(basis: np.ndarray, values: np.ndarray, value: float, r: np.ndarray, 
     return r
 
 
-def _distinct_columns(known: np.ndarray, smallest: float) -> np.ndarray:
+def distinct_columns(known: np.ndarray, smallest: float) -> np.ndarray:
     """(d, g): an orthonormal indicator of every set of equal columns; columns within +-smallest of 0 are in none."""
     d = known.shape[1]
     visible = np.flatnonzero(np.abs(known).max(axis=0) > smallest)
@@ -243,12 +252,14 @@ def _groups_by_known_coords(releases: np.ndarray, target_index: int, lanes: np.n
     return [np.array(members) for members in groups.values()]
 
 
-def _isotropic_prior(known: np.ndarray) -> GaussianPrior:
+def isotropic_prior(known: np.ndarray) -> GaussianPrior:
+    """The known records' mean and one common variance."""
     variance = max(float(known.var(axis=0).mean()), np.finfo(np.float64).tiny)
     return GaussianPrior(mean=known.mean(axis=0), covariance=variance * np.eye(known.shape[1]))
 
 
-def _precision(precision: float | None, coords: np.ndarray) -> float:
+def rounding_precision(precision: float | None, coords: np.ndarray) -> float:
+    """Largest error of a coordinate: as stated, else that of float32 arithmetic."""
     if precision is None:
         return FLOAT32_PRECISION * float(np.abs(coords).max())
     validate.non_negative(precision=precision)

@@ -1,0 +1,92 @@
+"""What the neighbours of a point in one map say of its record: kernel ridge regression within the release itself.
+
+An adversary who knows the other records knows where each of them lies in the published map, and so what records near a
+place look like. No shadow release and no public record is needed, and a rotation means nothing within one map.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import scipy.linalg
+
+from drjax.attacks.reconstruction.closed_form.each import checked_rows
+from drjax.attacks.reconstruction.invariant import N_SEARCHED
+from drjax.attacks.reconstruction.kernel_ridge import leave_one_out, squared_distances
+from drjax.core import validate
+from drjax.core.types import Array, Reconstruction, Status
+
+WIDTHS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
+"""Grid of the kernel's width, in units of the median squared distance between two points of the map."""
+
+N_GROUPS = 10
+"""Sets of records whose kernel is chosen together, on the records outside the set."""
+
+
+def reconstruct_within_map(x: Array, coords: Array, *, rows: Sequence[int] | Array | None = None) -> Reconstruction:
+    """Reconstructs each record from its place in the map, the map of all others and those others' records.
+
+    The estimate for record i is the kernel ridge regression of the other n-1 records on their coordinates, taken at
+    the coordinates of i; all of them come from one inverse. Width and penalty are chosen by leave-one-out error among
+    records of other groups, `N_SEARCHED` at most: the record itself has no part in the choice. O(n^3) per chosen pair
+    and 8 n^2 bytes; nothing is drawn.
+
+    Args:
+        x: (n, d), all records in the order of the release, n >= 3.
+        coords: (n, k) of the release.
+        rows: The records to reconstruct; all if None.
+
+    Returns:
+        x (m, d) in the order of `rows`; residual_norm is nan.
+
+    Raises:
+        ValueError: arrays not finite or of shapes that do not match, or a row out of range.
+
+    Source: Saunders, Gammerman & Vovk (1998), kernel ridge regression; leave-one-out by Golub, Heath & Wahba (1979).
+    """
+    x = validate.matrix(x, "x", min_rows=3).astype(np.float64)
+    points = validate.matrix(coords, "coords").astype(np.float64)
+    n = len(x)
+    if len(points) != n:
+        raise ValueError(f"coords must have {n} rows, one for each record, got {len(points)}")
+    chosen = checked_rows(rows, n)
+    centred_points = points - points.mean(axis=0)
+    squared = squared_distances(centred_points, centred_points)
+    median = float(np.median(squared)) or 1.0
+    # Rows in a fixed order that has nothing to do with theirs in the file, which may be sorted.
+    group = np.random.default_rng(0).permutation(n) % min(N_GROUPS, n)
+    found = np.empty((len(chosen), x.shape[1]))
+    weights: dict[tuple[float, float], np.ndarray] = {}
+    for number in np.unique(group[chosen]):
+        known = np.flatnonzero(group != number)[:N_SEARCHED]
+        pair = _best(squared[np.ix_(known, known)] / median, x[known])
+        if pair not in weights:
+            weights = {pair: _leave_one_out_weights(squared / median, *pair)}  # one n x n matrix at a time
+        lanes = np.flatnonzero(group[chosen] == number)
+        own = chosen[lanes]
+        mean = (x.sum(axis=0) - x[own]) / (n - 1)
+        rest = weights[pair][own]
+        found[lanes] = rest @ x + (1 - rest.sum(axis=1, keepdims=True)) * mean
+    status = np.full(len(chosen), np.uint32(Status.OK))
+    return Reconstruction(found, None, found[:, None], np.full(len(chosen), np.nan), status)
+
+
+def _best(squared: np.ndarray, y: np.ndarray) -> tuple[float, float]:
+    """Width and penalty of the least leave-one-out error."""
+    centred = y - y.mean(axis=0)
+    best = (np.inf, 1.0, 1.0)
+    for width in WIDTHS:
+        penalty, loss = leave_one_out(np.exp(-squared / width), centred)
+        best = min(best, (loss, width, penalty))
+    return best[1:]
+
+
+def _leave_one_out_weights(squared: np.ndarray, width: float, penalty: float) -> np.ndarray:
+    """(n, n): weight of record j in the prediction for i by a fit without i; 0 on the diagonal."""
+    kernel = np.exp(-squared / width)
+    kernel[np.diag_indices(len(kernel))] += penalty
+    inverse = scipy.linalg.inv(kernel, overwrite_a=True)
+    weights = -inverse / np.diagonal(inverse)[:, None]
+    weights[np.diag_indices(len(weights))] = 0
+    return weights

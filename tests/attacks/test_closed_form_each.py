@@ -1,0 +1,193 @@
+import jax
+import numpy as np
+import pytest
+from sklearn.covariance import ledoit_wolf
+from sklearn.datasets import load_digits
+from sklearn.decomposition import PCA as SklearnPCA
+from sklearn.manifold import ClassicalMDS
+from sklearn.random_projection import SparseRandomProjection
+
+from drjax.attacks.reconstruction.closed_form import (
+    each,
+    reconstruct_pca,
+    reconstruct_pca_each,
+    reconstruct_srp,
+    reconstruct_srp_each,
+)
+from drjax.attacks.reconstruction.closed_form.downdate import decompose, leave_out
+from drjax.attacks.reconstruction.priors import GaussianPrior
+from drjax.attacks.shadow import shadow_embeddings
+from drjax.core.types import Status
+from drjax.dr import PCA
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return load_digits().data / 16
+
+
+def graded(n, d):
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(n, d)) * 10.0 ** -np.linspace(0, 9, d)
+
+
+def lone(n, d):
+    """Every record but the first is zero in the last feature."""
+    x = np.random.default_rng(0).normal(size=(n, d))
+    x[1:, -1] = 0
+    return x
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        pytest.param(load_digits().data[:30] / 16, id="fewer records than features"),
+        pytest.param(load_digits().data[:130:2] / 16, id="constant features"),
+        pytest.param(np.repeat(load_digits().data[:20], 2, axis=0), id="every record twice"),
+        pytest.param(graded(40, 25), id="nine orders of magnitude"),
+        pytest.param(lone(30, 8), id="a feature of one record"),
+        pytest.param(np.eye(6), id="equal singular values"),
+        pytest.param(np.arange(12.0)[:, None], id="one feature"),
+    ],
+)
+def test_leaving_a_row_out_gives_the_decomposition_of_the_others(x):
+    everything = decompose(x)
+    for row in range(len(x)):
+        found = leave_out(everything, row)
+        others = np.delete(x, row, axis=0)
+        others = others - others.mean(axis=0)
+        singular = np.linalg.svd(others, compute_uv=False)
+        rank = np.linalg.matrix_rank(others)
+        assert len(found.singular) == rank
+        # Relative, the smallest ones too: what LAPACK itself leaves of nine orders of magnitude.
+        np.testing.assert_allclose(found.singular, singular[:rank], rtol=1e-6 if x.shape == (40, 25) else 1e-11)
+        right = found.right.T @ everything.basis
+        np.testing.assert_allclose(right @ right.T, np.eye(rank), atol=1e-12)
+        scores = others @ right.T
+        np.testing.assert_allclose(scores.T @ scores, np.diag(found.singular**2), atol=1e-12 * found.singular[0] ** 2)
+
+
+@pytest.mark.parametrize("expectation", each.EXPECTATIONS)
+@pytest.mark.parametrize(("n", "step"), [(40, 1), (300, 1), (1797, 40)])
+def test_every_record_is_reconstructed_as_by_the_attack_on_it_alone(digits, expectation, n, step):
+    x, rows = digits[:n], np.arange(0, n, step)
+    coords = SklearnPCA(2, svd_solver="full").fit_transform(x)
+    found = reconstruct_pca_each(x, coords, rows=rows, expectation=expectation)
+    for lane, row in enumerate(rows):
+        known = np.delete(x, row, axis=0)
+        prior = GaussianPrior.fit(known) if expectation == "known" else None
+        one = reconstruct_pca(known, coords, target_index=row, prior=prior)
+        assert one.status == found.status[lane] == Status.OK
+        np.testing.assert_allclose(found.x[lane], one.x, atol=1e-8)
+        # The rest of a unit vector has half the digits.
+        np.testing.assert_allclose(found.residual_norm[lane], one.residual_norm, rtol=1e-6, atol=1e-2)
+
+
+@pytest.mark.parametrize("make", [lambda c: c.astype(np.float32), lambda c: np.round(c, 2), lambda c: c[:, :1]])
+@pytest.mark.parametrize("expectation", each.EXPECTATIONS)
+def test_agrees_on_imprecise_releases_within_bounds(digits, make, expectation):
+    x = digits[:60]
+    coords = make(SklearnPCA(3, svd_solver="full").fit_transform(x))
+    rows = range(0, 60, 5)
+    found = reconstruct_pca_each(x, coords, rows=rows, expectation=expectation, bounds=(0, 1))
+    for lane, row in enumerate(rows):
+        known = np.delete(x, row, axis=0)
+        prior = GaussianPrior.fit(known) if expectation == "known" else None
+        one = reconstruct_pca(known, coords, target_index=row, prior=prior, bounds=(0, 1))
+        np.testing.assert_allclose(found.x[lane], one.x, atol=1e-5)  # the box is fitted to 1e-6
+
+
+def test_a_record_has_no_part_in_its_own_reconstruction_but_its_row(digits):
+    # Beyond the span of the others the reconstruction must not know the record: two records that differ there only.
+    x = np.hstack([digits[:50], np.zeros((50, 1))])
+    coords = SklearnPCA(2, svd_solver="full").fit_transform(x)
+    x[7, -1] = 0.5
+    found = reconstruct_pca_each(x, coords, rows=[7], expectation="isotropic")
+    assert abs(found.x[0, -1]) < 1e-12
+    np.testing.assert_allclose(
+        found.x[0], reconstruct_pca(np.delete(x, 7, axis=0), coords, target_index=7).x, atol=1e-10
+    )
+
+
+def test_the_fitted_gaussian_is_ledoit_and_wolf_s(digits):
+    for x in (digits[:25, 20:40], digits[:80, 20:22], digits[:50, 20:21]):
+        everything = decompose(x)
+        shrinkage = each._Shrinkage.of(everything)
+        for row in (0, 11, 24):
+            others = leave_out(everything, row)
+            inside, outside = shrinkage.variances(row, others.singular)
+            covariance, _ = ledoit_wolf(np.delete(x, row, axis=0))
+            right = others.right.T @ everything.basis
+            np.testing.assert_allclose(np.diag(right @ covariance @ right.T), inside, rtol=1e-9)
+            rest = np.trace(covariance) - inside.sum()
+            np.testing.assert_allclose(rest, outside * (x.shape[1] - len(inside)), atol=1e-12)
+
+
+def test_classical_mds_is_reconstructed_as_pca_is(digits):
+    x = digits[:120]
+    coords = ClassicalMDS(n_components=2).fit_transform(x)
+    found = reconstruct_pca_each(x, coords)
+    assert np.median(((found.x - x) ** 2).mean(axis=1)) < 1e-12
+
+
+def test_a_release_by_the_kernel_in_float32_gives_the_digits_away(digits):
+    x = digits[:400]
+    coords = shadow_embeddings(jax.random.key(0), PCA(), x[1:].astype(np.float32), x[:1].astype(np.float32)).coords[0]
+    found = reconstruct_pca_each(x, coords, bounds=(0, 1))
+    assert ((found.x - x) ** 2).mean() < 1e-5
+
+
+def test_records_that_equal_each_other_or_say_nothing_are_no_error():
+    x = np.zeros((5, 3))
+    x[2] = 1
+    coords = SklearnPCA(1, svd_solver="full").fit_transform(x)
+    found = reconstruct_pca_each(x, coords)
+    np.testing.assert_allclose(found.x[[0, 1, 3, 4]], 0, atol=1e-12)  # in the span of the others
+    assert found.status.tolist() == [0, 0, Status.DEGENERATE, 0, 0]
+    flat = reconstruct_pca_each(np.ones((4, 3)), np.zeros((4, 2)))
+    assert (flat.status == Status.DEGENERATE).all()
+    np.testing.assert_array_equal(flat.x, 1)
+
+
+@pytest.mark.parametrize("expectation", each.EXPECTATIONS)
+@pytest.mark.parametrize("n", [40, 300])
+def test_projections_are_attacked_as_one_by_one_where_the_matrix_is_certain(digits, expectation, n):
+    x, rows = digits[:n], np.arange(0, n, n // 20)
+    coords = np.asarray(SparseRandomProjection(2, random_state=1, dense_output=True).fit_transform(x))
+    found = reconstruct_srp_each(x, coords, rows=rows, expectation=expectation, bounds=(0, 1))
+    assert (found.status == Status.OK).all()
+    for lane, row in enumerate(rows):
+        known = np.delete(x, row, axis=0)
+        prior = GaussianPrior.fit(known) if expectation == "known" else None
+        one = reconstruct_srp(known, coords, target_index=row, prior=prior, bounds=(0, 1))
+        np.testing.assert_allclose(found.x[lane], one.x, atol=1e-12)
+
+
+def test_without_a_certain_matrix_the_projection_is_searched_without_the_row(digits):
+    x = digits[:8]
+    coords = np.asarray(SparseRandomProjection(2, random_state=0, dense_output=True).fit_transform(x))
+    found = reconstruct_srp_each(x, coords, expectation="isotropic")
+    for row in range(8):
+        one = reconstruct_srp(np.delete(x, row, axis=0), coords, target_index=row)
+        assert one.status == found.status[row] == Status.NOT_CONVERGED
+        np.testing.assert_array_equal(found.x[row], one.x)
+
+
+@pytest.mark.parametrize("attack", [reconstruct_pca_each, reconstruct_srp_each])
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"coords": np.ones((9, 2))}, "coords must have"),
+        ({"coords": np.full((10, 2), np.nan)}, "coords must be finite"),
+        ({"rows": [10]}, "rows must be in 0 to 9, got 10"),
+        ({"rows": []}, "rows must be a sequence"),
+        ({"rows": [0.5]}, "rows must be a sequence"),
+        ({"expectation": "public"}, "expectation must be one of"),
+        ({"bounds": (1, 0)}, "bounds must be"),
+        ({"x": np.ones((2, 4))}, "x must have at least 3 rows"),
+    ],
+)
+def test_bad_input_names_the_argument(attack, change, match):
+    arguments = {"x": np.eye(10, 4), "coords": np.ones((10, 2)), **change}
+    with pytest.raises(ValueError, match=match):
+        attack(**arguments)

@@ -1,0 +1,50 @@
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+
+from drjax.attacks import exposure
+from drjax.core.types import Status
+
+OK = np.zeros(30, np.uint32)
+
+
+def test_figures_are_those_of_all_pairwise_distances():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(30, 4))
+    guess = x + rng.normal(size=x.shape) * rng.uniform(0, 1, (30, 1))
+    found = exposure.measure(guess, x, np.arange(30), OK)
+    between = cdist(x, x) ** 2 / 4 + np.diag(np.full(30, np.inf))
+    np.testing.assert_allclose(found.nearest_error, between.min(axis=1))
+    np.testing.assert_array_equal(exposure.nearest_others(x, np.arange(30)), between.argmin(axis=1))
+    np.testing.assert_array_equal(found.is_identified, cdist(guess, x).argmin(axis=1) == np.arange(30))
+    np.testing.assert_allclose(found.ratio, np.sum((guess - x) ** 2, axis=1) / 4 / between.min(axis=1))
+    assert np.all(np.diff(found.ratio[np.argsort(found.rank)]) >= 0)
+    assert 0 < found.is_identified.sum() < 30
+
+
+def test_some_rows_rank_among_themselves_and_against_all_records():
+    x = np.random.default_rng(0).normal(size=(30, 4))
+    rows = np.array([4, 20, 7])
+    found = exposure.measure(x[rows] + 0.01, x, rows, OK[:3])
+    everything = exposure.measure(x + 0.01, x, np.arange(30), OK)
+    np.testing.assert_array_equal(found.ratio, everything.ratio[rows])
+    assert sorted(found.rank) == [1, 2, 3]
+
+
+def test_failed_records_come_last_and_twins_cannot_be_told_apart():
+    x = np.random.default_rng(0).normal(size=(6, 3))
+    x[5] = x[4]
+    guess = x + 0.01
+    guess[0] = np.nan
+    status = np.zeros(6, np.uint32)
+    status[1] = Status.DEGENERATE
+    found = exposure.measure(guess, x, np.arange(6), status)
+    assert np.isnan(found.error[:2]).all()
+    assert set(found.rank[:2]) | set(found.rank[4:]) == {3, 4, 5, 6}
+    assert found.is_identified.tolist() == [False, False, True, True, True, True]
+    assert np.isinf(found.ratio[4:]).all()
+
+
+def test_a_status_of_another_length_is_an_error():
+    with pytest.raises(ValueError, match="status must have shape"):
+        exposure.measure(np.ones((2, 3)), np.eye(3), np.arange(2), OK)

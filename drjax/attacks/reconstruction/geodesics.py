@@ -99,7 +99,7 @@ def recover(
         raise ValueError("start_coords must have a finite release, got none")
     start_release = _centred(start_release[usable])
     rows = shortest_paths.distances(starts[usable], known)
-    is_finite = np.isfinite(release).all(axis=(1, 2))
+    is_finite = np.asarray(np.isfinite(release).all(axis=(1, 2)))
     theta = _centred(np.where(is_finite[:, None, None], release, 0))
 
     m = len(release)

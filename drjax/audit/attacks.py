@@ -11,7 +11,15 @@ from typing import Any
 import jax
 import numpy as np
 
-from drjax.attacks.reconstruction import baselines, closed_form, invariant, invariant_network, inversion, neural
+from drjax.attacks.reconstruction import (
+    baselines,
+    closed_form,
+    invariant,
+    invariant_network,
+    inversion,
+    neural,
+    tsne_affinities,
+)
 from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.audit.config import AuditConfig
 from drjax.core.types import Array, Reconstruction
@@ -155,6 +163,17 @@ def _srp(inputs: AttackInputs) -> tuple[Reconstruction, dict[str, Any]]:
     return result, {"n_matrices_recovered": int(np.sum(result.status == 0))}
 
 
+def _affinities(inputs: AttackInputs) -> tuple[Reconstruction, dict[str, Any]]:
+    model = _affinity_model(inputs)
+    facts = {"features": model.features, "penalty": model.penalty, "loo_mse": model.loo_mse}
+    return _clipped(model.reconstruct(inputs.coords)), facts
+
+
+def _affinity_model(inputs: AttackInputs) -> tsne_affinities.AffinityModel:
+    perplexity = getattr(inputs.config.dr_method, "perplexity")  # noqa: B009, a field of t-SNE alone
+    return tsne_affinities.fit(inputs.known, inputs.shadow_coords, inputs.shadow, perplexity=perplexity)
+
+
 def _inversion(inputs: AttackInputs) -> tuple[Reconstruction, dict[str, Any]]:
     decimals, key = inputs.config.decimals, inputs.release_key
     result = inversion.reconstruct(
@@ -270,6 +289,14 @@ ATTACKS = {
         "the target's coordinates.",
         run=_srp,
         methods=("srp",),
+    ),
+    "affinities": Attack(
+        label="Kernel on affinities at rest",
+        description="Reads the target's affinities off the forces that hold the map in place, and predicts the record "
+        "from them and its distances; fitted on shadow releases.",
+        run=_affinities,
+        methods=("tsne",),
+        needs_shadows=True,
     ),
     "inversion": Attack(
         label="Inversion",

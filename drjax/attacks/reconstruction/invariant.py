@@ -113,7 +113,7 @@ class KernelModel:
         finite = np.isfinite(coords).all(axis=(1, 2))
         x = np.full((len(coords), self.intercept.size), np.nan)
         found = FEATURES[self.features](coords[finite], self.reference)
-        x[finite] = np.exp(-_squared(found, self.inputs) / self.unit) @ self.weights + self.intercept
+        x[finite] = np.exp(-squared_distances(found, self.inputs) / self.unit) @ self.weights + self.intercept
         status = np.where(finite, np.uint32(Status.OK), np.uint32(Status.NON_FINITE))
         return Reconstruction(x, None, x[:, None], np.full(len(x), np.nan), status)
 
@@ -148,42 +148,42 @@ def fit(coords: Array, targets: Array, *, features: Sequence[str] = tuple(FEATUR
     for name in features:
         validate.one_of(FEATURES, features=name)
 
-    reference = _reference(releases)
+    reference = reference_of(releases)
     intercept = y.mean(axis=0)
     searched = slice(min(len(y), N_SEARCHED))
     losses: dict[str, float] = {}
     best = (np.inf, "", 1.0, 1.0)
     for name in features:
         inputs = FEATURES[name](releases[searched], reference)
-        squared = _squared(inputs, inputs)
+        squared = squared_distances(inputs, inputs)
         median = float(np.median(squared)) or 1.0
         losses[name] = np.inf
         for width in WIDTHS:
-            penalty, loss = _leave_one_out(np.exp(-squared / (width * median)), y[searched] - intercept)
+            penalty, loss = leave_one_out(np.exp(-squared / (width * median)), y[searched] - intercept)
             losses[name] = min(losses[name], loss)
             best = min(best, (loss, name, width * median, penalty))
     _, name, unit, penalty = best
     inputs = FEATURES[name](releases, reference)
-    kernel = np.exp(-_squared(inputs, inputs) / unit)
+    kernel = np.exp(-squared_distances(inputs, inputs) / unit)
     kernel[np.diag_indices(len(kernel))] += penalty
     weights = scipy.linalg.solve(kernel, y - intercept, assume_a="pos", overwrite_a=True)
     return KernelModel(name, reference, inputs, unit, weights, intercept, penalty, losses)
 
 
-def _reference(releases: np.ndarray) -> np.ndarray:
+def reference_of(releases: np.ndarray) -> np.ndarray:
     """Mean of the known coordinates, each release aligned with the first; centred, (n-1, k)."""
     first = releases[0, 1:] - releases[0, 1:].mean(axis=0)
     aligned = _aligned(releases, first).reshape(releases.shape)[:, 1:]
     return aligned.mean(axis=0)
 
 
-def _squared(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def squared_distances(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """(p, q) squared distances of a (p, f) to b (q, f); by products, whose cancellation a kernel does not see."""
     squared = (a**2).sum(axis=1)[:, None] + (b**2).sum(axis=1) - 2 * a @ b.T
     return np.maximum(squared, 0, out=squared)
 
 
-def _leave_one_out(kernel: np.ndarray, y: np.ndarray) -> tuple[float, float]:
+def leave_one_out(kernel: np.ndarray, y: np.ndarray) -> tuple[float, float]:
     """The penalty of the least mean squared leave-one-out error, and that error."""
     values, vectors = np.linalg.eigh(kernel)
     projected = vectors.T @ y

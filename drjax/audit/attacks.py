@@ -20,6 +20,7 @@ from drjax.attacks.reconstruction import (
     inversion,
     neural,
     stationarity,
+    tsne_affinities,
 )
 from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.audit.config import AuditConfig
@@ -209,6 +210,17 @@ def _geodesics(inputs: AttackInputs) -> tuple[Reconstruction, dict[str, Any]]:
     return model.reconstruct(found, bounds=BOUNDS), facts
 
 
+def _affinities(inputs: AttackInputs) -> tuple[Reconstruction, dict[str, Any]]:
+    model = _affinity_model(inputs)
+    facts = {"features": model.features, "penalty": model.penalty, "loo_mse": model.loo_mse}
+    return _clipped(model.reconstruct(inputs.coords)), facts
+
+
+def _affinity_model(inputs: AttackInputs) -> tsne_affinities.AffinityModel:
+    perplexity = getattr(inputs.config.dr_method, "perplexity")  # noqa: B009, a field of t-SNE alone
+    return tsne_affinities.fit(inputs.known, inputs.shadow_coords, inputs.shadow, perplexity=perplexity)
+
+
 def _inversion(inputs: AttackInputs) -> tuple[Reconstruction, dict[str, Any]]:
     decimals, key = inputs.config.decimals, inputs.release_key
     result = inversion.reconstruct(
@@ -360,6 +372,15 @@ ATTACKS = {
         needs_all_known=True,
         why="The iteration moves every known record by what its distance to the target asks for; where it has all but "
         "come to rest, that distance can be read off, whatever the start was.",
+    ),
+    "affinities": Attack(
+        label="Kernel on affinities at rest",
+        description="Reads the target's affinities off the forces that hold the map in place, and predicts the record "
+        "from them and its distances; fitted on shadow releases.",
+        run=_affinities,
+        methods=("tsne",),
+        needs_shadows=True,
+        needs_all_known=True,
     ),
     "inversion": Attack(
         label="Inversion",

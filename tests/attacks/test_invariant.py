@@ -34,7 +34,7 @@ def made_up(m=60, n=9, k=2, d=4, seed=0):
 @pytest.mark.parametrize("features", invariant.FEATURES)
 def test_features_do_not_change_with_rotation_reflection_and_place(features):
     coords, _ = made_up()
-    reference = invariant._reference(coords)
+    reference = invariant.reference_of(coords)
     before, after = (invariant.FEATURES[features](c, reference) for c in (coords, turned(coords)))
     np.testing.assert_allclose(after, before, atol=1e-10)  # rounding of coordinates below 20
     assert np.ptp(before, axis=0).max() > 0.05

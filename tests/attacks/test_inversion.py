@@ -14,6 +14,8 @@ from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.attacks.shadow import shadow_embeddings
 from drjax.core.types import Status
 from drjax.dr import MDS, PCA, TSNE, UMAP, Isomap, SparseRandomProjection
+from drjax.dr.affinity import joint_probabilities
+from drjax.dr.tsne_xla import gradient
 
 DIGITS = np.random.default_rng(0).permutation(load_digits().data / 16)
 KEY = jax.random.key(3)
@@ -141,6 +143,20 @@ def test_the_formulas_of_tsne_are_the_derivatives_of_its_objective(tsne):
         np.testing.assert_allclose(
             jax.jit(own.curvature)(release, target), curvature, atol=1e-3 * float(jnp.max(curvature))
         )
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_forces_of_other_dimensions_are_those_of_the_descent(k):
+    known, targets, _ = setting(15, 1)
+    with jax.enable_x64(True):
+        x = jnp.concatenate([jnp.asarray(targets), jnp.asarray(known)])
+        squared = jnp.sum((x[:, None] - x) ** 2, axis=-1)
+        own = TSNERest(known=x[1:], between=squared[1:, 1:], perplexity=4)
+        coords = jnp.asarray(np.random.default_rng(0).normal(size=(16, k)))
+        expected = gradient(joint_probabilities(squared, 4.0, tol=1e-12), coords).ravel()
+        np.testing.assert_allclose(jax.jit(own.residual)(coords, x[0]), expected, atol=1e-8)
+        found, _ = jax.jit(own.linearise)(coords, x[0])
+        np.testing.assert_allclose(found, expected, atol=1e-8)
 
 
 def test_a_descent_on_linear_equations_ends_in_the_closed_form():

@@ -129,7 +129,7 @@ class TSNERest:
         rest = jax.vmap(self._row)(jnp.arange(len(s)), s)
         joint = self._joint(jnp.concatenate([first[None], rest]))
         pull, push = _forces(release)
-        return (4 * (jnp.einsum("ij,ijk->ik", joint, pull) - push)).ravel()
+        return (_factor(release) * (jnp.einsum("ij,ijk->ik", joint, pull) - push)).ravel()
 
     def linearise(self, release: Array, x: Array) -> tuple[Array, Array]:
         """`residual` and its derivative in s, (n k, n-1)."""
@@ -139,13 +139,13 @@ class TSNERest:
         rest, own = jax.vmap(lambda i, v: jax.jvp(lambda t: self._row(i, t), (v,), (jnp.ones_like(v),)))(at, s)
         conditional = jnp.concatenate([first[None], rest])
         pull, push = _forces(release)
-        r = 4 * (jnp.einsum("ij,ijk->ik", self._joint(conditional), pull) - push)
+        r = _factor(release) * (jnp.einsum("ij,ijk->ik", self._joint(conditional), pull) - push)
         # A conditional affinity of i for j enters the joint one of both, over 2 n.
         derivative = jnp.einsum("lj,jlk->jkl", own, pull[:, 1:])
         derivative = derivative.at[at + 1, :, at].add(jnp.einsum("lj,ljk->lk", own, pull[1:]))
         derivative = derivative + by_s[:, None, :] * pull[:, 0][:, :, None]
         derivative = derivative.at[0].add(jnp.einsum("jk,jl->kl", pull[0], by_s))
-        return r.ravel(), 2 / (m + 1) * derivative.reshape(r.size, m)
+        return r.ravel(), _factor(release) / (2 * (m + 1)) * derivative.reshape(r.size, m)
 
     def forward(self, x: Array, change: Array) -> Array:
         """s has the derivative 2 (x - known_i) in x."""
@@ -222,12 +222,21 @@ def _ratio(a: Array, slope: Array) -> Array:
 
 
 def _forces(coords: Array) -> tuple[Array, Array]:
-    """Of the map (n, k): differences over 1 + d^2, (n, n, k), and their mean by the map's affinities, (n, k)."""
+    """Of the map (n, k): differences by Student's weights, (n, n, k), and their mean by the map's affinities, (n, k).
+
+    Beyond two components scikit-learn and our kernel follow these forces too, where the gradient has the weights' root.
+    """
+    freedom = max(coords.shape[1] - 1, 1)
     difference = coords[:, None] - coords[None]
-    weight = 1 / (1 + jnp.sum(difference**2, axis=-1))
+    weight = (1 + jnp.sum(difference**2, axis=-1) / freedom) ** (-(freedom + 1) / 2)
     pull = weight[..., None] * difference
     off = jnp.where(jnp.eye(coords.shape[0], dtype=bool), 0, weight)
     return pull, jnp.einsum("ij,ijk->ik", off / jnp.sum(off), pull)
+
+
+def _factor(coords: Array) -> float:
+    freedom = max(coords.shape[1] - 1, 1)
+    return 2 * (freedom + 1) / freedom
 
 
 def _jacobian(fn: Any, q: int, x: Array) -> Array:

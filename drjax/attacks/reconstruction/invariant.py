@@ -146,7 +146,7 @@ def fit(coords: Array, targets: Array, *, features: Sequence[str] = tuple(FEATUR
     for name in features:
         validate.one_of(FEATURES, features=name)
 
-    reference = _reference(releases)
+    reference = reference_of(releases)
     intercept = y.mean(axis=0)
     searched = slice(min(len(y), N_SEARCHED))
     losses: dict[str, float] = {}
@@ -168,7 +168,7 @@ def fit(coords: Array, targets: Array, *, features: Sequence[str] = tuple(FEATUR
     return KernelModel(name, reference, inputs, unit, weights, intercept, penalty, losses)
 
 
-def _reference(releases: np.ndarray) -> np.ndarray:
+def reference_of(releases: np.ndarray) -> np.ndarray:
     """Mean of the known coordinates, each release aligned with the first; centred, (n-1, k)."""
     first = releases[0, 1:] - releases[0, 1:].mean(axis=0)
     aligned = _aligned(releases, first).reshape(releases.shape)[:, 1:]

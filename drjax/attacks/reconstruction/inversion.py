@@ -127,7 +127,7 @@ def reconstruct(
         ValueError: arguments that do not fit, a method without an objective for "gradient", one without derivatives or
             of unknown seed for "release".
 
-    A step takes a derivative of all q = n k equations: for t-SNE of two components O(n^2 q + d^2), and 100 to 200 steps
+    A step takes a derivative of all q = n k equations: for t-SNE O(n^2 q + d^2), and 100 to 200 steps
     a target, some 4 s at n = 200 and d = 784 on two cores; for others min(q, d) passes through the method and O(q d^2).
     """
     validate.prng_key(key)
@@ -193,8 +193,7 @@ def _way(method: DRMethod, seed_known: bool, match: Matching) -> Matching:
 
 def _equations(key: Array, method: DRMethod, known: np.ndarray, way: Matching, seed_known: bool) -> Any:
     if way == "gradient":
-        # With two or fewer components Student's distribution has one degree of freedom, as the formulas take it.
-        if isinstance(method, TSNE) and method.n_components <= 2:
+        if isinstance(method, TSNE):
             between = squareform(pdist(known, "sqeuclidean")) if len(known) > 1 else np.zeros((1, 1))
             perplexity = float(method.perplexity)
             return TSNERest(known=jnp.asarray(known), between=jnp.asarray(between), perplexity=perplexity)

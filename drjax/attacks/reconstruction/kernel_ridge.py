@@ -21,6 +21,10 @@ def leave_one_out(kernel: np.ndarray, y: np.ndarray) -> tuple[float, float]:
 
     Source: Golub, Heath & Wahba (1979).
     """
+    size = y.size
+    if y.shape[1] > y.shape[0]:
+        # Errors are lengths of rows, which a rotation of the columns keeps: as many columns as rows are enough.
+        y = np.linalg.qr(y.T, mode="r").T
     values, vectors = np.linalg.eigh(kernel)
     projected = vectors.T @ y
     squares = vectors**2
@@ -29,5 +33,5 @@ def leave_one_out(kernel: np.ndarray, y: np.ndarray) -> tuple[float, float]:
         inverse = 1 / (np.maximum(values, 0) + penalty)
         # Of (K + penalty)^-1: its product with y over its diagonal is what leaving a row out leaves.
         residual = vectors @ (inverse[:, None] * projected) / (squares @ inverse)[:, None]
-        best = min(best, (float(np.mean(residual**2)), penalty))
+        best = min(best, (float((residual**2).sum()) / size, penalty))
     return best[1], best[0]

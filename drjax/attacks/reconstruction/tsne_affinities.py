@@ -1,0 +1,178 @@
+"""The target's affinities read off a t-SNE map at rest, as features of a kernel regression.
+
+At rest the forces on a known record i cancel: sum_j (p_ij - q_ij) w_ij (y_i - y_j) = 0 over all other records j, w the
+Student weights of the map and q their shares. All of it is known but p_i0, the affinity to the target, and what the
+target's presence changes of the others. Leaving that small change out gives an estimate of each p_i0 in one step;
+shadows teach a regression what to make of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import jax
+import numpy as np
+import scipy.linalg
+from scipy.spatial.distance import pdist, squareform
+
+from drjax.attacks.reconstruction import invariant
+from drjax.attacks.reconstruction.kernel_ridge import leave_one_out, squared_distances
+from drjax.core import validate
+from drjax.core.types import Array, Reconstruction, Status
+from drjax.dr.affinity import joint_probabilities
+
+LEAST = 1e-2
+"""Estimates below this share of the mean affinity, negative ones too, are taken for it before the logarithm."""
+
+MAP_FEATURES = ("affinities", "local affinities")
+"""Kinds of `invariant.FEATURES` to choose from, beside the estimates."""
+
+
+def estimate(known: Array, coords: Array, perplexity: float) -> np.ndarray:
+    """Estimates of the joint affinities p_i0 (m, n-1) of the target, row 0, to the known records; all pairs sum to 1.
+
+    Estimates have errors of either sign: some are negative. O(m n^2).
+
+    Args:
+        known: (n-1, d).
+        coords: (m, n, k) maps, finite.
+        perplexity: Of the maps, 1 <= perplexity < n.
+
+    Raises:
+        ValueError: shapes that do not match, values that are not finite, or a perplexity out of range.
+    """
+    known = validate.matrix(known, "known", min_rows=2).astype(np.float64)
+    coords = np.asarray(coords)
+    n = len(known) + 1
+    if coords.ndim != 3 or coords.shape[1] != n:
+        raise ValueError(f"coords must have shape (m, {n}, k) for {n - 1} known, got {coords.shape}")
+    validate.finite(coords=coords)
+    validate.at_least(1, perplexity=perplexity)
+    if not perplexity < n:
+        raise ValueError(f"perplexity must be < n = {n} records, got {perplexity:g}")
+    with jax.enable_x64(True):
+        squared = squareform(pdist(known, "sqeuclidean"))
+        among = np.asarray(joint_probabilities(squared, perplexity))
+    # n - 1 records of one share each have n - 1 of n shares once the target is there.
+    among = among * (n - 1) / n
+    return np.stack([_of_map(among, one.astype(np.float64)) for one in coords])
+
+
+def _of_map(among: np.ndarray, coords: np.ndarray) -> np.ndarray:
+    difference = coords[:, None] - coords[None]
+    freedom = max(coords.shape[1] - 1, 1)
+    # Beyond two components scikit-learn and our kernel weigh forces with this power too, where the gradient has 1.
+    weight = (1 + (difference**2).sum(axis=-1) / freedom) ** (-(freedom + 1) / 2)
+    np.fill_diagonal(weight, 0)
+    share = weight / weight.sum()
+    force = weight[..., None] * difference
+    others = np.einsum("ij,ijk->ik", among - share[1:, 1:], force[1:, 1:])
+    own = force[1:, 0]
+    length = (own**2).sum(axis=1)
+    return share[1:, 0] - (others * own).sum(axis=1) / np.where(length > 0, length, 1)
+
+
+@dataclass(frozen=True)
+class AffinityModel:
+    """Kernel ridge regression on estimated affinities and one kind of invariant features; see `fit`.
+
+    Attributes:
+        known: (n-1, d).
+        perplexity: Of the maps.
+        features: Kind of the invariant features, a key of `invariant.FEATURES`.
+        reference: See `invariant.KernelModel`.
+        inputs: The two kinds of features of the training shadows, (m, n-1) and (m, p).
+        units: Squared width of the kernel along each.
+        weights: (m, d).
+        intercept: (d,).
+        penalty: The chosen one.
+        loo_mse: Least mean squared leave-one-out error on the shadows that were searched.
+    """
+
+    known: np.ndarray
+    perplexity: float
+    features: str
+    reference: np.ndarray
+    inputs: tuple[np.ndarray, np.ndarray]
+    units: tuple[float, float]
+    weights: np.ndarray
+    intercept: np.ndarray
+    penalty: float
+    loo_mse: float
+
+    def reconstruct(self, coords: Array) -> Reconstruction:
+        """Reconstructs the targets of b releases, coords (b, n, k).
+
+        A release that is not finite gives a row of nan with status NON_FINITE.
+
+        Raises:
+            ValueError: coords of another shape than in training.
+        """
+        shape = (len(self.known) + 1, self.reference.shape[1])
+        coords = np.asarray(coords, np.float64)
+        if coords.ndim != 3 or coords.shape[1:] != shape:
+            raise ValueError(f"coords must have shape (b, {shape[0]}, {shape[1]}) as in training, got {coords.shape}")
+        finite = np.isfinite(coords).all(axis=(1, 2))
+        x = np.full((len(coords), self.intercept.size), np.nan)
+        if finite.any():
+            found = _features(self.known, self.perplexity, coords[finite], self.features, self.reference)
+            parts = zip(found, self.inputs, self.units, strict=True)
+            exponent = sum(squared_distances(a, b) / unit for a, b, unit in parts)
+            x[finite] = np.exp(-exponent) @ self.weights + self.intercept
+        status = np.where(finite, np.uint32(Status.OK), np.uint32(Status.NON_FINITE))
+        return Reconstruction(x, None, x[:, None], np.full(len(x), np.nan), status)
+
+
+def fit(known: Array, coords: Array, targets: Array, *, perplexity: float) -> AffinityModel:
+    """Learns the target from shadow releases; nothing is drawn. Kind, width and penalty as in `invariant.fit`.
+
+    Args:
+        known: (n-1, d).
+        coords: (m, n, k) maps of the training shadows, target in row 0, finite.
+        targets: (m, d), the record in row 0 of each.
+        perplexity: Of the maps.
+
+    Raises:
+        ValueError: see `estimate`; or fewer than two shadows, or another number of targets.
+    """
+    releases = np.asarray(coords, np.float64)
+    y = validate.matrix(targets, "targets", min_rows=2).astype(np.float64)
+    estimated = estimate(known, releases, perplexity)
+    if len(y) != len(releases):
+        raise ValueError(f"targets must have one row per release, {len(releases)}, got {len(y)}")
+    known = np.asarray(known, np.float64)
+    reference, intercept = invariant.reference_of(releases), y.mean(axis=0)
+    searched = slice(min(len(y), invariant.N_SEARCHED))
+    best = (np.inf, "", 1.0, 1.0)
+    for name in MAP_FEATURES:
+        inputs = _logarithms(estimated), invariant.FEATURES[name](releases, reference)
+        exponent = sum(_scaled(part[searched]) for part in inputs)
+        for width in invariant.WIDTHS:
+            penalty, loss = leave_one_out(np.exp(-exponent / width), y[searched] - intercept)
+            best = min(best, (loss, name, width, penalty))
+    loss, name, width, penalty = best
+    inputs = _logarithms(estimated), invariant.FEATURES[name](releases, reference)
+    units = 2 * width * _median(inputs[0][searched]), 2 * width * _median(inputs[1][searched])
+    kernel = np.exp(-sum(squared_distances(a, a) / unit for a, unit in zip(inputs, units, strict=True)))
+    kernel[np.diag_indices(len(kernel))] += penalty
+    weights = scipy.linalg.solve(kernel, y - intercept, assume_a="pos", overwrite_a=True)
+    return AffinityModel(known, perplexity, name, reference, inputs, units, weights, intercept, penalty, loss)
+
+
+def _features(
+    known: np.ndarray, perplexity: float, coords: np.ndarray, name: str, reference: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    return _logarithms(estimate(known, coords, perplexity)), invariant.FEATURES[name](coords, reference)
+
+
+def _logarithms(estimated: np.ndarray) -> np.ndarray:
+    n = estimated.shape[1] + 1
+    return np.log(np.maximum(estimated, LEAST / n**2))
+
+
+def _median(inputs: np.ndarray) -> float:
+    return float(np.median(squared_distances(inputs, inputs))) or 1.0
+
+
+def _scaled(inputs: np.ndarray) -> np.ndarray:
+    return squared_distances(inputs, inputs) / (2 * _median(inputs))

@@ -7,7 +7,7 @@ from sklearn.datasets import load_digits
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics.pairwise import euclidean_distances
 
-from drjax.attacks.reconstruction import baselines, invariant
+from drjax.attacks.reconstruction import baselines, invariant, kernel_ridge
 from drjax.attacks.shadow import shadow_embeddings
 from drjax.core.types import Status
 from drjax.dr import MDS
@@ -124,3 +124,16 @@ def test_releases_of_another_shape_are_refused():
     model = invariant.fit(*made_up())
     with pytest.raises(ValueError, match=r"coords must have shape \(b, 9, 2\)"):
         model.reconstruct(np.zeros((3, 8, 2)))
+
+
+def test_the_leave_one_out_error_is_that_of_refits_for_more_features_than_records():
+    rng = np.random.default_rng(0)
+    points, y = rng.normal(size=(12, 3)), rng.normal(size=(12, 40))
+    kernel = np.exp(-kernel_ridge.squared_distances(points, points))
+    penalty, error = kernel_ridge.leave_one_out(kernel, y)
+    left_out = []
+    for i in range(12):
+        rest = np.delete(np.arange(12), i)
+        model = KernelRidge(alpha=penalty, kernel="precomputed").fit(kernel[np.ix_(rest, rest)], y[rest])
+        left_out.append(model.predict(kernel[i : i + 1, rest])[0] - y[i])
+    np.testing.assert_allclose(error, np.mean(np.square(left_out)), rtol=1e-9)

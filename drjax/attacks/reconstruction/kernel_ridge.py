@@ -24,7 +24,7 @@ def leave_one_out(kernel: np.ndarray, y: np.ndarray) -> tuple[float, float]:
     size = y.size
     if y.shape[1] > y.shape[0]:
         # Errors are lengths of rows, which a rotation of the columns keeps: as many columns as rows are enough.
-        y = np.linalg.qr(y.T, mode="r").T
+        y = np.asarray(np.linalg.qr(y.T, mode="r")).T
     values, vectors = np.linalg.eigh(kernel)
     projected = vectors.T @ y
     squares = vectors**2

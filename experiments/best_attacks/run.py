@@ -1,0 +1,335 @@
+"""The strongest attack on each method, on releases of drjax's kernels and of the reference libraries themselves.
+
+    python -m experiments.best_attacks.run            # MNIST, 199 known, 4,000 public; 1,000 targets, 100 for libraries
+    python -m experiments.best_attacks.run --smoke    # digits: the same code in a minute
+
+A cell is one kind of release by one maker, and the attacks on it are those that `drjax audit` would run by default,
+with shadow releases by drjax's kernels in both cases: the adversary need not have the library. Every attack of a cell
+is one line of `results.jsonl`, written when it is done; the same command goes on with an interrupted run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+import time
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import jax
+import numpy as np
+import tyro
+from joblib import Parallel, delayed
+from sklearn.decomposition import PCA
+from sklearn.manifold import MDS, TSNE, Isomap
+from sklearn.random_projection import SparseRandomProjection
+
+from drjax.attacks import metrics
+from drjax.attacks.shadow import shadow_embeddings
+from drjax.audit.attacks import AttackInputs, chosen, execute
+from drjax.audit.config import AuditConfig
+from drjax.core import validate
+from drjax.core.types import count_status
+from drjax.data import load, split
+from drjax.reports import ladder, records
+from experiments.resume import take_up
+
+RESULTS = "results.jsonl"
+
+OURS = "drjax"
+
+N_DECOYS = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One kind of release.
+
+    Attributes:
+        method: Key of `drjax.dr.METHODS`.
+        options: Hyperparameters that are not the defaults, which are the library's.
+        dtype: As the library publishes coordinates.
+        library: Who else makes it, and how: an estimator for a seed, or None where drjax calls the library.
+        n_shadow: Most shadow releases that the attack needs; all of the configuration if None.
+        seed_known: Whether the adversary knows the seed.
+    """
+
+    method: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    dtype: str = "float64"
+    library: Callable[[int], Any] | None = None
+    n_shadow: int | None = None
+    seed_known: bool = False
+
+
+def _sk_mds(**options: Any) -> Callable[[int], Any]:
+    return lambda seed: MDS(n_init=1, init="random", random_state=seed, **options)
+
+
+ROWS = {
+    "PCA": Row(method="pca", library=lambda seed: PCA(2, random_state=seed), n_shadow=50),
+    "MDS": Row(method="mds", library=_sk_mds(), n_shadow=50),
+    "MDS, converged": Row(
+        method="mds",
+        options={"eps": 1e-12, "max_iter": 100_000},
+        library=_sk_mds(eps=1e-12, max_iter=100_000),
+        n_shadow=50,
+    ),
+    "Isomap": Row(method="isomap", library=lambda _: Isomap()),
+    "t-SNE": Row(method="tsne", dtype="float32", library=lambda seed: TSNE(random_state=seed)),
+    "UMAP": Row(method="umap", dtype="float32"),
+    "SRP, seed unknown": Row(
+        method="srp", library=lambda seed: SparseRandomProjection(2, random_state=seed), n_shadow=50
+    ),
+    "SRP, seed known": Row(
+        method="srp",
+        library=lambda _: SparseRandomProjection(2, random_state=0),
+        n_shadow=50,
+        seed_known=True,
+    ),
+}
+"""Kinds of releases by name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """What decides the results.
+
+    Attributes:
+        data: Name of a data set or path of a file, as `drjax.data.load` takes it.
+        rows: Keys of `ROWS`.
+        n_known: Records that the adversary knows.
+        n_shadow: Public records that attacks are trained on.
+        n_validation: Public records beside them.
+        targets: Records attacked in releases of drjax's kernels, each in one of its own.
+        library_targets: The first so many of them are attacked in releases of the libraries too.
+        few: Row -> how many targets where an attack takes long by the target.
+        seed: Of the split, the releases, the attacks and the intervals.
+    """
+
+    data: str = "mnist"
+    rows: tuple[str, ...] = tuple(ROWS)
+    n_known: int = 199
+    n_shadow: int = 3900
+    n_validation: int = 100
+    targets: int = 1000
+    library_targets: int = 100
+    few: Mapping[str, int] = field(default_factory=dict)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Checks every field that can be checked without the data."""
+        for name in self.rows:
+            validate.one_of(ROWS, rows=name)
+        validate.integer(n_known=self.n_known, targets=self.targets, n_validation=self.n_validation)
+        validate.integer(minimum=2, n_shadow=self.n_shadow)
+        validate.integer(minimum=0, seed=self.seed, library_targets=self.library_targets)
+        validate.at_most(self.targets, "targets", library_targets=self.library_targets)
+        for name, count in self.few.items():
+            validate.one_of(ROWS, few=name)
+            validate.integer(few=count)
+
+    def count(self, row: str, maker: str) -> int:
+        """Targets of a cell."""
+        return min(self.targets if maker == OURS else self.library_targets, self.few.get(row, self.targets))
+
+
+SMOKE = Config(
+    data="digits",
+    rows=("PCA", "MDS", "SRP, seed unknown"),
+    n_known=49,
+    n_shadow=100,
+    n_validation=20,
+    targets=8,
+    library_targets=4,
+)
+
+
+def run(config: Config, out: Path, *, say: Callable[[str], None] = print) -> list[dict[str, Any]]:
+    """Computes the cells that `out` does not hold yet and returns the records of all attacks.
+
+    Args:
+        config: What to compute.
+        out: Folder of `results.jsonl`; made if missing.
+        say: Told of each attack as it is done.
+
+    Raises:
+        ValueError: results of another configuration in `out`, or too few records for the split.
+        OSError: `out` cannot be written, or the data set is not there.
+    """
+    data = load(config.data)
+    key = jax.random.key(config.seed)
+    parts = split(
+        jax.random.fold_in(key, 0),
+        data,
+        n_known=config.n_known,
+        n_shadow=config.n_shadow,
+        n_validation=config.n_validation,
+        n_targets=config.targets,
+    )
+    file = out / RESULTS
+    done = {(r["row"], r["maker"], r["attack"]) for r in take_up(file, config, data) if r["kind"] == "attack"}
+    arrays = [data.x[rows] for rows in (parts.known, parts.shadow, parts.validation, parts.targets)]
+    for name in config.rows:
+        for maker in (OURS, "library"):
+            count = config.count(name, maker)
+            attacks = chosen(_audit(config, ROWS[name]))
+            missing = [attack for attack in attacks if (name, maker, attack) not in done]
+            if not missing or not count:
+                continue
+            for attack, fields in _cell(config, name, maker, missing, arrays, count, key):
+                records.append_record(file, "attack", row=name, maker=maker, attack=attack, **fields)
+                say(f"{name}, by {maker}: {attacks[attack].label}, MSE {fields['scores'].mse.estimate:.3g}")
+    return [r for r in records.read_records(file) if r["kind"] == "attack"]
+
+
+def to_markdown(found: Iterable[Mapping[str, Any]]) -> str:
+    """The records of attacks as a Markdown table, one row each; errors in units of the records squared."""
+    heads = (
+        "release",
+        "made by",
+        "attack",
+        "targets",
+        "MSE, mean (95% interval)",
+        "MSE, median",
+        "closer than nearest neighbour",
+        "identified",
+        "s per target",
+        "excluded",
+    )
+    lines = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
+    for record in found:
+        scores = record["scores"]
+        mse = scores["mse"]
+        interval = " to ".join(ladder.number(mse[end]) for end in ("low", "high"))
+        cells = (
+            record["row"],
+            record["maker"],
+            record["attack"],
+            str(scores["n_targets"]),
+            f"{ladder.number(mse['estimate'])} ({interval})",
+            ladder.number(scores["mse_median"]["estimate"]),
+            ladder.percent(scores["success"]["estimate"]),
+            ladder.percent(scores["identification"]["estimate"]),
+            ladder.number(scores["seconds_per_target"]),
+            str(scores["n_excluded"]),
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main(
+    config: Annotated[Config, tyro.conf.arg(name="")] = Config(),
+    *,
+    out: Path | None = None,
+    smoke: bool = False,
+) -> None:
+    """Attacks releases of drjax's kernels and of the reference libraries with the strongest attack on each method.
+
+    Args:
+        config: What to compute.
+        out: Folder of the results; runs/best_attacks or runs/best_attacks-smoke if not given.
+        smoke: Only show that everything runs: on digits, with sizes that take a minute, whatever else is given.
+    """
+    folder = out or Path("runs") / ("best_attacks-smoke" if smoke else "best_attacks")
+    print(to_markdown(run(SMOKE if smoke else config, folder)))
+
+
+def _audit(config: Config, row: Row) -> AuditConfig:
+    return AuditConfig(
+        data=config.data,
+        method=row.method,
+        options=row.options,
+        n_known=config.n_known,
+        n_shadow=min(config.n_shadow, row.n_shadow or config.n_shadow),
+        n_validation=config.n_validation,
+        n_targets=config.targets,
+        seed_known=row.seed_known,
+        dtype="float32" if row.dtype == "float32" else "float64",
+        seed=config.seed,
+    )
+
+
+def _cell(
+    config: Config, name: str, maker: str, wanted: list[str], arrays: list[np.ndarray], count: int, key: jax.Array
+) -> Iterable[tuple[str, dict[str, Any]]]:
+    """Attacks one kind of release by one maker."""
+    row = ROWS[name]
+    audit = _audit(config, row)
+    known, shadow, validation, targets = arrays
+    targets = targets[:count]
+    own = jax.random.fold_in(key, zlib.crc32(name.encode()))
+    shadow_key, release_key, attack_key = jax.random.split(own, 3)
+    with jax.enable_x64(row.dtype == "float64"):
+        shadow_x = [rows.astype(row.dtype) for rows in (known, shadow[: audit.n_shadow])]
+        shadows = shadow_embeddings(shadow_key, audit.dr_method, *shadow_x, randomness=audit.randomness)
+        begun = time.perf_counter()
+        coords, status = _releases(row, audit, maker, release_key, known, targets)
+        release_s = time.perf_counter() - begun
+        with tempfile.TemporaryDirectory() as folder:
+            inputs = AttackInputs(
+                key=attack_key,
+                config=audit,
+                known=known,
+                shadow=shadow[: audit.n_shadow],
+                shadow_coords=np.asarray(shadows.coords),
+                # Records without a release: what a prior is fitted on.
+                validation=np.concatenate([shadow[audit.n_shadow :], validation]),
+                validation_coords=np.zeros((0, *coords.shape[1:])),
+                coords=coords,
+                targets=targets,
+                checkpoint=Path(folder) / "training.npz",
+                progress=False,
+                release_key=release_key if row.seed_known and maker == OURS else None,
+            )
+            decoy_key, score_key = jax.random.split(jax.random.fold_in(key, 1))
+            attacks = chosen(audit)
+            for attack in wanted:
+                begun = time.perf_counter()
+                result, facts = execute(attack, attacks[attack], inputs)
+                flags = np.asarray(result.status, np.uint32) | status
+                scores = metrics.evaluate(
+                    score_key,
+                    np.asarray(result.x),
+                    targets,
+                    neighbors=np.concatenate([known, inputs.public]),
+                    decoys=metrics.sample_decoys(decoy_key, inputs.public, min(N_DECOYS, len(inputs.public))),
+                    status=flags,
+                    seconds=time.perf_counter() - begun,
+                )
+                fields = {
+                    "scores": scores,
+                    "status_counts": count_status(flags),
+                    "release_s": release_s,
+                    "facts": facts,
+                }
+                yield attack, fields
+
+
+def _releases(
+    row: Row, audit: AuditConfig, maker: str, key: jax.Array, known: np.ndarray, targets: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Coordinates (m, n, k) of [target; known] for every target, and their status (m,)."""
+    known, targets = known.astype(row.dtype), targets.astype(row.dtype)
+    library = row.library
+    if maker == OURS or library is None:
+        method = audit.dr_method
+        if maker != OURS:
+            method = dataclasses.replace(method, backend="umap-learn")
+        found = shadow_embeddings(key, method, known, targets, randomness=audit.randomness)
+        return np.asarray(found.coords), np.asarray(found.status)
+    seeds = np.asarray(jax.random.randint(key, (len(targets),), 0, 2**31 - 1))
+
+    def fit(seed: int, target: np.ndarray) -> np.ndarray:
+        return library(seed).fit_transform(np.concatenate([target[None], known]))
+
+    jobs = (delayed(fit)(int(seed), x) for seed, x in zip(seeds, targets, strict=True))
+    made: Any = Parallel(n_jobs=-1, prefer="threads")(jobs)
+    return np.stack(made), np.zeros(len(targets), np.uint32)
+
+
+if __name__ == "__main__":
+    tyro.cli(main)

@@ -379,8 +379,11 @@ ATTACKS = {
         "from them and its distances; fitted on shadow releases.",
         run=_affinities,
         methods=("tsne",),
+        best_for=("tsne",),
         needs_shadows=True,
         needs_all_known=True,
+        why="Where a map is at rest the forces on every known record cancel, and the one that the target exerts is the "
+        "only one that is not known.",
     ),
     "inversion": Attack(
         label="Inversion",

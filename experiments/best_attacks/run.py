@@ -10,7 +10,6 @@ is one line of `results.jsonl`, written when it is done; the same command goes o
 
 from __future__ import annotations
 
-import dataclasses
 import tempfile
 import time
 import zlib
@@ -34,6 +33,7 @@ from drjax.audit.config import AuditConfig
 from drjax.core import validate
 from drjax.core.types import count_status
 from drjax.data import load, split
+from drjax.dr import UMAP
 from drjax.reports import ladder, records
 from experiments.resume import take_up
 
@@ -69,8 +69,13 @@ def _sk_mds(**options: Any) -> Callable[[int], Any]:
     return lambda seed: MDS(n_init=1, init="random", random_state=seed, **options)
 
 
+def _sk_srp(seed: int) -> Any:
+    settings: dict[str, Any] = {"n_components": 2}
+    return SparseRandomProjection(random_state=seed, **settings)
+
+
 ROWS = {
-    "PCA": Row(method="pca", library=lambda seed: PCA(2, random_state=seed), n_shadow=50),
+    "PCA": Row(method="pca", library=lambda seed: PCA(n_components=2, random_state=seed), n_shadow=50),
     "MDS": Row(method="mds", library=_sk_mds(), n_shadow=50),
     "MDS, converged": Row(
         method="mds",
@@ -82,11 +87,13 @@ ROWS = {
     "t-SNE": Row(method="tsne", dtype="float32", library=lambda seed: TSNE(random_state=seed)),
     "UMAP": Row(method="umap", dtype="float32"),
     "SRP, seed unknown": Row(
-        method="srp", library=lambda seed: SparseRandomProjection(2, random_state=seed), n_shadow=50
+        method="srp",
+        library=_sk_srp,
+        n_shadow=50,
     ),
     "SRP, seed known": Row(
         method="srp",
-        library=lambda _: SparseRandomProjection(2, random_state=0),
+        library=lambda _: _sk_srp(0),
         n_shadow=50,
         seed_known=True,
     ),
@@ -318,7 +325,7 @@ def _releases(
     if maker == OURS or library is None:
         method = audit.dr_method
         if maker != OURS:
-            method = dataclasses.replace(method, backend="umap-learn")
+            method = UMAP(**row.options, backend="umap-learn")
         found = shadow_embeddings(key, method, known, targets, randomness=audit.randomness)
         return np.asarray(found.coords), np.asarray(found.status)
     seeds = np.asarray(jax.random.randint(key, (len(targets),), 0, 2**31 - 1))

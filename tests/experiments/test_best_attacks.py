@@ -1,0 +1,50 @@
+import dataclasses
+
+import pytest
+
+from drjax.reports import records
+from experiments.best_attacks import run as experiment
+
+SMALL = dataclasses.replace(experiment.SMOKE, rows=("PCA", "UMAP"), targets=3, library_targets=2, n_shadow=12)
+
+
+def mse(found, row, maker, attack):
+    (one,) = [r for r in found if (r["row"], r["maker"], r["attack"]) == (row, maker, attack)]
+    return one["scores"]["mse"]["estimate"]
+
+
+def test_smoke_attacks_releases_of_the_kernels_and_of_scikit_learn_alike(tmp_path, capsys):
+    experiment.main(out=tmp_path, smoke=True)
+    printed = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
+    found = [r for r in records.read_records(tmp_path / experiment.RESULTS) if r["kind"] == "attack"]
+    assert len(printed) == len(found) + 2
+    for maker in (experiment.OURS, "library"):
+        # 49 known digits of 64 pixels: the two maps give nearly all away, a projection two numbers.
+        assert mse(found, "PCA", maker, "closed-form") < 0.05 * mse(found, "PCA", maker, "mean")
+        assert mse(found, "MDS", maker, "stationarity") < 0.1 * mse(found, "MDS", maker, "mean")
+        assert mse(found, "SRP, seed unknown", maker, "srp-closed-form") > 0.5 * mse(found, "PCA", maker, "mean")
+
+
+def test_an_interrupted_run_computes_what_is_missing_and_umap_learn_is_called(tmp_path):
+    whole = experiment.run(SMALL, tmp_path, say=lambda _: None)
+    assert {(r["row"], r["maker"]) for r in whole} == {(r, m) for r in SMALL.rows for m in (experiment.OURS, "library")}
+    file = tmp_path / experiment.RESULTS
+    lines = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join(lines[:-1]))
+    said = []
+    again = experiment.run(SMALL, tmp_path, say=said.append)
+    assert len(said) == 1
+    assert [r["scores"]["mse"] for r in again] == [r["scores"]["mse"] for r in whole]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rows": ("LLE",)}, "rows must be one of"),
+        ({"library_targets": 9}, "library_targets must be"),
+        ({"few": {"PCA": 0}}, "few must be"),
+    ],
+)
+def test_bad_configurations_are_named(changes, message):
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(experiment.SMOKE, **changes)

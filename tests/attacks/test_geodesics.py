@@ -11,7 +11,8 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.manifold import Isomap as Peer
 from sklearn.metrics.pairwise import euclidean_distances
 
-from drjax.attacks.reconstruction import geodesic_search, geodesics
+from drjax.attacks.reconstruction import geodesic_graph, geodesic_search, geodesics
+from drjax.attacks.reconstruction.geodesic_fit import Release
 from drjax.attacks.shadow import shadow_embeddings
 from drjax.audit import AuditConfig, run
 from drjax.core.types import Status
@@ -127,7 +128,7 @@ def test_neighbours_at_equal_distance_are_tried_both_ways():
     between = np.sort(euclidean_distances(known), axis=1)
     n_tied = int(np.isclose(between[:, 5], between[:, 6], rtol=1e-12).sum())
     assert n_tied == 2
-    graphs = list(geodesic_search.known_graphs(known, 5))
+    graphs = list(geodesic_graph.known_graphs(known, 5))
     assert len(graphs) == 2**n_tied
     for graph in graphs:
         lists = np.zeros((100, 100))
@@ -258,11 +259,11 @@ def test_the_audit_runs_it_on_isomap_alone(tmp_path):
 
 def test_lengths_are_fitted_to_the_release_from_afar(data):
     known, targets, _, coords, *_ = data
-    graph = next(geodesic_search.known_graphs(known, 5))
+    graph = next(geodesic_graph.known_graphs(known, 5))
     theta = coords[0] - coords[0].mean(axis=0)
     values = (theta**2).sum(axis=0)
-    release = geodesic_search.Release(np.ascontiguousarray((theta / np.sqrt(values)).T), values)
-    lengths, displaced = geodesic_search.links(euclidean_distances(targets[:1], known), graph, 5)
+    release = Release(np.ascontiguousarray((theta / np.sqrt(values)).T), values)
+    lengths, displaced = geodesic_graph.links(euclidean_distances(targets[:1], known), graph, 5)
     truth = lengths[0].copy()
     lengths *= 1 + 0.05 * np.random.default_rng(0).normal(size=lengths.shape)
     got = np.empty(len(known))

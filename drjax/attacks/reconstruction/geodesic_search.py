@@ -7,14 +7,13 @@ and lambda are known: a residual without an eigenproblem, smooth in the lengths,
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 
-from drjax.dr import path_insertion, shortest_paths
+from drjax.attacks.reconstruction.geodesic_fit import derivative_of, fit_lengths, geodesics_of, residual_of
+from drjax.dr import path_insertion
 
 N_CONSIDERED = 200
 """Known points, nearest to the target by the current state, whose links are changed in a step."""
@@ -28,137 +27,8 @@ MAX_STEPS = 40
 PATIENCE = 4
 """States in a row whose changes improve little before a start is given up."""
 
-MAX_FIT_STEPS = 12
-"""Steps of the fit of lengths per change."""
-
-FIT_PATIENCE = 2
-"""Such steps that may make it worse."""
-
-MAX_TIES = 3
-"""Points with neighbours at equal distance for which either is tried."""
-
 SHARES = (0.97, 0.9, 0.8, 0.65)
 """Lengths tried for a new link, as shares of the shortest path to its end so far."""
-
-
-class Known(NamedTuple):
-    """The graph of the known points, and what the loss of each one's last neighbour does to its shortest paths.
-
-    Attributes:
-        between, neighbors: Of `shortest_paths.Graph`.
-        paths: (m, m), the shortest ones.
-        start, nodes, weights: The edges, as of `path_insertion.adjacency`.
-        reach: (m,), distance to the last of each point's neighbours; inf if a list has room for another one.
-        effect_start: (m + 1,); the pairs that point i's loss lengthens are at effect_start[i] .. effect_start[i + 1] of
-        effect_pairs: (e, 2), and the squares of their paths grow by
-        effects: (e,).
-    """
-
-    between: Any
-    neighbors: Any
-    paths: Any
-    start: Any
-    nodes: Any
-    weights: Any
-    reach: Any
-    effect_start: Any
-    effect_pairs: Any
-    effects: Any
-
-
-class Release(NamedTuple):
-    """Eigenpairs as published: unit vectors (q, n), the target's entry first, and values (q,)."""
-
-    vectors: Any
-    values: Any
-
-
-def known_graphs(known: np.ndarray, n_neighbors: int) -> Iterator[Known]:
-    """The graph of known points (m, d), and others that a release may have if neighbours are at equal distance.
-
-    Where a point's last neighbour is no nearer than the next one, either may be in its list: up to `MAX_TIES` points
-    are tried both ways, in all combinations, lists by lowest index first.
-    """
-    graph = shortest_paths.graph(known, n_neighbors)
-    yield known_graph(graph, n_neighbors)
-    between = graph.between.copy()
-    np.fill_diagonal(between, np.inf)
-    if n_neighbors >= len(between):
-        return
-    order = np.argsort(between, axis=1, kind="stable")[:, n_neighbors - 1 : n_neighbors + 1]
-    last, following = np.take_along_axis(between, order, axis=1).T
-    tied = np.flatnonzero(last == following)[:MAX_TIES]
-    for choice in itertools.product((False, True), repeat=len(tied)):
-        swapped = tied[np.array(choice, bool)]
-        if len(swapped):
-            nearer = graph.between.copy()
-            # In the order of its list alone: the path lengths it changes by a rounding error.
-            nearer[swapped, order[swapped, 1]] *= 1 - 1e-15
-            other = shortest_paths.graph_of_distances(nearer, n_neighbors)
-            yield known_graph(other._replace(between=graph.between), n_neighbors)
-
-
-def known_graph(graph: shortest_paths.Graph, n_neighbors: int) -> Known:
-    """With what the loss of each last neighbour does; a repair of the paths for each point.
-
-    Components are joined by their closest pairs of points, as they are in a release unless the target comes between.
-    """
-    m = len(graph.paths)
-    neighbors = np.ascontiguousarray(graph.neighbors, np.int64)
-    paths, edges = _joined(graph, path_insertion.adjacency(neighbors, graph.between))
-    is_full = neighbors.shape[1] == n_neighbors
-    reach = graph.between[np.arange(m), neighbors[:, -1]] if is_full else np.full(m, np.inf)
-    pairs, effects, without = [np.empty((0, 2), np.int64)], [np.empty(0)], np.empty((m, m))
-    ends = np.zeros(m + 1, np.int64)
-    for i in range(m):
-        if is_full:
-            path_insertion.displace(graph.between, neighbors, paths, *edges, np.arange(m) == i, without)
-            changed = np.argwhere(np.triu(without != paths))
-            new = without[*changed.T]
-            pairs.append(changed)
-            effects.append(np.where(np.isfinite(new), new, 0) ** 2 - paths[*changed.T] ** 2)
-        ends[i + 1] = ends[i] + len(pairs[-1])
-    return Known(
-        between=graph.between,
-        neighbors=neighbors,
-        paths=paths,
-        start=edges[0],
-        nodes=edges[1],
-        weights=edges[2],
-        reach=np.ascontiguousarray(reach),
-        effect_start=ends,
-        effect_pairs=np.concatenate(pairs),
-        effects=np.concatenate(effects),
-    )
-
-
-def _joined(graph: shortest_paths.Graph, edges: tuple[Any, Any, Any]) -> tuple[np.ndarray, tuple[Any, Any, Any]]:
-    """Paths and `path_insertion.adjacency` with an edge between the closest points of every two components."""
-    label = np.isfinite(graph.paths).argmax(axis=1)
-    heads, tails = [], []
-    for first, second in itertools.combinations(np.unique(label), 2):
-        a, b = np.flatnonzero(label == first), np.flatnonzero(label == second)
-        i, j = np.unravel_index(graph.between[np.ix_(a, b)].argmin(), (len(a), len(b)))
-        heads.append(a[i])
-        tails.append(b[j])
-    if not heads:
-        return graph.paths, edges
-    start, nodes, weights = edges
-    head = np.concatenate([np.repeat(np.arange(len(label)), np.diff(start)), heads, tails]).astype(np.int64)
-    tail = np.concatenate([nodes, tails, heads]).astype(np.int64)
-    weight = np.concatenate([weights, graph.between[heads, tails], graph.between[tails, heads]])
-    order = np.argsort(head, kind="stable")
-    paths = graph.paths.copy()
-    path_insertion.join(np.ascontiguousarray(graph.between[1:, 1:]), graph.between[0, 1:].copy(), paths)
-    return paths, (np.searchsorted(head[order], np.arange(len(label) + 1)), tail[order], weight[order])
-
-
-def links(rows: np.ndarray, known: Known, n_neighbors: int) -> tuple[np.ndarray, np.ndarray]:
-    """From distances of points to the known ones (s, m): lengths of their links, inf where none; who is displaced."""
-    enters = rows <= known.reach
-    last = min(n_neighbors, rows.shape[1]) - 1
-    is_linked = enters | (rows <= np.partition(rows, last, axis=1)[:, last, None])
-    return np.where(is_linked, rows, np.inf), enters & np.isfinite(known.reach)
 
 
 @numba.njit(error_model="numpy", cache=True, nogil=True)
@@ -182,7 +52,7 @@ def search(known, release, lengths, displaced, n_neighbors, enough, n_starts, fo
     paths, product = np.empty((m, m)), np.empty((q, m + 1))
     for s in range(len(lengths)):
         _displace(known, release, displaced[s], paths, product)
-        costs[s] = _fit(paths, product, release, lengths[s], enough**2)
+        costs[s] = fit_lengths(paths, product, release, lengths[s], enough**2)
     best, best_checked = np.inf, np.inf
     found[:] = np.inf
     for s in np.argsort(costs)[:n_starts]:
@@ -213,7 +83,7 @@ def _explore(known, release, lengths, displaced, enough):
     paths, product = np.empty((m, m)), np.empty((q, m + 1))
     paths_2, product_2 = np.empty((m, m)), np.empty((q, m + 1))
     _displace(known, release, displaced, paths, product)
-    costs[0] = best = _fit(paths, product, release, lengths, enough)
+    costs[0] = best = fit_lengths(paths, product, release, lengths, enough)
     all_lengths[0], all_displaced[0] = lengths, displaced
     count, waited = 1, 0
     for _ in range(MAX_STEPS):
@@ -234,10 +104,10 @@ def _explore(known, release, lengths, displaced, enough):
                 # An edge that both its ends list goes only if both do without it: no single change shows that.
                 tried_displaced[:] = tried <= known.reach
             if np.all(tried_displaced == all_displaced[at]):
-                cost = _fit(paths, product, release, tried, enough)
+                cost = fit_lengths(paths, product, release, tried, enough)
             else:
                 _displace(known, release, tried_displaced, paths_2, product_2)
-                cost = _fit(paths_2, product_2, release, tried, enough)
+                cost = fit_lengths(paths_2, product_2, release, tried, enough)
             # States of equal residual differ in what no path uses.
             if not cost < np.inf or np.any(np.abs(costs[:count] - cost) <= 1e-9 * cost):
                 continue
@@ -249,7 +119,7 @@ def _explore(known, release, lengths, displaced, enough):
     at = np.argmin(costs[:count])
     lengths[:], displaced[:] = all_lengths[at], all_displaced[at]
     _displace(known, release, displaced, paths, product)
-    best = _fit(paths, product, release, lengths, 0.0)
+    best = fit_lengths(paths, product, release, lengths, 0.0)
     _drop_detours(paths, lengths)
     return best
 
@@ -274,146 +144,6 @@ def _displace(known, release, displaced, paths, product):
             product[a, i + 1] = -0.5 * total
 
 
-@numba.njit(error_model="numpy", cache=True, nogil=True)
-def _geodesics(paths, lengths):
-    """Of the target to all known points, (m,), and by which link, an index among the finite lengths, (m,)."""
-    m = len(lengths)
-    reach, by = np.full(m, np.inf), np.zeros(m, np.int64)
-    count = 0
-    for link in range(m):
-        if lengths[link] < np.inf:
-            for j in range(m):
-                path = lengths[link] + paths[link, j]
-                if path < reach[j]:
-                    reach[j], by[j] = path, count
-            count += 1
-    return reach, by
-
-
-@numba.njit(error_model="numpy", cache=True, nogil=True)
-def _residual(paths, product, release, lengths):
-    """Squared norm of H A v - lambda v, the residual (q, n), the target's geodesics, and what `_shortcuts` returns."""
-    vectors, values = release
-    m = len(lengths)
-    reach, by = _geodesics(paths, lengths)
-    pairs, squares = _shortcuts(paths, lengths, reach)
-    residual = product.copy()
-    cost = 0.0
-    for a in range(len(values)):
-        for j in range(m):
-            half = 0.5 * reach[j] * reach[j]
-            residual[a, 0] -= half * vectors[a, j + 1]
-            residual[a, j + 1] -= half * vectors[a, 0]
-        for c in range(len(pairs)):
-            i, j = pairs[c]
-            residual[a, i + 1] += 0.5 * squares[c] * vectors[a, j + 1]
-            residual[a, j + 1] += 0.5 * squares[c] * vectors[a, i + 1]
-        residual[a] -= residual[a].mean() + values[a] * vectors[a]
-        cost += np.dot(residual[a], residual[a])
-    return (cost if cost < np.inf else np.inf), residual, reach, by, pairs
-
-
-@numba.njit(error_model="numpy", cache=True, nogil=True)
-def _shortcuts(paths, lengths, reach):
-    """Pairs (c, 2) of known points whose shortest path leads by the target, and by what its square falls, (c,)."""
-    m = len(lengths)
-    is_shortened = np.zeros(m, np.bool_)
-    # A path that the target shortens leaves it by a point adjacent to it: that end of it is shortened too.
-    for link in range(m):
-        if lengths[link] < np.inf:
-            for i in range(m):
-                is_shortened[i] |= reach[i] + lengths[link] < paths[link, i]
-    ends = np.flatnonzero(is_shortened)
-    pairs, squares = np.empty((len(ends) * (len(ends) - 1) // 2, 2), np.int64), np.empty(len(ends) * len(ends) // 2)
-    count = 0
-    for a in range(len(ends)):
-        i = ends[a]
-        for j in ends[a + 1 :]:
-            length = reach[i] + reach[j]
-            if length < paths[i, j]:
-                pairs[count, 0], pairs[count, 1] = i, j
-                squares[count] = (paths[i, j] ** 2 if paths[i, j] < np.inf else 0.0) - length * length
-                count += 1
-    return pairs[:count], squares[:count]
-
-
-@numba.njit(error_model="numpy", cache=True, nogil=True)
-def _jacobian(release, reach, by, pairs, n_links):
-    """Derivative of the residual, flattened, in the lengths of the links, (n_links, q n)."""
-    vectors = release.vectors
-    q, n = vectors.shape
-    jacobian = np.zeros((n_links, q * n))
-    for a in range(q):
-        first = a * n
-        for i in range(n - 1):
-            jacobian[by[i], first + i + 1] -= reach[i] * vectors[a, 0]
-            jacobian[by[i], first] -= reach[i] * vectors[a, i + 1]
-        for c in range(len(pairs)):
-            i, j = pairs[c]
-            length = reach[i] + reach[j]
-            for link in (by[i], by[j]):
-                jacobian[link, first + i + 1] -= length * vectors[a, j + 1]
-                jacobian[link, first + j + 1] -= length * vectors[a, i + 1]
-        for link in range(n_links):
-            jacobian[link, first : first + n] -= jacobian[link, first : first + n].mean()
-    return jacobian
-
-
-@numba.njit(error_model="numpy", cache=True, nogil=True)
-def _fit(paths, product, release, lengths, enough):
-    """Lengths of the links of least squared residual, which it returns, near those given, which it overwrites.
-
-    Which path is shortest changes along the way, and a descent gets caught where it does: from there a few full steps
-    of Gauss and Newton are taken whatever they do to the residual.
-
-    Source: Marquardt (1963), but for these steps.
-    """
-    at = np.flatnonzero(lengths < np.inf)
-    own = lengths.copy()
-    cost, residual, reach, by, pairs = _residual(paths, product, release, own)
-    best, damping, waited = cost, 1e-4, 0
-    for _ in range(MAX_FIT_STEPS):
-        if best <= enough or not cost < np.inf:
-            break
-        jacobian = _jacobian(release, reach, by, pairs, len(at))
-        normal, slope = jacobian @ jacobian.T, jacobian @ residual.ravel()
-        before = cost
-        for _ in range(3):
-            found = _residual(paths, product, release, _moved(own, at, normal, slope, damping))
-            if found[0] < 0.999 * before:
-                break
-            damping = max(100 * damping, 1e-2)
-        if found[0] < 0.999 * before:
-            own = _moved(own, at, normal, slope, damping)
-            damping = max(0.1 * damping, 1e-8)
-        else:
-            waited += 1
-            if waited > FIT_PATIENCE:
-                break
-            damping = 1e-8
-            own = _moved(own, at, normal, slope, damping)
-            found = _residual(paths, product, release, own)
-        cost, residual, reach, by, pairs = found
-        if cost < best:
-            best = cost
-            lengths[:] = own
-    return best
-
-
-@numba.njit(error_model="numpy", cache=True, nogil=True)
-def _moved(lengths, at, normal, slope, damping):
-    """Lengths after a damped step that changes none by more than a third."""
-    damped, out = normal.copy(), lengths.copy()
-    for c in range(len(at)):
-        # A link that no path uses, or too weakly to tell, stays.
-        damped[c, c] += damping * normal[c, c] + 1e-14 * np.trace(normal) + np.finfo(np.float64).tiny
-    step = np.linalg.solve(damped, slope)
-    for c in range(len(at)):
-        old = lengths[at[c]]
-        out[at[c]] = old - min(max(step[c], -old / 3), old / 3)
-    return out
-
-
 class Changes(NamedTuple):
     """Single changes of a state, the most promising first, (c,) each.
 
@@ -433,9 +163,9 @@ class Changes(NamedTuple):
 @numba.njit(error_model="numpy", cache=True, nogil=True)
 def _screen(known, release, paths, product, lengths, displaced):
     """Every single change of the state that may matter, as `Changes`."""
-    _, residual, reach, by, pairs = _residual(paths, product, release, lengths)
+    _, residual, reach, by, pairs = residual_of(paths, product, release, lengths)
     n_links = np.sum(lengths < np.inf)
-    basis, _ = np.linalg.qr(np.ascontiguousarray(_jacobian(release, reach, by, pairs, n_links).T))
+    basis, _ = np.linalg.qr(np.ascontiguousarray(derivative_of(release, reach, by, pairs, n_links).T))
     basis = np.ascontiguousarray(basis.T)
     considered = np.argsort(reach)[:N_CONSIDERED]
     most = len(considered) * (1 + 2 * len(SHARES))
@@ -453,7 +183,7 @@ def _screen(known, release, paths, product, lengths, displaced):
             if n_links > 1:
                 tried = lengths.copy()
                 tried[i] = np.inf
-                moved = _residual(paths, product, release, tried)[1].ravel()
+                moved = residual_of(paths, product, release, tried)[1].ravel()
                 scores[count] = _left_over(moved + change if displaced[i] else moved, basis)
                 at[count], length[count], flag[count] = i, np.inf, False
                 count += 1
@@ -461,7 +191,7 @@ def _screen(known, release, paths, product, lengths, displaced):
         for share in SHARES:
             tried = lengths.copy()
             tried[i] = share * reach[i]
-            moved = _residual(paths, product, release, tried)[1].ravel()
+            moved = residual_of(paths, product, release, tried)[1].ravel()
             scores[count] = _left_over(moved, basis)
             at[count], length[count], flag[count] = i, tried[i], displaced[i]
             count += 1
@@ -506,7 +236,7 @@ def _drop_detours(paths, lengths):
         if lengths[i] < np.inf:
             own = lengths[i]
             lengths[i] = np.inf
-            if own < _geodesics(paths, lengths)[0][i] * slack:
+            if own < geodesics_of(paths, lengths)[0][i] * slack:
                 lengths[i] = own
 
 

@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 import scipy.linalg
 
-from drjax.attacks.reconstruction import geodesic_search
+from drjax.attacks.reconstruction import geodesic_graph, geodesic_search
+from drjax.attacks.reconstruction.geodesic_fit import Release
 from drjax.attacks.reconstruction.kernel_ridge import leave_one_out, squared_distances
 from drjax.core import host, validate
 from drjax.core.linalg import blas
@@ -105,15 +106,15 @@ def recover(
     m = len(release)
     found = Geodesics(np.full((m, n - 1), np.inf), np.full((m, n - 1), np.nan), np.full(m, np.inf), np.zeros(m, bool))
     with blas().limit(limits=1, user_api="blas"):
-        for graph in geodesic_search.known_graphs(known, n_neighbors):
+        for graph in geodesic_graph.known_graphs(known, n_neighbors):
             left = np.flatnonzero(is_finite & ~found.is_certified)
             if not len(left):
                 break
-            lengths, displaced = geodesic_search.links(rows, graph, n_neighbors)
+            lengths, displaced = geodesic_graph.links(rows, graph, n_neighbors)
 
             def work(
                 part: slice,
-                graph: geodesic_search.Known = graph,
+                graph: geodesic_graph.Known = graph,
                 left: np.ndarray = left,
                 places: tuple[np.ndarray, np.ndarray] = (lengths, displaced),
             ) -> None:
@@ -129,21 +130,21 @@ def recover(
 def _recover_one(
     found: Geodesics,
     lane: int,
-    graph: geodesic_search.Known,
+    graph: geodesic_graph.Known,
     theta: np.ndarray,
     places: tuple[np.ndarray, np.ndarray],
     n_neighbors: int,
     n_starts: int,
     precision: float,
 ) -> None:
-    """Searches one release, centred (n, k), from places as of `geodesic_search.links`; keeps what is better."""
+    """Searches one release, centred (n, k), from places as of `geodesic_graph.links`; keeps what is better."""
     n = len(theta)
     values = (theta**2).sum(axis=0)
     kept = values > n * precision**2
     if not kept.any():
         return
     values = values[kept]
-    eigenpairs = geodesic_search.Release(np.ascontiguousarray((theta[:, kept] / np.sqrt(values)).T), values)
+    eigenpairs = Release(np.ascontiguousarray((theta[:, kept] / np.sqrt(values)).T), values)
     size = float(np.linalg.norm(np.where(np.isfinite(graph.paths), graph.paths, 0) ** 2)) / 2
     enough = _explained_by_rounding(values, precision, size, n)
     own = np.empty(n - 1)

@@ -17,8 +17,9 @@ from drjax.attacks.metrics import AttackScores
 from drjax.attacks.reconstruction import closed_form
 from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.audit import attacks as registry
-from drjax.audit.attacks import BOUNDS, Attack, AttackInputs
+from drjax.audit.attacks import Attack
 from drjax.audit.config import AuditConfig
+from drjax.audit.inputs import BOUNDS, AttackInputs
 from drjax.core.types import Array, Reconstruction
 from drjax.data import Dataset, Splits, load
 from drjax.reports.html import ReportTable

@@ -18,9 +18,10 @@ import numpy as np
 from drjax.attacks import metrics
 from drjax.attacks.metrics import UNKNOWN
 from drjax.audit import quality
-from drjax.audit.attacks import Attack, AttackInputs, execute
+from drjax.audit.attacks import Attack, execute
 from drjax.audit.config import AuditConfig
 from drjax.audit.folder import RunFolder
+from drjax.audit.inputs import AttackInputs
 from drjax.core.types import Array, DRMethod, count_status, is_usable
 from drjax.defenses import defend
 from drjax.reports import plots

@@ -24,9 +24,9 @@ from drjax.attacks.exposure import Exposure
 from drjax.attacks.reconstruction import closed_form, within_map
 from drjax.attacks.shadow import shadow_embeddings
 from drjax.audit import describe, exposure_report
-from drjax.audit.attacks import BOUNDS
 from drjax.audit.config import AuditConfig
 from drjax.audit.folder import REPORT, RunFolder
+from drjax.audit.inputs import BOUNDS
 from drjax.core.types import Reconstruction, count_status
 from drjax.data import Dataset, load
 from drjax.reports import html, ladder, records

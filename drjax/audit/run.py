@@ -16,10 +16,11 @@ from drjax.attacks import metrics
 from drjax.attacks.shadow import iter_shadow_embeddings, shadow_batch_size
 from drjax.audit import adversary, describe, quality
 from drjax.audit import curve as curves
-from drjax.audit.attacks import Attack, AttackInputs, chosen, execute, fitting
+from drjax.audit.attacks import Attack, chosen, execute, fitting
 from drjax.audit.config import AuditConfig
 from drjax.audit.fillings import filled_shadows
 from drjax.audit.folder import REPORT, RunFolder
+from drjax.audit.inputs import AttackInputs
 from drjax.core.types import Array, DRMethod, count_status
 from drjax.data import Dataset, load, split
 from drjax.reports import html, ladder, plots, records

@@ -21,7 +21,8 @@ from rich.progress import track
 
 from drjax.attacks import exposure, metrics
 from drjax.attacks.exposure import Exposure
-from drjax.attacks.reconstruction import closed_form, within_map
+from drjax.attacks.reconstruction import closed_form, stationarity, within_map
+from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.attacks.shadow import shadow_embeddings
 from drjax.audit import describe, exposure_report
 from drjax.audit.config import AuditConfig
@@ -34,6 +35,12 @@ from drjax.reports.ladder import LadderRow
 
 MAX_MAP_RECORDS = 8000
 """Most records that are attacked within the map: it takes three matrices of all pairs."""
+
+STATIONARY_RECORDS = 250
+"""Most records of an MDS map whose last steps are simulated for each of them: seconds a record, growing as n^3."""
+
+CALIBRATION_MAPS = 8
+"""Maps of known records alone on which the size of what an early stop leaves is measured."""
 
 CHUNK = 10
 """Records that `PER_RECORD` attacks between two files."""
@@ -158,7 +165,31 @@ EACH: dict[str, EachAttack] = {
 }
 """Attacks on all records at once, by the name that the command line and the records use."""
 
-PER_RECORD: dict[str, RecordAttack] = {}
+
+def _stationarity_of_one(
+    config: AuditConfig, known: np.ndarray, release: np.ndarray, target_index: int
+) -> Reconstruction:
+    # How a map stops is a matter of the method: maps of the known records alone show it as well.
+    stand_ins, rest = np.split(known, [min(CALIBRATION_MAPS, len(known) // 2)])
+    with jax.enable_x64(config.dtype == "float64"):
+        rows = (rest.astype(config.dtype), stand_ins.astype(config.dtype))
+        maps = shadow_embeddings(jax.random.key(config.seed), config.dr_method, *rows)
+    scale = stationarity.calibrate(rest, np.asarray(maps.coords), stand_ins)
+    return stationarity.reconstruct_mds(
+        known, release, prior=GaussianPrior.fit(known), scale=scale, target_index=target_index, bounds=BOUNDS
+    )
+
+
+PER_RECORD: dict[str, RecordAttack] = {
+    "stationarity": RecordAttack(
+        label="Stationarity and last steps",
+        description="Reads the target's distances off the gradient that all but vanishes at the release, and simulates "
+        "the steps before an early stop.",
+        run=_stationarity_of_one,
+        methods=("mds",),
+        most=STATIONARY_RECORDS,
+    ),
+}
 """Attacks on one record at a time, by name: the place to register one that shares nothing between records."""
 
 

@@ -68,7 +68,7 @@ def test_features_of_a_table_are_listed_in_their_own_units(patients, tmp_path):
     assert f"<td>{age}</td>" in page
 
 
-@pytest.mark.parametrize(("method", "attacks"), [("srp", {"map", "srp-closed-form"}), ("mds", {"map"})])
+@pytest.mark.parametrize(("method", "attacks"), [("srp", {"map", "srp-closed-form"}), ("mds", {"map", "stationarity"})])
 def test_other_methods_have_their_attacks_and_some_records_are_enough(images, tmp_path, method, attacks):
     result = run_each(config(images, method=method, max_records=12), tmp_path / "o")
     assert result.reconstructions.keys() == {"mean", "nearest"} | attacks
@@ -96,6 +96,14 @@ def test_an_attack_on_one_record_at_a_time_can_be_registered_and_resumed(images,
     assert len(calls) == 15 + 15  # the first ten are read back
     whole = run_each(config(images, attacks=("closed-form",), max_records=25), tmp_path / "p")
     np.testing.assert_allclose(result.reconstructions["mine"], whole.reconstructions["closed-form"], atol=0.02)
+
+
+def test_an_mds_map_gives_records_away_by_its_last_steps(images, tmp_path):
+    result = run_each(config(images, method="mds", max_records=4), tmp_path / "o")
+    truth = np.load(images)[result.exposure.row].reshape(4, -1)
+    errors = {name: ((x - truth) ** 2).mean() for name, x in result.reconstructions.items()}
+    # The prior is of 59 known records, the map of scikit-learn's stopping rule.
+    assert errors["stationarity"] < 0.5 * errors["map"]
 
 
 def test_bad_configurations_are_errors_before_anything_is_written(images, tmp_path, monkeypatch):

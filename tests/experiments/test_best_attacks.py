@@ -42,7 +42,7 @@ def test_an_interrupted_run_computes_what_is_missing_and_umap_learn_is_called(tm
     [
         ({"rows": ("LLE",)}, "rows must be one of"),
         ({"library_targets": 9}, "library_targets must be"),
-        ({"few": {"PCA": 0}}, "few must be"),
+        ({"dear_targets": 0}, "dear_targets must be"),
     ],
 )
 def test_bad_configurations_are_named(changes, message):

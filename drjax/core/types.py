@@ -150,5 +150,15 @@ def hyperparams(cls: type[T]) -> type[T]:
     fields = [f for f in dataclasses.fields(made) if f.init]
     leaves = [f.name for f in fields if f.metadata.get("traced")]
     static = [f.name for f in fields if not f.metadata.get("traced")]
-    jax.tree_util.register_dataclass(made, data_fields=leaves, meta_fields=static)
+
+    def flatten(node: Any) -> tuple[list[tuple[Any, Any]], tuple[type, tuple]]:
+        children = [(jax.tree_util.GetAttrKey(name), getattr(node, name)) for name in leaves]
+        return children, (made, tuple(getattr(node, name) for name in static))
+
+    def unflatten(static_part: tuple[type, tuple], children: Any) -> Any:
+        return made(**dict(zip(static, static_part[1], strict=True)), **dict(zip(leaves, children, strict=True)))
+
+    # Not `register_dataclass`: of its nodes JAX 0.10 compares the static fields and not the class, so that two methods
+    # with equal fields are now and then given each other's compiled program (when their hashes collide).
+    jax.tree_util.register_pytree_with_keys(made, flatten, unflatten)
     return made

@@ -1,4 +1,5 @@
 import dataclasses
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -6,6 +7,7 @@ import numpy as np
 import pytest
 
 from drjax.core.types import DRMethod, Embedding, Status, count_status, hyperparams, is_usable, traced
+from drjax.dr import METHODS
 
 
 @hyperparams
@@ -112,3 +114,20 @@ def test_a_class_without_insert_is_not_a_method():
         def fit_transform(self, key, x): ...
 
     assert not isinstance(Incomplete(), DRMethod)
+
+
+def test_classes_with_equal_fields_are_different_structures():
+    @hyperparams
+    class One:
+        size: int = 2
+
+    @hyperparams
+    class Other:
+        size: int = 2
+
+    assert jax.tree.structure(One()) == jax.tree.structure(One())
+    assert jax.tree.structure(One()) != jax.tree.structure(One(size=3))
+    assert jax.tree.structure(One()) != jax.tree.structure(Other())
+    # With scikit-learn's names for the components many methods have the same fields.
+    structures = [jax.tree.structure(method()) for method in METHODS.values()]
+    assert all(a != b for a, b in itertools.combinations(structures, 2))

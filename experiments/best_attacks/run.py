@@ -57,6 +57,7 @@ class Row:
         library: Who else makes it, and how: an estimator for a seed, or None where drjax calls the library.
         n_shadow: Most shadow releases that the attack needs; all of the configuration if None.
         seed_known: Whether the adversary knows the seed.
+        attacks: Those to run beside the baselines; the default ones of `drjax audit` if empty.
     """
 
     method: str
@@ -65,6 +66,7 @@ class Row:
     library: Callable[[int], Any] | None = None
     n_shadow: int | None = None
     seed_known: bool = False
+    attacks: tuple[str, ...] = ()
 
 
 def _sk_mds(**options: Any) -> Callable[[int], Any]:
@@ -86,7 +88,12 @@ ROWS = {
         n_shadow=50,
     ),
     "Isomap": Row(method="isomap", library=lambda _: Isomap()),
-    "t-SNE": Row(method="tsne", dtype="float32", library=lambda seed: TSNE(random_state=seed)),
+    "t-SNE": Row(
+        method="tsne",
+        dtype="float32",
+        library=lambda seed: TSNE(random_state=seed),
+        attacks=("affinities", "inversion"),
+    ),
     "UMAP": Row(method="umap", dtype="float32"),
     "SRP, seed unknown": Row(
         method="srp",
@@ -251,6 +258,7 @@ def _audit(config: Config, row: Row) -> AuditConfig:
         n_validation=config.n_validation,
         n_targets=config.targets,
         seed_known=row.seed_known,
+        attacks=row.attacks,
         dtype="float32" if row.dtype == "float32" else "float64",
         seed=config.seed,
     )

@@ -161,7 +161,7 @@ def test_forces_of_other_dimensions_are_those_of_the_descent(k):
 
 def test_a_descent_on_linear_equations_ends_in_the_closed_form():
     class Linear(Rest):
-        def residual(self, release, x):
+        def residual(self, release, x, about=None):
             return self.known @ x - release
 
         def linearise(self, release, x):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any, NamedTuple
 
@@ -55,8 +56,9 @@ class Match(_OfRecord):
     key: Array = traced()
     signs: bool = False
 
-    def residual(self, release: Array, x: Array) -> Array:
+    def residual(self, release: Array, x: Array, about: Array | None = None) -> Array:
         """(n k,) coordinates less the released ones."""
+        del about
         coords = self.method.insert(self.key, self.shared, x).coords
         if self.signs:
             agreement = jnp.sum(coords[1:] * release[1:], axis=0)
@@ -84,8 +86,9 @@ class Rest(_OfRecord):
     method: DRMethod = traced()
     known: Array = traced()
 
-    def residual(self, release: Array, x: Array) -> Array:
+    def residual(self, release: Array, x: Array, about: Array | None = None) -> Array:
         """(n k,) gradient."""
+        del about
         return jax.grad(self.method.objective)(release, jnp.concatenate([x[None], self.known])).ravel()
 
     def linearise(self, release: Array, x: Array) -> tuple[Array, Array]:
@@ -116,27 +119,49 @@ class TSNERest:
         known: (n-1, d).
         between: (n-1, n-1), their squared distances.
         perplexity: Of the release.
+        n_neighbors: Nearest records to which a record has an affinity; None for all.
+        reach: (n-1, 2) squared distances from each known record to its last neighbour but one and its last, among the
+            known; where `n_neighbors` is given.
     """
 
     known: Array = traced()
     between: Array = traced()
     perplexity: float = 30.0
+    reach: Array | None = traced(default=None)
+    n_neighbors: int | None = None
 
-    def residual(self, release: Array, x: Array) -> Array:
-        """(n k,) gradient of the Kullback-Leibler divergence."""
-        s = jnp.sum((x - self.known) ** 2, axis=1)
-        first = self._first(s)
-        rest = jax.vmap(self._row)(jnp.arange(len(s)), s)
+    def nearest(self) -> TSNERest:
+        """The equations of the Barnes-Hut algorithm: affinities to as many nearest records as its libraries keep.
+
+        Source: van der Maaten (2014), "Accelerating t-SNE using tree-based algorithms", section 4.1; scikit-learn 1.9
+        `manifold/_t_sne.py`. Its approximate repulsion is not modelled: at the truth it adds about as much to the
+        gradient as the end of the descent leaves.
+        """
+        n_others = self.known.shape[0]
+        n_neighbors = int(3 * self.perplexity + 1)
+        if n_neighbors >= n_others:
+            return self
+        # A record is the first of its row, at a distance of zero.
+        reach = jnp.sort(self.between, axis=1)[:, n_neighbors - 1 : n_neighbors + 1]
+        return dataclasses.replace(self, n_neighbors=n_neighbors, reach=reach)
+
+    def residual(self, release: Array, x: Array, about: Array | None = None) -> Array:
+        """(n k,) gradient of the Kullback-Leibler divergence, of the neighbours that a record `about` (d,) has."""
+        s = self._distances(x)
+        first, rest = self._conditionals(s, *self._neighbors(s if about is None else self._distances(about)))
         joint = self._joint(jnp.concatenate([first[None], rest]))
         pull, push = _forces(release)
         return (_factor(release) * (jnp.einsum("ij,ijk->ik", joint, pull) - push)).ravel()
 
     def linearise(self, release: Array, x: Array) -> tuple[Array, Array]:
         """`residual` and its derivative in s, (n k, n-1)."""
-        s = jnp.sum((x - self.known) ** 2, axis=1)
+        s = self._distances(x)
         m, at = len(s), jnp.arange(len(s))
-        by_s, first = jax.jacfwd(lambda s: (self._first(s),) * 2, has_aux=True)(s)  # (n, n-1), (n,)
-        rest, own = jax.vmap(lambda i, v: jax.jvp(lambda t: self._row(i, t), (v,), (jnp.ones_like(v),)))(at, s)
+        others, rows = self._neighbors(s)
+        by_s, first = jax.jacfwd(lambda s: (self._first(s, others),) * 2, has_aux=True)(s)  # (n, n-1), (n,)
+        rest, own = jax.vmap(lambda i, v, row: jax.jvp(lambda t: self._row(i, t, row), (v,), (jnp.ones_like(v),)))(
+            at, s, rows
+        )
         conditional = jnp.concatenate([first[None], rest])
         pull, push = _forces(release)
         r = _factor(release) * (jnp.einsum("ij,ijk->ik", self._joint(conditional), pull) - push)
@@ -170,15 +195,29 @@ class TSNERest:
         hessian = jax.jacfwd(lambda c: self.residual(c, x))(release).reshape(release.size, release.size)
         return (hessian + hessian.T) / 2
 
-    def _row(self, i: Array, s_i: Array) -> Array:
-        """Conditional affinities (n,) of known record i, for the target first."""
-        n = self.between.shape[0] + 1
-        return _conditional(jnp.concatenate([s_i[None], self.between[i]]), jnp.arange(n) != i + 1, self.perplexity)
+    def _distances(self, x: Array) -> Array:
+        return jnp.sum((x - self.known) ** 2, axis=1)
 
-    def _first(self, s: Array) -> Array:
+    def _neighbors(self, s: Array) -> tuple[Array, Array]:
+        """To whom the target (n,) and the known records (n-1, n) have affinities, the target first; bool."""
+        m = len(s)
+        target, known = jnp.arange(m + 1) != 0, jnp.arange(m + 1) != jnp.arange(1, m + 1)[:, None]
+        if self.n_neighbors is None or self.reach is None:
+            return target, known
+        target &= jnp.concatenate([jnp.zeros(1, bool), s <= jnp.sort(s)[self.n_neighbors - 1]])
+        last = jnp.clip(s, self.reach[:, 0], self.reach[:, 1])[:, None]
+        return target, known & (jnp.concatenate([s[:, None], self.between], axis=1) <= last)
+
+    def _conditionals(self, s: Array, others: Array, rows: Array) -> tuple[Array, Array]:
+        return self._first(s, others), jax.vmap(self._row)(jnp.arange(len(s)), s, rows)
+
+    def _row(self, i: Array, s_i: Array, others: Array) -> Array:
+        """Conditional affinities (n,) of known record i, for the target first."""
+        return _conditional(jnp.concatenate([s_i[None], self.between[i]]), others, self.perplexity)
+
+    def _first(self, s: Array, others: Array) -> Array:
         """Those of the target."""
-        n = self.between.shape[0] + 1
-        return _conditional(jnp.concatenate([jnp.zeros(1, s.dtype), s]), jnp.arange(n) != 0, self.perplexity)
+        return _conditional(jnp.concatenate([jnp.zeros(1, s.dtype), s]), others, self.perplexity)
 
     def _joint(self, conditional: Array) -> Array:
         n = conditional.shape[0]

@@ -33,8 +33,8 @@ this in standard deviations of the prior."""
 class Equations(Protocol):
     """q equations r = 0 of one release, in the record x (d,) through p features of it; a pytree."""
 
-    def residual(self, release: PyTree, x: Array) -> Array:
-        """r (q,) at x."""
+    def residual(self, release: PyTree, x: Array, about: Array | None = None) -> Array:
+        """r (q,) at x; what of it jumps with the record, as it is at `about` (d,)."""
         ...
 
     def linearise(self, release: PyTree, x: Array) -> tuple[Array, Array]:
@@ -161,14 +161,15 @@ def descend(equations: Equations, release: PyTree, noise: Noise, prior: Belief, 
 
         away = x - prior.mean
         step, change = toward(r, along(away), away, dual)
-        probed = noise.whiten(equations.residual(release, x + PROBE * step))
+        probed = noise.whiten(equations.residual(release, x + PROBE * step, x))
         bend = 2 / PROBE * ((probed - r) / PROBE - along(step))
         zero = jnp.zeros_like(x)
         correction, second = toward(bend / 2, jnp.zeros_like(bend), zero, zero)
         length, bent = jnp.dot(step, change), jnp.dot(correction, second)
         new, new_dual = x + step + correction, dual + change + second
         old_cost = cost_of(r, x, dual)
-        cost = cost_of(noise.whiten(equations.residual(release, new)), new, new_dual)
+        # A step is judged on this side of all jumps: over them there is no descent, and most are small.
+        cost = cost_of(noise.whiten(equations.residual(release, new, x)), new, new_dual)
         # The bend of a step that is next to nothing is rounding.
         is_straight = (4 * bent <= MOST_BEND**2 * length) | (bent < TINY)
         is_over = over(state)

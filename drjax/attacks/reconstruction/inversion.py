@@ -9,6 +9,7 @@ record is fitted until the gradient there vanishes. Both by Gauss-Newton steps o
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -46,8 +47,9 @@ MAX_ITER = 80
 ROUNDS = 4
 """Descents with features held at the bounds that the last one has broken; on MNIST the error is flat from here on."""
 
-FIRST_NOISE = 1e-4
-"""Noise of the first descent, as a share of the equations' mean square at its start: too low costs steps alone."""
+FIRST_NOISE, FIRST_NOISE_OF_CUT = 1e-4, 2e-2
+"""Noise of the first descent, as a share of the equations' root mean square at its start: too low costs steps alone. Cut
+affinities go with approximate forces, whose error is of this size."""
 
 PIN = 0.02
 """Standard deviation with which a feature beyond its bounds is held at the bound, as a share of their distance."""
@@ -67,6 +69,7 @@ class _Plan:
     prior: Belief = traced()
     bounds: Array | None = traced()
     is_gradient: bool
+    first_noise: float
     max_iter: int
     rounds: int
 
@@ -98,8 +101,9 @@ def reconstruct(
     From several starts (the prior's mean, the mean of the known records nearest to the target in the map, and
     `guesses`) the posterior's modes are found under a low noise, and the best is kept. "gradient" then measures the
     noise on what the best leaves of the gradient, by curvature, and goes on; so a release that was stopped early,
-    rounded or made by another library is weighed by what its equations are worth. Last, features beyond the bounds are
-    held there, in turns.
+    rounded or made by another library is weighed by what its equations are worth. A map of t-SNE by the Barnes-Hut
+    algorithm, which leaves out the affinities between far records, is recognised and inverted as such. Last, features
+    beyond the bounds are held there, in turns.
 
     Args:
         key: With the seed known that of the releases, as given to `shadow_embeddings(..., randomness="shared")`; else
@@ -162,15 +166,32 @@ def reconstruct(
             prior=Belief(jnp.asarray(prior.mean), jnp.asarray(_definite(prior.covariance))),
             bounds=None if bounds is None else jnp.asarray(bounds, jnp.float64),
             is_gradient=way == "gradient",
+            first_noise=FIRST_NOISE,
             max_iter=max_iter,
             rounds=ROUNDS,
         )
         lanes = (releases.astype(np.float64), starts, level)
         # One lane holds several copies of the covariance; chunks are short, so that progress shows.
         size = 4 if jax.default_backend() == "cpu" else None
-        found = batching.map_lanes(
-            _invert, plan, lanes, batch_size=size, progress=progress, description="targets inverted"
-        )
+        is_cut = _is_cut(equations, releases, starts)
+        order, parts = [], []
+        for cut in np.unique(is_cut):
+            at = np.flatnonzero(is_cut == cut)
+            order.append(at)
+            own = plan
+            if cut:
+                own = dataclasses.replace(plan, equations=equations.nearest(), first_noise=FIRST_NOISE_OF_CUT)
+            part = batching.map_lanes(
+                _invert,
+                own,
+                tuple(leaf[at] for leaf in lanes),
+                batch_size=size,
+                progress=progress,
+                description="targets inverted",
+            )
+            parts.append(part)
+        back = np.argsort(np.concatenate(order))
+        found = jax.tree.map(lambda *leaves: np.concatenate(leaves)[back], *parts)
     return _reconstruction(found, bounds, released.ndim == 2)
 
 
@@ -202,6 +223,26 @@ def _equations(key: Array, method: DRMethod, known: np.ndarray, way: Matching, s
     draw_key, shared_key = jax.random.split(key)
     shared = method.prepare(known, shared_key=shared_key if seed_known else None)
     return Match(method=method, shared=shared, key=draw_key, signs=method.deterministic)
+
+
+def _is_cut(equations: Any, releases: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """Whether a map of t-SNE was made with affinities to the nearest records alone, (m,) bool.
+
+    Only with the right affinities are the known records far from the target at rest, whatever the target is: the
+    median over known records tells, with the mean of the nearest in the target's place.
+    """
+    if not isinstance(equations, TSNERest) or equations.nearest().n_neighbors is None:
+        return np.zeros(len(releases), bool)
+
+    def force(equations: TSNERest, release: Array, x: Array) -> Array:
+        rows = equations.residual(release, x).reshape(release.shape)
+        return jnp.median(jnp.linalg.norm(rows[1:], axis=1))
+
+    def lane(equations: TSNERest, lane: tuple[Array, Array]) -> Array:
+        return force(equations.nearest(), *lane) < force(equations, *lane)
+
+    lanes = (releases.astype(np.float64), starts[:, 1])
+    return np.asarray(batching.map_lanes(jax.vmap(lane, (None, 0)), equations, lanes))
 
 
 def _starts(known: np.ndarray, releases: np.ndarray, prior: GaussianPrior, guesses: Array | None) -> np.ndarray:
@@ -243,7 +284,7 @@ def _invert_one(plan: _Plan, release: Array, starts: Array, level: Array) -> _Fo
     q = release.size
     if plan.is_gradient:
         # One level for all starts, or their costs could not be compared.
-        level = FIRST_NOISE * jnp.sqrt(jnp.mean(equations.residual(release, plan.prior.mean) ** 2))
+        level = plan.first_noise * jnp.sqrt(jnp.mean(equations.residual(release, plan.prior.mean) ** 2))
     first = Noise(jnp.full(q, level), jnp.eye(q) if plan.is_gradient else None)
 
     # After the starts: on from the best with the noise that it shows, and once more from the mean, because a mode

@@ -116,6 +116,59 @@ def test_maps_that_scikit_learn_made_from_random_starts_give_their_targets_away(
     np.testing.assert_allclose(again.x, found.x, atol=1e-3)
 
 
+@pytest.fixture(scope="module")
+def barnes_hut():
+    """scikit-learn's own maps by its default algorithm, the last with the exact repulsion."""
+    known, targets, prior = setting(59, 3)
+    maps = [
+        SklearnTSNE(perplexity=6, angle=angle, random_state=i).fit_transform(np.vstack([t, known]))
+        for i, (t, angle) in enumerate(zip(targets, (0.5, 0.5, 0.0), strict=True))
+    ]
+    return known, targets, prior, np.stack(maps)
+
+
+def equations_of(known, perplexity):
+    between = jnp.sum((known[:, None] - known) ** 2, axis=-1)
+    return TSNERest(known=known, between=between, perplexity=perplexity)
+
+
+def test_maps_by_barnes_hut_are_at_rest_with_affinities_to_the_nearest(barnes_hut):
+    known, targets, _, coords = barnes_hut
+    with jax.enable_x64(True):
+        known, target, release = (jnp.asarray(a, jnp.float64) for a in (known, targets[2], coords[2]))
+        every = equations_of(known, 6)
+        nearest = every.nearest()
+        others, rows = nearest._neighbors(jnp.sum((target - known) ** 2, axis=1))
+        assert int(others.sum()) == 19
+        np.testing.assert_array_equal(rows.sum(axis=1), 19)
+        cut, full = (float(jnp.linalg.norm(e.residual(release, target))) for e in (nearest, every))
+        # What the descent of 1,000 iterations in float32 has left, against affinities that are not in the map.
+        assert cut < 0.05 * full
+        r, jacobian = jax.jit(nearest.linearise)(release, target)
+        change = 1e-6 * jnp.asarray(np.random.default_rng(0).normal(size=64))
+        moved = nearest.residual(release, target + change) - nearest.residual(release, target - change)
+        along = jacobian @ nearest.forward(target, change)
+        np.testing.assert_allclose(moved / 2, along, atol=1e-4 * float(jnp.max(jnp.abs(along))))
+        np.testing.assert_allclose(r, nearest.residual(release, target), atol=1e-15)
+        # Of a record elsewhere, with the neighbours of this one.
+        far = jnp.zeros(64)
+        assert float(jnp.max(jnp.abs(nearest.residual(release, far, target) - nearest.residual(release, far)))) > 0
+        assert equations_of(known, 25).nearest().n_neighbors is None
+
+
+def test_maps_by_barnes_hut_give_their_targets_away(barnes_hut):
+    known, targets, prior, coords = barnes_hut
+    exact = SklearnTSNE(perplexity=6, method="exact", random_state=0).fit_transform(np.vstack([targets[0], known]))
+    mixed = np.stack([coords[0], exact, coords[1]])
+    aims = targets[[0, 0, 1]]
+    found = inversion.reconstruct(KEY, TSNE(perplexity=6), known, mixed, prior=prior, bounds=(0, 1))
+    mean = np.mean((prior.mean - aims) ** 2, axis=1)
+    assert (errors(found, aims) < 0.5 * mean).all(), errors(found, aims) / mean
+    # Each is recognised by itself, whatever lies beside it.
+    alone = inversion.reconstruct(KEY, TSNE(perplexity=6), known, mixed[1], prior=prior, bounds=(0, 1))
+    np.testing.assert_allclose(alone.x, found.x[1], atol=1e-6)
+
+
 def test_the_formulas_of_tsne_are_the_derivatives_of_its_objective(tsne):
     known, targets, _, coords = tsne
     with jax.enable_x64(True):
@@ -162,6 +215,7 @@ def test_forces_of_other_dimensions_are_those_of_the_descent(k):
 def test_a_descent_on_linear_equations_ends_in_the_closed_form():
     class Linear(Rest):
         def residual(self, release, x, about=None):
+            assert about is None or about.shape == x.shape
             return self.known @ x - release
 
         def linearise(self, release, x):

@@ -48,8 +48,8 @@ ROUNDS = 4
 """Descents with features held at the bounds that the last one has broken; on MNIST the error is flat from here on."""
 
 FIRST_NOISE, FIRST_NOISE_OF_CUT = 1e-4, 2e-2
-"""Noise of the first descent, as a share of the equations' root mean square at its start: too low costs steps alone. Cut
-affinities go with approximate forces, whose error is of this size."""
+"""Noise of the first descent, as a share of the equations' root mean square at its start: too low costs steps alone.
+Cut affinities go with approximate forces, whose error is of this size."""
 
 PIN = 0.02
 """Standard deviation with which a feature beyond its bounds is held at the bound, as a share of their distance."""

@@ -149,7 +149,7 @@ def kl_divergence(p: Array, coords: Array) -> Array:
     squared = _squared_distances(coords, coords)
     # In logarithms: the sum of all affinities of a wide embedding underflows.
     log_q = jnp.where(off, -(freedom + 1) / 2 * jnp.log1p(squared / freedom), -jnp.inf)
-    log_q = jnp.maximum(log_q - jax.nn.logsumexp(log_q), np.log(Q_FLOOR))
+    log_q = jnp.maximum(log_q - jax.nn.logsumexp(log_q), float(np.log(Q_FLOOR)))
     terms = p * (jnp.log(jnp.maximum(p, Q_FLOOR)) - log_q)
     return _unless_bad(_total(terms), p, coords)
 

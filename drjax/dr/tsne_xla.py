@@ -109,7 +109,7 @@ def _segment(descent: Descent, state: _State, pairs: Array) -> _State:
         return jax.tree.map(lambda a, b: jnp.where(state.count < descent.max_iter, a, b), new, state)
 
     state = jax.lax.fori_loop(0, CHECK_EVERY - 1, unless_over, state)
-    error = quality.kl_divergence(pairs[:n, :n], state.y).astype(state.best.dtype)
+    error = quality.kl_divergence(pairs[:n, :n], state.y)
     new, slope = _step(descent, _forces, state, pairs)
     is_check = new.count <= descent.max_iter
     norm = jnp.sqrt(jnp.sum(slope**2))

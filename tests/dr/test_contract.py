@@ -104,6 +104,16 @@ def test_computes_in_float32_when_x64_is_off(method, given):
     assert jax.eval_shape(insert, method, KEY, shared, x[0]).coords.dtype == jnp.float32
 
 
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_computes_in_float32_what_is_given_so_where_x64_is_on(name):
+    x, method = data(n=60), METHODS[name](**({"perplexity": 5} if name == "tsne" else {}))
+    with jax.enable_x64(True):
+        assert jax.eval_shape(fit, method, KEY, x).coords.dtype == jnp.float32
+        shared = method.prepare(x[1:])
+        out = jax.eval_shape(insert_batch, method, jax.random.split(KEY, M), shared, x[:M])
+        assert out.coords.dtype == jnp.float32
+
+
 def test_depends_on_the_key_exactly_if_not_deterministic(method):
     first, second = (np.asarray(fit(method, jax.random.key(seed), data()).coords) for seed in (0, 1))
     assert np.array_equal(first, second) == method.deterministic

@@ -57,6 +57,7 @@ class Row:
         library: Who else makes it, and how: an estimator for a seed, or None where drjax calls the library.
         n_shadow: Most shadow releases that the attack needs; all of the configuration if None.
         seed_known: Whether the adversary knows the seed.
+        n_seeds: Seeds among which the targets are divided; only where the seed is known, else each has its own.
         attacks: Those to run beside the baselines; the default ones of `drjax audit` if empty.
     """
 
@@ -66,6 +67,7 @@ class Row:
     library: Callable[[int], Any] | None = None
     n_shadow: int | None = None
     seed_known: bool = False
+    n_seeds: int = 1
     attacks: tuple[str, ...] = ()
 
 
@@ -102,9 +104,10 @@ ROWS = {
     ),
     "SRP, seed known": Row(
         method="srp",
-        library=lambda _: _sk_srp(0),
+        library=_sk_srp,
         n_shadow=50,
         seed_known=True,
+        n_seeds=25,
     ),
 }
 """Kinds of releases by name."""
@@ -278,7 +281,10 @@ def _cell(
         shadow_x = [rows.astype(row.dtype) for rows in (known, shadow[: audit.n_shadow])]
         shadows = shadow_embeddings(shadow_key, audit.dr_method, *shadow_x, randomness=audit.randomness)
         begun = time.perf_counter()
-        coords, status = _releases(row, audit, maker, release_key, known, targets)
+        shares = np.array_split(np.arange(count), min(row.n_seeds, count))
+        keys = jax.random.split(release_key, len(shares)) if len(shares) > 1 else [release_key]
+        made = [_releases(row, audit, maker, k, known, targets[at]) for k, at in zip(keys, shares, strict=True)]
+        coords, status = (np.concatenate(parts) for parts in zip(*made, strict=True))
         release_s = time.perf_counter() - begun
         with tempfile.TemporaryDirectory() as folder:
             inputs = AttackInputs(
@@ -294,7 +300,7 @@ def _cell(
                 targets=targets,
                 checkpoint=Path(folder) / "training.npz",
                 progress=False,
-                release_key=release_key if row.seed_known and maker == OURS else None,
+                release_key=None,
             )
             decoy_key, score_key = jax.random.split(jax.random.fold_in(key, 1))
             attacks = chosen(audit)
@@ -302,11 +308,25 @@ def _cell(
                 first = slice(config.dear_targets if attacks[attack].is_dear else None)
                 seen = dataclasses.replace(inputs, coords=coords[first], targets=targets[first])
                 begun = time.perf_counter()
-                result, facts = execute(attack, attacks[attack], seen)
-                flags = np.asarray(result.status, np.uint32) | status[first]
+                x, own, facts = [], [], []
+                for of_seed, at in zip(keys, shares, strict=True):
+                    rows = at[at < len(seen.targets)]
+                    if not len(rows):
+                        continue
+                    share = dataclasses.replace(
+                        seen,
+                        coords=coords[rows],
+                        targets=targets[rows],
+                        release_key=of_seed if row.seed_known and maker == OURS else None,
+                    )
+                    result, fact = execute(attack, attacks[attack], share)
+                    x.append(np.asarray(result.x))
+                    own.append(np.asarray(result.status, np.uint32))
+                    facts.append(fact)
+                flags = np.concatenate(own) | status[first]
                 scores = metrics.evaluate(
                     score_key,
-                    np.asarray(result.x),
+                    np.concatenate(x),
                     seen.targets,
                     neighbors=np.concatenate([known, inputs.public]),
                     decoys=metrics.sample_decoys(decoy_key, inputs.public, min(N_DECOYS, len(inputs.public))),
@@ -317,7 +337,7 @@ def _cell(
                     "scores": scores,
                     "status_counts": count_status(flags),
                     "release_s": release_s,
-                    "facts": facts,
+                    "facts": facts[0] if len(facts) == 1 else facts,
                 }
                 yield attack, fields
 
@@ -335,6 +355,8 @@ def _releases(
         found = shadow_embeddings(key, method, known, targets, randomness=audit.randomness)
         return np.asarray(found.coords), np.asarray(found.status)
     seeds = np.asarray(jax.random.randint(key, (len(targets),), 0, 2**31 - 1))
+    if row.seed_known:
+        seeds = np.full_like(seeds, seeds[0])
 
     def fit(seed: int, target: np.ndarray) -> np.ndarray:
         return library(seed).fit_transform(np.concatenate([target[None], known]))

@@ -194,7 +194,7 @@ class _Shrinkage(NamedTuple):
 
     Attributes:
         norms: (n,), squared norms q_j of the centred records b_j.
-        squares: (n, r), poles^2 gamma^2: their sum over r is b_i^T S b_i.
+        quadratic: (n,), b_i . S b_i with S the scatter of all centred records.
         first: (n,), b_i . sum_j q_j b_j.
         d: Features.
     """

@@ -6,7 +6,8 @@ import pytest
 from scipy.spatial.distance import pdist, squareform
 from sklearn.datasets import load_digits
 from sklearn.manifold import TSNE as SklearnTSNE
-from sklearn.manifold._t_sne import _joint_probabilities
+from sklearn.manifold._t_sne import _joint_probabilities, _joint_probabilities_nn
+from sklearn.neighbors import NearestNeighbors
 
 from drjax.attacks.reconstruction import invariant, tsne_affinities
 from drjax.attacks.shadow import shadow_embeddings
@@ -33,11 +34,24 @@ def test_estimates_follow_the_affinities_that_scikit_learn_worked_with():
     coords = peer.fit_transform(record).astype(np.float64)
     squared = squareform(pdist(record, "sqeuclidean")).astype(np.float32)
     joint = squareform(_joint_probabilities(squared, PERPLEXITY, 0))
-    found = tsne_affinities._of_map(joint[1:, 1:], coords)
+    found = tsne_affinities._of_map([joint[1:, 1:]], coords)
     np.testing.assert_allclose(found, joint[0, 1:], atol=0.05 * joint[0, 1:].max())  # a map all but at rest
     # From the known records alone: the target's effect on the other affinities is left out.
     alone = tsne_affinities.estimate(KNOWN, coords[None], PERPLEXITY)[0]
     assert np.corrcoef(alone, joint[0, 1:])[0, 1] > 0.9
+
+
+def test_estimates_follow_those_of_barnes_hut(monkeypatch):
+    record = np.concatenate([X[700:701], KNOWN])
+    coords = SklearnTSNE(perplexity=5, angle=0.0, random_state=1).fit_transform(record)
+    graph = NearestNeighbors(n_neighbors=16).fit(record).kneighbors_graph(mode="distance")
+    graph.data **= 2
+    joint = _joint_probabilities_nn(graph, 5, 0).toarray()
+    found = tsne_affinities.estimate(KNOWN, coords[None], 5)[0]
+    assert np.corrcoef(found, joint[0, 1:])[0, 1] > 0.9
+    monkeypatch.setattr(tsne_affinities, "_ways", lambda squared, _: [squared])
+    taken_for_exact = tsne_affinities.estimate(KNOWN, coords[None], 5)[0]
+    assert np.linalg.norm(found - joint[0, 1:]) < 0.8 * np.linalg.norm(taken_for_exact - joint[0, 1:])
 
 
 @pytest.mark.parametrize("k", [1, 2, 3])
@@ -53,7 +67,7 @@ def test_the_forces_are_those_of_the_descent(k):
     own *= (1 + np.sum(own**2, axis=1, keepdims=True) / freedom) ** (-(freedom + 1) / 2)
     # What the estimate misses is the force that is left, along the way to the target.
     left = np.sum(slope * own, axis=1) / np.sum(own**2, axis=1) / (2 * (freedom + 1) / freedom)
-    np.testing.assert_allclose(tsne_affinities._of_map(joint[1:, 1:], coords), joint[0, 1:] - left, atol=1e-12)
+    np.testing.assert_allclose(tsne_affinities._of_map([joint[1:, 1:]], coords), joint[0, 1:] - left, atol=1e-12)
 
 
 def test_they_tell_a_regression_more_than_the_distances_of_the_map(maps):

@@ -24,6 +24,9 @@ from drjax.dr.affinity import joint_probabilities
 LEAST = 1e-2
 """Estimates below this share of the mean affinity, negative ones too, are taken for it before the logarithm."""
 
+OUT_OF_REACH = 1e9
+"""Squared distance, as a multiple of the largest, at which a record has no affinity at any bandwidth."""
+
 MAP_FEATURES = ("affinities", "local affinities")
 """Kinds of `invariant.FEATURES` to choose from, beside the estimates."""
 
@@ -31,7 +34,9 @@ MAP_FEATURES = ("affinities", "local affinities")
 def estimate(known: Array, coords: Array, perplexity: float) -> np.ndarray:
     """Estimates of the joint affinities p_i0 (m, n-1) of the target, row 0, to the known records; all pairs sum to 1.
 
-    Estimates have errors of either sign: some are negative. O(m n^2).
+    Estimates have errors of either sign: some are negative. O(m n^2). A map by the Barnes-Hut algorithm, where a record
+    has affinities to the nearest 3 perplexity + 1 alone, is recognised by its known records, which are at rest with
+    those affinities and not with all.
 
     Args:
         known: (n-1, d).
@@ -52,13 +57,23 @@ def estimate(known: Array, coords: Array, perplexity: float) -> np.ndarray:
         raise ValueError(f"perplexity must be < n = {n} records, got {perplexity:g}")
     with jax.enable_x64(True):
         squared = squareform(pdist(known, "sqeuclidean"))
-        among = np.asarray(joint_probabilities(squared, perplexity))
+        among = [np.asarray(joint_probabilities(near, perplexity)) for near in _ways(squared, perplexity)]
     # n - 1 records of one share each have n - 1 of n shares once the target is there.
-    among = among * (n - 1) / n
+    among = [one * (n - 1) / n for one in among]
     return np.stack([_of_map(among, one.astype(np.float64)) for one in coords])
 
 
-def _of_map(among: np.ndarray, coords: np.ndarray) -> np.ndarray:
+def _ways(squared: np.ndarray, perplexity: float) -> list[np.ndarray]:
+    """Squared distances (n-1, n-1) between known records as the exact algorithm sees them, and as Barnes-Hut does."""
+    n_neighbors = int(3 * perplexity + 1)
+    if n_neighbors >= len(squared) - 1:
+        return [squared]
+    # A record is the first of its own row.
+    last = np.sort(squared, axis=1)[:, n_neighbors : n_neighbors + 1]
+    return [squared, np.where(squared <= last, squared, OUT_OF_REACH * squared.max())]
+
+
+def _of_map(among: list[np.ndarray], coords: np.ndarray) -> np.ndarray:
     difference = coords[:, None] - coords[None]
     freedom = max(coords.shape[1] - 1, 1)
     # Beyond two components scikit-learn and our kernel weigh forces with this power too, where the gradient has 1.
@@ -66,7 +81,9 @@ def _of_map(among: np.ndarray, coords: np.ndarray) -> np.ndarray:
     np.fill_diagonal(weight, 0)
     share = weight / weight.sum()
     force = weight[..., None] * difference
-    others = np.einsum("ij,ijk->ik", among - share[1:, 1:], force[1:, 1:])
+    # The target moves few of the known records by much, so that the median tells with which affinities they rest.
+    ways = [np.einsum("ij,ijk->ik", way - share[1:, 1:], force[1:, 1:]) for way in among]
+    others = min(ways, key=lambda total: float(np.median((total**2).sum(axis=1))))
     own = force[1:, 0]
     length = (own**2).sum(axis=1)
     return share[1:, 0] - (others * own).sum(axis=1) / np.where(length > 0, length, 1)

@@ -148,7 +148,8 @@ class TSNERest:
     def residual(self, release: Array, x: Array, about: Array | None = None) -> Array:
         """(n k,) gradient of the Kullback-Leibler divergence, of the neighbours that a record `about` (d,) has."""
         s = self._distances(x)
-        first, rest = self._conditionals(s, *self._neighbors(s if about is None else self._distances(about)))
+        others, rows = self._neighbors(s if about is None else self._distances(about))
+        first, rest = self._first(s, others), jax.vmap(self._row)(jnp.arange(len(s)), s, rows)
         joint = self._joint(jnp.concatenate([first[None], rest]))
         pull, push = _forces(release)
         return (_factor(release) * (jnp.einsum("ij,ijk->ik", joint, pull) - push)).ravel()
@@ -207,9 +208,6 @@ class TSNERest:
         target &= jnp.concatenate([jnp.zeros(1, bool), s <= jnp.sort(s)[self.n_neighbors - 1]])
         last = jnp.clip(s, self.reach[:, 0], self.reach[:, 1])[:, None]
         return target, known & (jnp.concatenate([s[:, None], self.between], axis=1) <= last)
-
-    def _conditionals(self, s: Array, others: Array, rows: Array) -> tuple[Array, Array]:
-        return self._first(s, others), jax.vmap(self._row)(jnp.arange(len(s)), s, rows)
 
     def _row(self, i: Array, s_i: Array, others: Array) -> Array:
         """Conditional affinities (n,) of known record i, for the target first."""

@@ -177,3 +177,22 @@ def test_bad_arguments_are_refused_by_name(prior, change, match):
 def test_fit_refuses_bad_public_data(public, shrinkage, match):
     with pytest.raises(ValueError, match=match):
         GaussianPrior.fit(public, shrinkage=shrinkage)
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-3])
+def test_a_prior_of_few_records_is_truncated_in_their_directions_alone(noise):
+    rng = np.random.default_rng(0)
+    public, targets, operator = rng.random((12, 60)) ** 3, rng.random((4, 60)), rng.normal(size=(5, 60))
+    few = GaussianPrior.fit(public)
+    dense = GaussianPrior(few.mean, few.covariance)
+    assert few.factor is not None
+    np.testing.assert_allclose(few.factor.T @ few.factor + few.floor * np.eye(60), few.covariance, atol=1e-15)
+    assert few._span(operator) is not None and dense._span(operator) is None
+    assert few._span(rng.normal(size=(18, 60))) is None  # not few enough
+    for prior in (few, few.raised(1e-3)):
+        found = prior.condition(operator, targets @ operator.T, noise, lower=0, upper=1)
+        whole = GaussianPrior(prior.mean, prior.covariance)
+        expected = whole.condition(operator, targets @ operator.T, noise, lower=0, upper=1)
+        np.testing.assert_allclose(found, expected, atol=1e-9)
+    raised = few.raised(0.5)
+    assert np.trace(raised.covariance) == pytest.approx(1.5 * np.trace(few.covariance))

@@ -173,7 +173,9 @@ def test_the_gradient_is_that_of_the_loss(digits, stopped):
     known, targets, _, prior = digits
     maps, scale = stopped
     theta = np.ascontiguousarray(maps[0] - maps[0].mean(axis=0))
-    problem = descent.Problem(known, squareform(pdist(known)), prior.mean, prior.covariance, scale, None)
+    problem = descent.Problem(
+        known, squareform(pdist(known)), prior.mean, prior.covariance, prior.covariance @ known.T, scale, None
+    )
     rng = np.random.default_rng(0)
     fit = descent.Fit(targets[1], theta + 1e-3 * rng.normal(size=theta.shape), 3, 0.0, 0.0)
     local = descent.Local(problem, theta, fit)

@@ -136,8 +136,8 @@ def reconstruct_mds(
     m, d = len(releases), known.shape[1]
     between = squareform(pdist(known))
     # No record is excluded altogether: a feature that never varied in public may vary in the target.
-    covariance = prior.covariance + 1e-8 * np.trace(prior.covariance) / d * np.eye(d)
-    prior = GaussianPrior(prior.mean, covariance)
+    prior = prior.raised(1e-8)
+    spread_known = prior.covariance @ known.T
     x = np.full((m, d), np.nan)
     undetermined = np.full(m, np.nan)
     status = np.full(m, np.uint32(Status.OK))
@@ -151,7 +151,7 @@ def reconstruct_mds(
             spread = np.sqrt((theta**2).mean())
             # Rounding is what is left of an acceleration at the least.
             size = max(scale, 1e-14 * spread)
-            problem = descent.Problem(known, between, prior.mean, prior.covariance, size, bounds)
+            problem = descent.Problem(known, between, prior.mean, prior.covariance, spread_known, size, bounds)
             wanted = steps if size > CONVERGED * spread else 0
             x[i], undetermined[i], reached = _reconstruct(problem, prior, theta, wanted)
             if reached < wanted:

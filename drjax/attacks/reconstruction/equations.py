@@ -122,20 +122,21 @@ class TSNERest:
         n_neighbors: Nearest records to which a record has an affinity; None for all.
         reach: (n-1, 2) squared distances from each known record to its last neighbour but one and its last, among the
             known; where `n_neighbors` is given.
+        excess: (n, k) by which the repulsion that made the map is more than the exact one; zero if None.
     """
 
     known: Array = traced()
     between: Array = traced()
     perplexity: float = 30.0
     reach: Array | None = traced(default=None)
+    excess: Array | None = traced(default=None)
     n_neighbors: int | None = None
 
     def nearest(self) -> TSNERest:
         """The equations of the Barnes-Hut algorithm: affinities to as many nearest records as its libraries keep.
 
         Source: van der Maaten (2014), "Accelerating t-SNE using tree-based algorithms", section 4.1; scikit-learn 1.9
-        `manifold/_t_sne.py`. Its approximate repulsion is not modelled: at the truth it adds about as much to the
-        gradient as the end of the descent leaves.
+        `manifold/_t_sne.py`.
         """
         n_others = self.known.shape[0]
         n_neighbors = int(3 * self.perplexity + 1)
@@ -151,7 +152,7 @@ class TSNERest:
         others, rows = self._neighbors(s if about is None else self._distances(about))
         first, rest = self._first(s, others), jax.vmap(self._row)(jnp.arange(len(s)), s, rows)
         joint = self._joint(jnp.concatenate([first[None], rest]))
-        pull, push = _forces(release)
+        pull, push = self._forces(release)
         return (_factor(release) * (jnp.einsum("ij,ijk->ik", joint, pull) - push)).ravel()
 
     def linearise(self, release: Array, x: Array) -> tuple[Array, Array]:
@@ -164,7 +165,7 @@ class TSNERest:
             at, s, rows
         )
         conditional = jnp.concatenate([first[None], rest])
-        pull, push = _forces(release)
+        pull, push = self._forces(release)
         r = _factor(release) * (jnp.einsum("ij,ijk->ik", self._joint(conditional), pull) - push)
         # A conditional affinity of i for j enters the joint one of both, over 2 n.
         derivative = jnp.einsum("lj,jlk->jkl", own, pull[:, 1:])
@@ -195,6 +196,10 @@ class TSNERest:
         """Hessian of the divergence in the coordinates, (n k, n k)."""
         hessian = jax.jacfwd(lambda c: self.residual(c, x))(release).reshape(release.size, release.size)
         return (hessian + hessian.T) / 2
+
+    def _forces(self, release: Array) -> tuple[Array, Array]:
+        pull, push = forces(release)
+        return pull, push if self.excess is None else push + self.excess
 
     def _distances(self, x: Array) -> Array:
         return jnp.sum((x - self.known) ** 2, axis=1)
@@ -258,7 +263,7 @@ def _ratio(a: Array, slope: Array) -> Array:
     return jnp.where(slope < 0, a / jnp.where(slope < 0, slope, -1), 0)
 
 
-def _forces(coords: Array) -> tuple[Array, Array]:
+def forces(coords: Array) -> tuple[Array, Array]:
     """Of the map (n, k): differences by Student's weights, (n, n, k), and their mean by the map's affinities, (n, k).
 
     Beyond two components scikit-learn and our kernel follow these forces too, where the gradient has the weights' root.

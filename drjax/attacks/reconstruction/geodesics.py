@@ -24,6 +24,9 @@ from drjax.dr import path_insertion, shortest_paths
 N_CANDIDATES = 50
 """Public records whose releases are most like the attacked one, from whose places in the graph the search may start."""
 
+N_STARTS_OF_CHOICE = 3
+"""Starts per target, at most, for each further choice among equal neighbours; one is the best place so far."""
+
 REACHES = (0.4, 0.6, 0.8, 1.2, 2.0)
 """Grid of the geodesic at which a feature has fallen to exp(-1/2), in units of the median n_neighbors-th geodesic."""
 
@@ -106,7 +109,7 @@ def recover(
     m = len(release)
     found = Geodesics(np.full((m, n - 1), np.inf), np.full((m, n - 1), np.nan), np.full(m, np.inf), np.zeros(m, bool))
     with blas().limit(limits=1, user_api="blas"):
-        for graph in geodesic_graph.known_graphs(known, n_neighbors):
+        for choice, graph in enumerate(geodesic_graph.known_graphs(known, n_neighbors)):
             left = np.flatnonzero(is_finite & ~found.is_certified)
             if not len(left):
                 break
@@ -117,11 +120,15 @@ def recover(
                 graph: geodesic_graph.Known = graph,
                 left: np.ndarray = left,
                 places: tuple[np.ndarray, np.ndarray] = (lengths, displaced),
+                most: int = min(n_starts, N_STARTS_OF_CHOICE) if choice else n_starts,
             ) -> None:
                 for lane in left[part]:
                     order = np.argsort(_mismatch(start_release, theta[lane]), kind="stable")[:N_CANDIDATES]
                     chosen = (places[0][order], places[1][order])
-                    _recover_one(found, lane, graph, theta[lane], chosen, n_neighbors, n_starts, precision)
+                    if np.isfinite(found.lengths[lane]).any():
+                        so_far = geodesic_graph.links(found.lengths[[lane]], graph, n_neighbors)
+                        chosen = (np.concatenate([so_far[0], chosen[0]]), np.concatenate([so_far[1], chosen[1]]))
+                    _recover_one(found, lane, graph, theta[lane], chosen, n_neighbors, most, precision)
 
             host.spread(work, len(left), size=1)
     return found

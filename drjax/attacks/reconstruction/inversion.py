@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.spatial.distance import pdist, squareform
 
+from drjax.attacks.reconstruction import barnes_hut
 from drjax.attacks.reconstruction.equations import Match, Rest, TSNERest
 from drjax.attacks.reconstruction.gauss_newton import (
     Belief,
@@ -49,7 +50,7 @@ ROUNDS = 4
 
 FIRST_NOISE, FIRST_NOISE_OF_CUT = 1e-4, 2e-2
 """Noise of the first descent, as a share of the equations' root mean square at its start: too low costs steps alone.
-Cut affinities go with approximate forces, whose error is of this size."""
+Where affinities are cut the descent had forces that jump where points change groups, and ended less at rest."""
 
 PIN = 0.02
 """Standard deviation with which a feature beyond its bounds is held at the bound, as a share of their distance."""
@@ -102,8 +103,8 @@ def reconstruct(
     `guesses`) the posterior's modes are found under a low noise, and the best is kept. "gradient" then measures the
     noise on what the best leaves of the gradient, by curvature, and goes on; so a release that was stopped early,
     rounded or made by another library is weighed by what its equations are worth. A map of t-SNE by the Barnes-Hut
-    algorithm, which leaves out the affinities between far records, is recognised and inverted as such. Last, features
-    beyond the bounds are held there, in turns.
+    algorithm, which leaves out the affinities between far records and computes far repulsion by a tree, is recognised
+    and inverted as such. Last, features beyond the bounds are held there, in turns.
 
     Args:
         key: With the seed known that of the releases, as given to `shadow_embeddings(..., randomness="shared")`; else
@@ -173,18 +174,14 @@ def reconstruct(
         lanes = (releases.astype(np.float64), starts, level)
         # One lane holds several copies of the covariance; chunks are short, so that progress shows.
         size = 4 if jax.default_backend() == "cpu" else None
-        is_cut = _is_cut(equations, releases, starts)
         order, parts = [], []
-        for cut in np.unique(is_cut):
-            at = np.flatnonzero(is_cut == cut)
+        for making, at in _makings(equations, lanes[0], starts):
             order.append(at)
-            own = plan
-            if cut:
-                own = dataclasses.replace(plan, equations=equations.nearest(), first_noise=FIRST_NOISE_OF_CUT)
+            own = dataclasses.replace(plan, equations=making.equations, first_noise=making.first_noise)
             part = batching.map_lanes(
                 _invert,
                 own,
-                tuple(leaf[at] for leaf in lanes),
+                tuple(leaf[at] for leaf in lanes) + ((making.excess[at],) if making.excess is not None else ()),
                 batch_size=size,
                 progress=progress,
                 description="targets inverted",
@@ -225,24 +222,44 @@ def _equations(key: Array, method: DRMethod, known: np.ndarray, way: Matching, s
     return Match(method=method, shared=shared, key=draw_key, signs=method.deterministic)
 
 
-def _is_cut(equations: Any, releases: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Whether a map of t-SNE was made with affinities to the nearest records alone, (m,) bool.
+class _Making(NamedTuple):
+    """How releases can have been made: equations, noise of the first descent, `TSNERest.excess` of each or None."""
 
-    Only with the right affinities are the known records far from the target at rest, whatever the target is: the
-    median over known records tells, with the mean of the nearest in the target's place.
+    equations: Any
+    first_noise: float
+    excess: np.ndarray | None = None
+
+
+def _makings(equations: Any, releases: np.ndarray, starts: np.ndarray) -> list[tuple[_Making, np.ndarray]]:
+    """Ways in which releases were made, each with the indices of those that were made so.
+
+    Only with the right affinities and forces are the known records of a t-SNE map that are far from the target at rest,
+    whatever the target is: the median over known records tells, with the mean of the nearest in the target's place.
     """
-    if not isinstance(equations, TSNERest) or equations.nearest().n_neighbors is None:
-        return np.zeros(len(releases), bool)
+    makings = [_Making(equations, FIRST_NOISE)]
+    if isinstance(equations, TSNERest):
+        cut = equations.nearest()
+        if cut.n_neighbors is not None:
+            makings.append(_Making(cut, FIRST_NOISE_OF_CUT))
+        makings.append(_Making(cut, FIRST_NOISE_OF_CUT, np.stack([barnes_hut.excess(one) for one in releases])))
+    if len(makings) == 1:
+        return [(makings[0], np.arange(len(releases)))]
 
-    def force(equations: TSNERest, release: Array, x: Array) -> Array:
-        rows = equations.residual(release, x).reshape(release.shape)
+    def force(equations: TSNERest, lane: tuple[Array, ...]) -> Array:
+        release, x, *excess = lane
+        rows = _with_excess(equations, excess).residual(release, x).reshape(release.shape)
         return jnp.median(jnp.linalg.norm(rows[1:], axis=1))
 
-    def lane(equations: TSNERest, lane: tuple[Array, Array]) -> Array:
-        return force(equations.nearest(), *lane) < force(equations, *lane)
+    forces = []
+    for making in makings:
+        lanes = (releases, starts[:, 1]) + (() if making.excess is None else (making.excess,))
+        forces.append(np.asarray(batching.map_lanes(jax.vmap(force, (None, 0)), making.equations, lanes)))
+    best = np.argmin(forces, axis=0)
+    return [(makings[one], np.flatnonzero(best == one)) for one in np.unique(best)]
 
-    lanes = (releases.astype(np.float64), starts[:, 1])
-    return np.asarray(batching.map_lanes(jax.vmap(lane, (None, 0)), equations, lanes))
+
+def _with_excess(equations: Any, excess: list[Array] | tuple[Array, ...]) -> Any:
+    return dataclasses.replace(equations, excess=excess[0]) if excess else equations
 
 
 def _starts(known: np.ndarray, releases: np.ndarray, prior: GaussianPrior, guesses: Array | None) -> np.ndarray:
@@ -278,9 +295,9 @@ def _invert(plan: _Plan, lanes: PyTree) -> _Found:
     )
 
 
-def _invert_one(plan: _Plan, release: Array, starts: Array, level: Array) -> _Found:
+def _invert_one(plan: _Plan, release: Array, starts: Array, level: Array, *excess: Array) -> _Found:
     """All descents of one lane, in turn in one loop: the program holds a descent once, which is most of its size."""
-    equations, n_starts = plan.equations, starts.shape[0]
+    equations, n_starts = _with_excess(plan.equations, excess), starts.shape[0]
     q = release.size
     if plan.is_gradient:
         # One level for all starts, or their costs could not be compared.

@@ -15,7 +15,7 @@ import numpy as np
 import scipy.linalg
 from scipy.spatial.distance import pdist, squareform
 
-from drjax.attacks.reconstruction import invariant
+from drjax.attacks.reconstruction import barnes_hut, invariant
 from drjax.attacks.reconstruction.kernel_ridge import leave_one_out, squared_distances
 from drjax.core import validate
 from drjax.core.types import Array, Reconstruction, Status
@@ -35,8 +35,8 @@ def estimate(known: Array, coords: Array, perplexity: float) -> np.ndarray:
     """Estimates of the joint affinities p_i0 (m, n-1) of the target, row 0, to the known records; all pairs sum to 1.
 
     Estimates have errors of either sign: some are negative. O(m n^2). A map by the Barnes-Hut algorithm, where a record
-    has affinities to the nearest 3 perplexity + 1 alone, is recognised by its known records, which are at rest with
-    those affinities and not with all.
+    has affinities to the nearest 3 perplexity + 1 alone and repulsion is by groups of points, is recognised by its
+    known records, which are at rest with those forces and not with the exact ones.
 
     Args:
         known: (n-1, d).
@@ -81,12 +81,19 @@ def _of_map(among: list[np.ndarray], coords: np.ndarray) -> np.ndarray:
     np.fill_diagonal(weight, 0)
     share = weight / weight.sum()
     force = weight[..., None] * difference
-    # The target moves few of the known records by much, so that the median tells with which affinities they rest.
+    # The target moves few of the known records by much, so that the median tells with which forces they rest.
     ways = [np.einsum("ij,ijk->ik", way - share[1:, 1:], force[1:, 1:]) for way in among]
-    others = min(ways, key=lambda total: float(np.median((total**2).sum(axis=1))))
+    others = min(ways, key=_at_rest)
+    if others is ways[-1]:
+        exact = np.einsum("ij,ijk->ik", share[1:], force[1:])
+        others = min(others, others + exact - barnes_hut.repulsion(coords)[1:], key=_at_rest)
     own = force[1:, 0]
     length = (own**2).sum(axis=1)
     return share[1:, 0] - (others * own).sum(axis=1) / np.where(length > 0, length, 1)
+
+
+def _at_rest(total: np.ndarray) -> float:
+    return float(np.median((total**2).sum(axis=1)))
 
 
 @dataclass(frozen=True)

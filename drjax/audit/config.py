@@ -20,6 +20,9 @@ DTYPES = ("float32", "float64")
 SWITCHES = ("n_unknown", "known_fraction", "shuffled", "assumed", "public_data", "known_features")
 """Fields that make another adversary of the informed one."""
 
+SIZES = ("n_known", "n_shadow", "n_validation", "n_targets")
+"""Fields of the split into known, public and attacked records, which `each_record` does not make."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class AuditConfig:
@@ -51,7 +54,7 @@ class AuditConfig:
         n_decoys: Records in the line-up of the identification test beside the target; fewer if there are not as many.
         seed: Of the split, the shadows, the training and the intervals.
         each_record: Attack every record of the data set in one release of all of them, instead of a sample of targets;
-            the sizes of the split do not count then.
+            there is no split then, and its sizes are left out.
         max_records: Attack at most so many records, drawn at random, with `each_record`; all if None.
         n_unknown: Released records that the adversary does not know, the target and so many of the others.
         known_fraction: Share of the n_known other released records that the adversary does know.
@@ -141,6 +144,8 @@ class AuditConfig:
         if self.defense != "none" and (given or self.each_record):
             beside = (["each_record"] if self.each_record else given)[0]
             raise ValueError(f"{beside} must be left out with a defense, got {getattr(self, beside)}")
+        if self.each_record:
+            given += [name for name in SIZES if getattr(self, name) != defaults[name]]
         if self.each_record and given:
             raise ValueError(f"{given[0]} must be left out with each_record, got {getattr(self, given[0])}")
 

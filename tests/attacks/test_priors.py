@@ -187,7 +187,8 @@ def test_a_prior_of_few_records_is_truncated_in_their_directions_alone(noise):
     dense = GaussianPrior(few.mean, few.covariance)
     assert few.factor is not None
     np.testing.assert_allclose(few.factor.T @ few.factor + few.floor * np.eye(60), few.covariance, atol=1e-15)
-    assert few._span(operator) is not None and dense._span(operator) is None
+    assert few._span(operator) is not None
+    assert dense._span(operator) is None
     assert few._span(rng.normal(size=(18, 60))) is None  # not few enough
     for prior in (few, few.raised(1e-3)):
         found = prior.condition(operator, targets @ operator.T, noise, lower=0, upper=1)

@@ -140,6 +140,7 @@ def test_a_table_from_elsewhere_is_read_in_the_same_units(tmp_path):
         ({"assumed": ("perplexity",), "method": "tsne"}, "assumed must be NAME=VALUE"),
         ({"assumed": ("perplexity=0",), "method": "tsne"}, "perplexity"),
         ({"each_record": True, "shuffled": True}, "shuffled must be left out with each_record"),
+        ({"each_record": True, "n_known": 20}, "n_known must be left out with each_record, got 20"),
     ],
 )
 def test_bad_switches_name_themselves(change, match):

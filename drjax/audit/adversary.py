@@ -15,6 +15,7 @@ import numpy as np
 from drjax.attacks import matching
 from drjax.attacks.metrics import AttackScores
 from drjax.attacks.reconstruction import closed_form
+from drjax.attacks.reconstruction.mixture_prior import MixturePrior
 from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.audit import attacks as registry
 from drjax.audit.attacks import Attack
@@ -27,6 +28,9 @@ from drjax.reports.ladder import bounds, number, percent
 
 WITH_HIDDEN = ("closed-form", "closed-form-known", "srp-closed-form")
 """Attacks without shadow releases that work where further records are unknown; most of those with shadows do."""
+
+PRIORS = {"closed-form": GaussianPrior.fit, "closed-form-mixture": MixturePrior.fit, "closed-form-known": None}
+"""Closed forms that take features of the target as equations, and how their prior is fitted on public records."""
 
 
 class Scene(NamedTuple):
@@ -337,8 +341,9 @@ def _given_features(
     if len(practice) < 4:
         raise ValueError(f"n_validation must leave at least 4 usable reconstructions, got {len(practice)}")
     x = _corrected(found.x, truth, practice, is_known)
-    if name in ("closed-form", "closed-form-known"):
-        prior = GaussianPrior.fit(inputs.public) if name == "closed-form" else None
+    if name in PRIORS:
+        fit = PRIORS[name]
+        prior = None if fit is None else fit(inputs.public)
         exact = closed_form.reconstruct_pca(
             inputs.known, both.coords, prior=prior, bounds=BOUNDS, known_features=np.where(is_known, truth, np.nan)
         )

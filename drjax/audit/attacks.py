@@ -146,6 +146,16 @@ ATTACKS = {
         why="A published component is an eigenvector of a matrix of which all but the target is known, so it can be "
         "solved for the target.",
     ),
+    "closed-form-mixture": Attack(
+        label="Closed form, mixture prior",
+        description="The same with a prior that learns kinds of records, a mixture of Gaussians.",
+        run=rungs.pca_with_mixture,
+        methods=("pca", "classical_mds"),
+        best_for=("pca", "classical_mds"),
+        needs_all_known=True,
+        why="A published component is an eigenvector of a matrix of which all but the target is known, so it can be "
+        "solved for the target; what it leaves open, records of the target's kind fill in.",
+    ),
     "geodesics": Attack(
         label="Geodesics",
         description="Finds which known records the target is next to, and how far from each, until the published "
@@ -174,11 +184,23 @@ ATTACKS = {
         "the steps before an early stop; a few shadow releases calibrate it.",
         run=rungs.mds_stationarity,
         methods=("mds",),
-        best_for=("mds",),
         needs_shadows=True,
         needs_all_known=True,
         why="The iteration moves every known record by what its distance to the target asks for; where it has all but "
         "come to rest, that distance can be read off, whatever the start was.",
+    ),
+    "stationarity-mixture": Attack(
+        label="Stationarity, mixture prior",
+        description="The same with a prior that learns kinds of records, a mixture of Gaussians.",
+        run=rungs.mds_with_mixture,
+        methods=("mds",),
+        best_for=("mds",),
+        needs_shadows=True,
+        needs_all_known=True,
+        is_dear=True,
+        why="The iteration moves every known record by what its distance to the target asks for; where it has all but "
+        "come to rest, that distance can be read off, whatever the start was, and records of the target's kind fill in "
+        "what distances leave open.",
     ),
     "affinities": Attack(
         label="Kernel on affinities at rest",

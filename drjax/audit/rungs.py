@@ -17,6 +17,7 @@ from drjax.attacks.reconstruction import (
     stationarity,
     tsne_affinities,
 )
+from drjax.attacks.reconstruction.mixture_prior import MixturePrior
 from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.audit.inputs import BOUNDS, AttackInputs
 from drjax.core.types import Reconstruction
@@ -74,11 +75,28 @@ def pca_with_prior(inputs: AttackInputs) -> tuple[Reconstruction, dict[str, Any]
     return closed_form.reconstruct_pca(inputs.known, inputs.coords, prior=prior, bounds=BOUNDS), {}
 
 
+def pca_with_mixture(inputs: AttackInputs) -> tuple[Reconstruction, dict[str, Any]]:
+    """The closed form of PCA with a mixture of Gaussians and bounds."""
+    prior = MixturePrior.fit(inputs.public)
+    facts = {"n_components_of_prior": len(prior.components)}
+    return closed_form.reconstruct_pca(inputs.known, inputs.coords, prior=prior, bounds=BOUNDS), facts
+
+
 def mds_stationarity(inputs: AttackInputs) -> tuple[Reconstruction, dict[str, Any]]:
-    """Stationarity of MDS and its last steps."""
+    """Stationarity of MDS and its last steps, with a Gaussian prior."""
+    return _mds(inputs, GaussianPrior.fit(inputs.public))
+
+
+def mds_with_mixture(inputs: AttackInputs) -> tuple[Reconstruction, dict[str, Any]]:
+    """The same with a mixture of Gaussians."""
+    prior = MixturePrior.fit(inputs.public)
+    result, facts = _mds(inputs, prior)
+    return result, {**facts, "n_components_of_prior": len(prior.components)}
+
+
+def _mds(inputs: AttackInputs, prior: GaussianPrior | MixturePrior) -> tuple[Reconstruction, dict[str, Any]]:
     used = slice(CALIBRATION_RELEASES)
     scale = stationarity.calibrate(inputs.known, inputs.shadow_coords[used], inputs.shadow[used])
-    prior = GaussianPrior.fit(inputs.public)
     result = stationarity.reconstruct_mds(
         inputs.known, inputs.coords, prior=prior, scale=scale, bounds=BOUNDS, progress=inputs.progress
     )

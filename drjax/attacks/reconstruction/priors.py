@@ -91,6 +91,12 @@ class GaussianPrior:
         mean = np.asarray(mean, np.float64)
         return cls(mean, np.eye(mean.shape[0]))
 
+    def spread(self, operator: np.ndarray) -> np.ndarray:
+        """operator @ covariance, (q, d)."""
+        if self.factor is None:
+            return operator @ self.covariance
+        return (operator @ self.factor.T) @ self.factor + self.floor * operator
+
     def raised(self, share: float) -> GaussianPrior:
         """With variance in every direction: more by this share of the mean variance of a feature."""
         more = share * float(np.trace(self.covariance)) / len(self.mean)
@@ -133,14 +139,11 @@ class GaussianPrior:
         if not (noise >= 0).all():
             raise ValueError(f"noise_variance must be >= 0, got {noise.min()}")
         box = _box(lower, upper, (len(values), len(self.mean)))
-        if self.factor is None:
-            loading = operator @ self.covariance
-        else:
-            loading = (operator @ self.factor.T) @ self.factor + self.floor * operator
+        loading = self.spread(operator)
         gram = loading @ operator.T
         span = None if box is None else self._span(operator)
         x = np.empty((len(values), len(self.mean)))
-        for lanes in _groups(noise, np.diagonal(gram)):
+        for lanes in noise_groups(noise, np.diagonal(gram)):
             shared_noise = noise[lanes].max(axis=0)
             mean, gain = self._posterior(operator, values[lanes], shared_noise, loading, gram)
             if box is None:
@@ -190,7 +193,7 @@ def _box(lower: Array | float | None, upper: Array | float | None, shape: tuple[
     return low, high
 
 
-def _groups(noise: np.ndarray, prior_variance: np.ndarray) -> list[np.ndarray]:
+def noise_groups(noise: np.ndarray, prior_variance: np.ndarray) -> list[np.ndarray]:
     """Lanes whose noise relative to what the prior expects agrees within a factor of four, geometric mean over q."""
     scale = np.where(prior_variance > 0, prior_variance, 1.0)
     # Beyond these limits a measurement is exact, or worthless, at any level.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.spatial.distance import cdist, pdist, squareform
 
+from drjax.attacks.reconstruction.mixture_prior import MixturePrior
 from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.attacks.reconstruction.stationarity import descent, guttman
 from drjax.core import batching, host, validate
@@ -88,7 +89,7 @@ def reconstruct_mds(
     known: Array,
     coords: Array,
     *,
-    prior: GaussianPrior,
+    prior: GaussianPrior | MixturePrior,
     scale: float,
     steps: int = STEPS,
     target_index: int = 0,
@@ -103,7 +104,8 @@ def reconstruct_mds(
     Args:
         known: (n-1, d), in the order of the release, the target's row left out.
         coords: (n, k) of one release, or (m, n, k) of m releases that share the known records.
-        prior: What is expected of a record, from public data.
+        prior: What is expected of a record, from public data. The descent takes a mixture for the one Gaussian of its
+            mean and covariance; what the descent finds of the distances is then put to the mixture.
         scale: Of accelerations in such releases, from `calibrate`; 0 if they have converged to the last digit.
         steps: Simulated steps at most; 0 takes the release for converged but for noise.
         target_index: Row of the target in coords.
@@ -171,7 +173,7 @@ def reconstruct_mds(
 
 
 def _reconstruct(
-    problem: descent.Problem, prior: GaussianPrior, theta: np.ndarray, steps: int
+    problem: descent.Problem, prior: GaussianPrior | MixturePrior, theta: np.ndarray, steps: int
 ) -> tuple[np.ndarray, float, int]:
     """The target (d,), the norm of the error to expect, and how many steps were simulated."""
     fit = descent.Fit(descent.at_release(problem, theta), theta, 0, 0.0, np.inf)
@@ -184,9 +186,9 @@ def _reconstruct(
     left = np.linalg.inv(shown + np.eye(len(shown)))
     variance = np.trace(problem.covariance) - (line.lift**2).sum() + ((line.lift @ left) * line.lift).sum()
     x = problem.clip(fit.x)
-    if problem.bounds is not None:
+    if problem.bounds is not None or isinstance(prior, MixturePrior):
         operator, measured, variance_of = _linear_measurements(problem, fit.x, precision, gradient)
-        lower, upper = problem.bounds
+        lower, upper = problem.bounds or (None, None)
         boxed = prior.condition(operator, measured[None], variance_of, lower=lower, upper=upper)[0]
 
         def value(at: np.ndarray) -> float:
@@ -194,7 +196,8 @@ def _reconstruct(
             return local.at(fit.start - (answer @ change).reshape(theta.shape), at)[0]
 
         # The program is of a quadratic likelihood: only what fits the release itself better than clipping counts.
-        if value(boxed) < value(x):
+        # Without bounds nothing is clipped, and what fits best is what the single Gaussian says.
+        if problem.bounds is None or value(boxed) < value(x):
             x = boxed
     return x, float(np.sqrt(max(variance, 0.0))), fit.steps
 

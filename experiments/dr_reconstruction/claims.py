@@ -2,11 +2,13 @@
 
 Each claim is put to two questions: is it so of the paper's network, which it was said of, and is it so of the method,
 attacked by the strongest attack there is? A comparison counts where 95% of differences of such estimates have its sign;
-a claim of several comparisons is refuted by one that counts against it, and undecided if one does not count.
+a claim of several comparisons is refuted by one that counts against it, and undecided if one does not count. Sizes of
+the known set are compared by the strongest of the attacks that ran at all of them.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -43,6 +45,11 @@ class View:
     def sizes(self, *methods: str) -> list[int]:
         """Sizes of the known set at which all of these methods were attacked."""
         return [n for n in self.results.sizes(self.data) if all(self.mse(m, n) is not None for m in methods)]
+
+    def trend(self, method: str, sizes: list[int]) -> list[Estimate | None]:
+        """The error at these sizes, the strongest attack being one that ran at all of them."""
+        among = self.results.attacks_at_all(self.data, method, sizes)
+        return [self.results.estimate(self.data, method, n, self.attack, among=among) for n in sizes]
 
     def mean_record(self, n_known: int, sigma: float = 0) -> Estimate | None:
         """Error of guessing the mean image, on the targets attacked at this noise."""
@@ -125,7 +132,7 @@ def _falls(method: str) -> Test:
         sizes = view.sizes(method)
         if len(sizes) < 2:
             return Verdict(NOT_TESTED)
-        errors = [view.mse(method, n) for n in sizes]
+        errors = view.trend(method, sizes)
         rises = any(below(a, b) for a, b in pairwise(errors))
         return judge([below(errors[-1], errors[0]), not rises], _series(view, method))
 
@@ -136,15 +143,18 @@ def _no_trend(view: View) -> Verdict:
     sizes = view.sizes("pca")
     if len(sizes) < 2:
         return Verdict(NOT_TESTED)
-    return judge([not below(view.mse("pca", sizes[-1]), view.mse("pca", sizes[0]))], _series(view, "pca"))
+    errors = view.trend("pca", sizes)
+    return judge([not below(errors[-1], errors[0])], _series(view, "pca"))
 
 
 def _isomap_gets_harder(view: View) -> Verdict:
-    small, large = ([n for n in view.sizes("isomap") if (n < 499) == is_small] for is_small in (True, False))
+    sizes = view.sizes("isomap")
+    errors = dict(zip(sizes, view.trend("isomap", sizes), strict=True))
+    small, large = ([n for n in sizes if (n < 499) == is_small] for is_small in (True, False))
     if not small or not large:
         return Verdict(NOT_TESTED)
-    best = min(small, key=lambda n: _mean(view.mse("isomap", n)))
-    return judge([below(view.mse("isomap", best), view.mse("isomap", n)) for n in large], _series(view, "isomap"))
+    best = min(small, key=lambda n: _mean(errors[n]))
+    return judge([below(errors[best], errors[n]) for n in large], _series(view, "isomap"))
 
 
 def _versus_mean(methods: tuple[str, ...], *, is_effective: bool, sigma: bool = False) -> Test:
@@ -186,7 +196,7 @@ def _first_step_is_the_largest(view: View) -> Verdict:
         sizes = view.sizes(method)
         if sizes[:2] != [9, 99] or len(sizes) < 3:
             continue
-        means = [_mean(view.mse(method, n)) for n in sizes]
+        means = [_mean(e) for e in view.trend(method, sizes)]
         drops = [a - b for a, b in pairwise(means)]
         answers.append(drops[0] == max(drops))
         told.append(f"{METHOD_NAMES[method]}: {' '.join(f'{-drop:+.3f}' for drop in drops)}")
@@ -197,14 +207,11 @@ def _some_method_gets_harder(view: View) -> Verdict:
     found, is_tested = [], False
     for method in METHOD_NAMES:
         sizes = [n for n in view.sizes(method) if n >= 99]
-        for i, small in enumerate(sizes):
-            for large in sizes[i + 1 :]:
-                is_tested = True
-                if below(view.mse(method, small), view.mse(method, large)):
-                    found.append(
-                        f"{METHOD_NAMES[method]}: {_text(view.mse(method, small))} with {small} known, "
-                        f"{_text(view.mse(method, large))} with {large}"
-                    )
+        for pair in itertools.combinations(sizes, 2):
+            is_tested = True
+            few, many = view.trend(method, list(pair))
+            if below(few, many):
+                found.append(f"{METHOD_NAMES[method]}: {_text(few)} with {pair[0]} known, {_text(many)} with {pair[1]}")
     if not is_tested:
         return Verdict(NOT_TESTED)
     return judge([bool(found)], "; ".join(found) or "no method's error rises from any size to a larger one")
@@ -215,7 +222,8 @@ def _more_known_helps(view: View) -> Verdict:
     for method in METHOD_NAMES:
         sizes = view.sizes(method)
         if len(sizes) > 1:
-            answers.append(below(view.mse(method, sizes[-1]), view.mse(method, sizes[0])))
+            errors = view.trend(method, sizes)
+            answers.append(below(errors[-1], errors[0]))
             told.append(f"{METHOD_NAMES[method]}: {_series(view, method)}")
     return judge(answers, "; ".join(told))
 
@@ -364,4 +372,6 @@ def _text(estimate: Estimate | None) -> str:
 
 
 def _series(view: View, method: str) -> str:
-    return ", ".join(f"{_text(view.mse(method, n))} with {n} known" for n in view.sizes(method))
+    sizes = view.sizes(method)
+    errors = zip(sizes, view.trend(method, sizes), strict=True)
+    return ", ".join(f"{_text(error)} with {n} known" for n, error in errors)

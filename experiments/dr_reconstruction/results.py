@@ -147,13 +147,39 @@ class Results:
         names = {where[3] for where in self._cells if where[:3] == (data, method, n_known)} - self._baselines
         return [name for name in self.labels if name in names]
 
-    def records(self, data: str, method: str, n_known: int, attack: str, sigma: float = 0) -> list[Mapping[str, Any]]:
+    def attacks_at_all(self, data: str, method: str, sizes: Iterable[int]) -> list[str]:
+        """Attacks with results at every one of these sizes: what can be compared from size to size."""
+        found = [self.attacks(data, method, n) for n in sizes]
+        return [name for name in self.labels if found and all(name in names for names in found)]
+
+    def lacks_attacks(self, data: str, method: str, n_known: int) -> bool:
+        """Whether an attack that ran on the method at another size, a network aside, did not run at this one."""
+        others = {name for n in self.sizes(data) for name in self.attacks(data, method, n)} - {NETWORK, DENSE_NETWORK}
+        return bool(others - set(self.attacks(data, method, n_known)))
+
+    def records(
+        self,
+        data: str,
+        method: str,
+        n_known: int,
+        attack: str,
+        sigma: float = 0,
+        among: Iterable[str] | None = None,
+    ) -> list[Mapping[str, Any]]:
         """The records of a cell, one for each repeat; none where an attack of this name, or "best", has none."""
-        name = self.named(attack, data, method, n_known, sigma)
+        name = self.named(attack, data, method, n_known, sigma, among)
         return self._cells.get((data, method, n_known, name or "", float(sigma)), [])
 
     def estimate(
-        self, data: str, method: str, n_known: int, attack: str, *, sigma: float = 0, measure: str = "mse"
+        self,
+        data: str,
+        method: str,
+        n_known: int,
+        attack: str,
+        *,
+        sigma: float = 0,
+        measure: str = "mse",
+        among: Iterable[str] | None = None,
     ) -> Estimate | None:
         """A measure of an attack, or of "best", over the repeats; None where it was not run.
 
@@ -164,8 +190,9 @@ class Results:
             attack: Its name, or "best".
             sigma: Noise on the records.
             measure: A field of the scores, or "eq12".
+            among: Attacks that "best" may be; all if None.
         """
-        found = self.records(data, method, n_known, attack, sigma)
+        found = self.records(data, method, n_known, attack, sigma, among)
         scores = [r.get("eq12") if measure == "eq12" else r["scores"][measure] for r in found]
         return combine([s for s in scores if s is not None])
 
@@ -174,7 +201,15 @@ class Results:
         found = (self.estimate(data, method, n_known, attack, sigma=sigma) for method in self.methods(data))
         return next((e for e in found if e is not None), None)
 
-    def named(self, attack: str, data: str, method: str, n_known: int, sigma: float = 0) -> str | None:
+    def named(
+        self,
+        attack: str,
+        data: str,
+        method: str,
+        n_known: int,
+        sigma: float = 0,
+        among: Iterable[str] | None = None,
+    ) -> str | None:
         """The attack itself; for "best" the one of the least mean error, the paper's two networks left aside.
 
         It is chosen on the targets that it is then reported for, at each noise anew. Where the choice matters, the
@@ -183,6 +218,8 @@ class Results:
         if attack != BEST:
             return attack
         names = [n for n in self.attacks(data, method, n_known) if n not in (NETWORK, DENSE_NETWORK)]
+        if among is not None:
+            names = [name for name in names if name in among]
         found = {name: self.estimate(data, method, n_known, name, sigma=sigma) for name in names}
         usable = {name: e.mean for name, e in found.items() if e is not None}
         return min(usable, key=lambda name: usable[name]) if usable else None

@@ -347,6 +347,20 @@ def test_claims_on_the_size_of_the_known_set_follow_the_trend():
     assert outcomes(made_up(falling, data="nih_chest_xray"), "nih_chest_xray:no-trend")["best"] == claims.REFUTED
 
 
+def test_an_attack_that_ran_at_some_sizes_alone_makes_no_trend():
+    weak = {("mds", n): e for n, e in ((9, 0.058), (99, 0.057), (199, 0.056), (999, 0.055))}
+    dear = {("mds", n): 0.01 for n in (99, 199)}
+    records_of_both = made_up(weak, attacks=("best",)) + made_up(dear, attacks=("dear",))[1:]
+    found = results.Results(records_of_both)
+    assert found.attacks_at_all("mnist", "mds", (9, 99, 999)) == ["ridge"]
+    assert found.attacks_at_all("mnist", "mds", (99, 199)) == ["ridge", "dear"]
+    assert [found.lacks_attacks("mnist", "mds", n) for n in (9, 99, 999)] == [True, False, True]
+    assert found.named("best", "mnist", "mds", 99) == "dear"
+    assert found.named("best", "mnist", "mds", 99, among=["ridge"]) == "ridge"
+    assert outcomes(records_of_both, "mnist:more-can-hurt")["best"] == claims.REFUTED
+    assert outcomes(records_of_both, "mnist:more-helps")["best"] == claims.CONFIRMED
+
+
 def test_claims_on_noise_and_on_the_other_network():
     errors = {(m, 99): e for m, e in PAPER.items()}
     eq12 = dict.fromkeys(PAPER, 20.0) | {"isomap": 90.0}

@@ -5,8 +5,8 @@
 
 A cell is one kind of release by one maker, and the attacks on it are those that `drjax audit` would run by default (of
 PCA and MDS with one Gaussian for a prior, from which a mixture differs little with so many known records), with shadow
-releases by drjax's kernels in both cases: the adversary need not have the library. Every attack of a cell is one line of
-`results.jsonl`, written when it is done; the same command goes on with an interrupted run.
+releases by drjax's kernels in both cases: the adversary need not have the library. Every attack of a cell is one line
+of `results.jsonl`, written when it is done; the same command goes on with an interrupted run.
 """
 
 from __future__ import annotations

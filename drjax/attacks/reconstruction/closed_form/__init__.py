@@ -1,13 +1,17 @@
 """Reconstruction in closed form: what a release says of its target, solved for the target."""
 
 from drjax.attacks.reconstruction.closed_form.each import reconstruct_pca_each
+from drjax.attacks.reconstruction.closed_form.glm import GLM, of_estimator, reconstruct_glm
 from drjax.attacks.reconstruction.closed_form.pca import reconstruct_pca
 from drjax.attacks.reconstruction.closed_form.srp import RecoveredMatrix, reconstruct_srp, recover_matrix
 from drjax.attacks.reconstruction.closed_form.srp_each import reconstruct_srp_each
 from drjax.attacks.reconstruction.closed_form.unknown import reconstruct_pca_many
 
 __all__ = [
+    "GLM",
     "RecoveredMatrix",
+    "of_estimator",
+    "reconstruct_glm",
     "reconstruct_pca",
     "reconstruct_pca_each",
     "reconstruct_pca_many",

@@ -49,7 +49,8 @@ class View:
     def trend(self, method: str, sizes: list[int]) -> list[Estimate | None]:
         """The error at these sizes, the strongest attack being one that ran at all of them."""
         among = self.results.attacks_at_all(self.data, method, sizes)
-        return [self.results.estimate(self.data, method, n, self.attack, among=among) for n in sizes]
+        names = [self.results.named(self.attack, self.data, method, n, among=among) for n in sizes]
+        return [self.results.estimate(self.data, method, n, name or "") for n, name in zip(sizes, names, strict=True)]
 
     def mean_record(self, n_known: int, sigma: float = 0) -> Estimate | None:
         """Error of guessing the mean image, on the targets attacked at this noise."""

@@ -157,29 +157,13 @@ class Results:
         others = {name for n in self.sizes(data) for name in self.attacks(data, method, n)} - {NETWORK, DENSE_NETWORK}
         return bool(others - set(self.attacks(data, method, n_known)))
 
-    def records(
-        self,
-        data: str,
-        method: str,
-        n_known: int,
-        attack: str,
-        sigma: float = 0,
-        among: Iterable[str] | None = None,
-    ) -> list[Mapping[str, Any]]:
+    def records(self, data: str, method: str, n_known: int, attack: str, sigma: float = 0) -> list[Mapping[str, Any]]:
         """The records of a cell, one for each repeat; none where an attack of this name, or "best", has none."""
-        name = self.named(attack, data, method, n_known, sigma, among)
+        name = self.named(attack, data, method, n_known, sigma)
         return self._cells.get((data, method, n_known, name or "", float(sigma)), [])
 
     def estimate(
-        self,
-        data: str,
-        method: str,
-        n_known: int,
-        attack: str,
-        *,
-        sigma: float = 0,
-        measure: str = "mse",
-        among: Iterable[str] | None = None,
+        self, data: str, method: str, n_known: int, attack: str, *, sigma: float = 0, measure: str = "mse"
     ) -> Estimate | None:
         """A measure of an attack, or of "best", over the repeats; None where it was not run.
 
@@ -190,9 +174,8 @@ class Results:
             attack: Its name, or "best".
             sigma: Noise on the records.
             measure: A field of the scores, or "eq12".
-            among: Attacks that "best" may be; all if None.
         """
-        found = self.records(data, method, n_known, attack, sigma, among)
+        found = self.records(data, method, n_known, attack, sigma)
         scores = [r.get("eq12") if measure == "eq12" else r["scores"][measure] for r in found]
         return combine([s for s in scores if s is not None])
 
@@ -211,6 +194,8 @@ class Results:
         among: Iterable[str] | None = None,
     ) -> str | None:
         """The attack itself; for "best" the one of the least mean error, the paper's two networks left aside.
+
+        Of all attacks, or of those in `among`.
 
         It is chosen on the targets that it is then reported for, at each noise anew. Where the choice matters, the
         errors differ by more than their intervals, so that this favours it by little.

@@ -142,6 +142,11 @@ BASE = {"params": (np.ones(D), 0.0), "link": "identity", "l2": 0.0, "reduction":
         ({"reduction": "max"}, "reduction must be one of"),
         ({"l2": -1.0}, "l2 must be >= 0"),
         ({"l2": np.nan}, "l2 must be >= 0"),
+        ({"l2": np.inf}, "l2 must be finite"),
+        (
+            {"fit_intercept": False, "params": np.ones((3, D)), "link": "multinomial", "target_y": 0},
+            "fit_intercept must",
+        ),
         ({"params": np.ones(D)}, r"params must be a pair"),
         ({"params": (np.ones(3), 0.0)}, r"coef must have shape \(12,\)"),
         ({"params": (np.full(D, np.inf), 0.0)}, "coef must be finite"),

@@ -121,6 +121,21 @@ def test_so_does_stationarity_of_mds(learned, bounds):
 @pytest.mark.parametrize(
     ("change", "match"),
     [
+        ({"noise_variance": -1.0}, "noise_variance must be >= 0"),
+        ({"lower": 1.0, "upper": 0.0}, "lower must be <= upper"),
+        ({"operator": np.ones((2, 3))}, "operator must have 64 columns"),
+    ],
+)
+def test_bad_measurements_are_refused_as_by_one_gaussian(learned, change, match):
+    arguments = {"operator": np.ones((2, 64)), "values": np.ones((4, 2)), **change}
+    for prior in (learned, GaussianPrior.fit(PUBLIC)):
+        with pytest.raises(ValueError, match=match):
+            prior.condition(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
         ({"public": np.zeros((1, 3))}, "public must have at least 2 rows"),
         ({"public": np.full((20, 3), np.nan)}, "public must be finite"),
         ({"components": (1,)}, "components must be an integer >= 2, got 1"),

@@ -42,7 +42,7 @@ class _Cell(NamedTuple):
 def repulsion(coords: Array, angle: float = ANGLE) -> np.ndarray:
     """Mean repulsive force on each point (n, k): of all others, weighed by the map's own affinities to them.
 
-    O(n log n) for maps that are not degenerate; some 5 ms at n = 200.
+    O(n log n) for maps that are not degenerate; some 10 ms at n = 200.
 
     Args:
         coords: (n, k), k of 1 to 3 as in the libraries; finite, n >= 2.

@@ -15,7 +15,7 @@ import scipy.linalg
 from scipy.special import logsumexp
 from sklearn.cluster import KMeans
 
-from drjax.attacks.reconstruction.priors import GaussianPrior, noise_groups
+from drjax.attacks.reconstruction.priors import GaussianPrior, box_of, measurements, noise_groups
 from drjax.core import validate
 from drjax.core.types import Array
 
@@ -109,11 +109,9 @@ class MixturePrior:
         lanes and errors as of `GaussianPrior.condition`; of the cost c times as much, less for components that are out
         of the question.
         """
-        operator = validate.matrix(operator, "operator", columns=len(self.mean)).astype(np.float64)
-        values = validate.matrix(values, "values", columns=len(operator)).astype(np.float64)
-        noise = np.broadcast_to(np.asarray(noise_variance, np.float64), values.shape)
+        operator, values, noise = measurements(operator, values, noise_variance, len(self.mean))
         x = np.zeros((len(values), len(self.mean)))
-        low, high = (None if b is None else np.broadcast_to(b, x.shape) for b in (lower, upper))
+        low, high = box_of(lower, upper, x.shape) or (None, None)
         evidence = self._evidence(operator, values, noise)
         share = np.exp(evidence - evidence.max(axis=0))
         share = np.where(share > NEGLIGIBLE, share, 0)

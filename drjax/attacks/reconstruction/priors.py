@@ -133,12 +133,8 @@ class GaussianPrior:
         Raises:
             ValueError: shapes that do not match, or lower > upper.
         """
-        operator = validate.matrix(operator, "operator", columns=len(self.mean)).astype(np.float64)
-        values = validate.matrix(values, "values", columns=len(operator)).astype(np.float64)
-        noise = np.broadcast_to(np.asarray(noise_variance, np.float64), values.shape)
-        if not (noise >= 0).all():
-            raise ValueError(f"noise_variance must be >= 0, got {noise.min()}")
-        box = _box(lower, upper, (len(values), len(self.mean)))
+        operator, values, noise = measurements(operator, values, noise_variance, len(self.mean))
+        box = box_of(lower, upper, (len(values), len(self.mean)))
         loading = self.spread(operator)
         gram = loading @ operator.T
         span = None if box is None else self._span(operator)
@@ -183,7 +179,20 @@ class GaussianPrior:
         return mean, scipy.linalg.cho_solve(factor, loading).T
 
 
-def _box(lower: Array | float | None, upper: Array | float | None, shape: tuple[int, int]) -> tuple | None:
+def measurements(
+    operator: Array, values: Array, noise_variance: Array | float, d: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Operator (q, d), values (m, q) and noise (m, q) of `GaussianPrior.condition` in float64, checked."""
+    operator = validate.matrix(operator, "operator", columns=d).astype(np.float64)
+    values = validate.matrix(values, "values", columns=len(operator)).astype(np.float64)
+    noise = np.broadcast_to(np.asarray(noise_variance, np.float64), values.shape)
+    if not (noise >= 0).all():
+        raise ValueError(f"noise_variance must be >= 0, got {noise.min()}")
+    return operator, values, noise
+
+
+def box_of(lower: Array | float | None, upper: Array | float | None, shape: tuple[int, int]) -> tuple | None:
+    """Bounds of every feature of every lane, or None if there are none; raises where they cross."""
     if lower is None and upper is None:
         return None
     low = np.broadcast_to(np.asarray(-np.inf if lower is None else lower, np.float64), shape)

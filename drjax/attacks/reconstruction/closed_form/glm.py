@@ -54,7 +54,16 @@ GRID = np.logspace(-8, 8, 1601)
 
 
 class GLM(NamedTuple):
-    """A fitted model and how it was fitted, as keyword arguments of `reconstruct_glm`."""
+    """A fitted model and how it was fitted: keyword arguments of `reconstruct_glm`, which says what they are.
+
+    Attributes:
+        params: (coef, intercept), or coef alone.
+        link: Name of the canonical link.
+        l2: Weight of the penalty.
+        reduction: "sum" or "mean".
+        fit_intercept: Whether there is an intercept.
+        penalize_intercept: Whether the penalty includes it.
+    """
 
     params: Any
     link: str
@@ -100,7 +109,7 @@ def reconstruct_glm(
 
     Raises:
         ValueError: shapes that do not match, values that are not finite, labels out of range, an unknown link or
-            reduction, l2 < 0, or no label where it is needed.
+            reduction, l2 < 0 or infinite, no label where it is needed, or a multinomial model without intercept.
 
     Source: Balle, Cherubin & Hayes (2022), "Reconstructing training data with informed adversaries", Theorems 1 and 8;
     the multinomial model, and Theorem 8 for other links and with a penalty, are drjax's own (docs/models.md).
@@ -108,6 +117,7 @@ def reconstruct_glm(
     validate.one_of((*LINKS, MULTINOMIAL), link=link)
     validate.one_of(REDUCTIONS, reduction=reduction)
     validate.non_negative(l2=l2)
+    validate.finite(l2=l2)
     x = validate.matrix(known_x, "known_x").astype(np.float64)
     coef, intercept = _params(params, x.shape[1], link, fit_intercept)
     n_classes = len(coef) if link == MULTINOMIAL else None

@@ -1,6 +1,7 @@
 """Reconstruction in closed form: what a release says of its target, solved for the target."""
 
 from drjax.attacks.reconstruction.closed_form.each import reconstruct_pca_each
+from drjax.attacks.reconstruction.closed_form.erm import gradient_sensitivity, reconstruct_erm
 from drjax.attacks.reconstruction.closed_form.glm import GLM, of_estimator, reconstruct_glm
 from drjax.attacks.reconstruction.closed_form.pca import reconstruct_pca
 from drjax.attacks.reconstruction.closed_form.srp import RecoveredMatrix, reconstruct_srp, recover_matrix
@@ -10,7 +11,9 @@ from drjax.attacks.reconstruction.closed_form.unknown import reconstruct_pca_man
 __all__ = [
     "GLM",
     "RecoveredMatrix",
+    "gradient_sensitivity",
     "of_estimator",
+    "reconstruct_erm",
     "reconstruct_glm",
     "reconstruct_pca",
     "reconstruct_pca_each",

@@ -96,7 +96,7 @@ def evaluate(
     Source: success as in Balle, Cherubin & Hayes (2022); Clopper & Pearson (1934).
     """
     validate.prng_key(key)
-    recon, truth = _pairs(reconstructions, targets)
+    recon, truth = pairs(reconstructions, targets)
     m, d = truth.shape
     neighbors = validate.matrix(neighbors, "neighbors", columns=d)
     decoys = validate.matrix(decoys, "decoys", columns=d)
@@ -133,7 +133,7 @@ def mean_squared_errors(reconstructions: Array, targets: Array) -> np.ndarray:
     Raises:
         ValueError: not two numeric (m, d) arrays of one shape, or `targets` not finite.
     """
-    recon, truth = _pairs(reconstructions, targets)
+    recon, truth = pairs(reconstructions, targets)
     return np.mean((recon - truth) ** 2, axis=1)
 
 
@@ -166,6 +166,22 @@ def noisy_reconstruction_shift(clean: Array, noisy: Array) -> float:
     if first.shape != second.shape:
         raise ValueError(f"noisy must have the shape of clean {first.shape}, got {second.shape}")
     return float(np.mean(np.sum((first - second) ** 2, axis=1)))
+
+
+def pairs(reconstructions: Array, targets: Array) -> tuple[np.ndarray, np.ndarray]:
+    """Reconstructions, which may hold nan, and finite targets, both (m, d) float64.
+
+    Raises:
+        ValueError: not two numeric (m, d) arrays of one shape, or `targets` not finite.
+    """
+    truth = validate.matrix(targets, "targets").astype(np.float64)
+    recon = np.asarray(reconstructions)
+    if recon.dtype.kind not in "fiub" or recon.shape != truth.shape:
+        raise ValueError(
+            f"reconstructions must be numeric with the targets' shape {truth.shape}, "
+            f"got dtype {recon.dtype} and shape {recon.shape}"
+        )
+    return recon.astype(np.float64), truth
 
 
 def nearest(queries: Array, records: Array) -> tuple[np.ndarray, np.ndarray]:
@@ -272,17 +288,6 @@ def _nearest_row(
     found = row >= 0
     squared[found] = np.sum((queries[found] - records[row[found]]) ** 2, axis=1)
     return row, squared
-
-
-def _pairs(reconstructions: Array, targets: Array) -> tuple[np.ndarray, np.ndarray]:
-    truth = validate.matrix(targets, "targets").astype(np.float64)
-    recon = np.asarray(reconstructions)
-    if recon.dtype.kind not in "fiub" or recon.shape != truth.shape:
-        raise ValueError(
-            f"reconstructions must be numeric with the targets' shape {truth.shape}, "
-            f"got dtype {recon.dtype} and shape {recon.shape}"
-        )
-    return recon.astype(np.float64), truth
 
 
 def _open_unit(**values: float) -> None:

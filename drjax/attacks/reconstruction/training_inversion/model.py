@@ -1,0 +1,184 @@
+"""The target and its label from the parameters of a network and the records it was trained with.
+
+Training from a known start, in a known order, is a function of the one record that the adversary does not know. The
+attack finds the record for which training ends at the released parameters. It needs no shadow data set, no
+reconstruction network and no derivative of the training: some dozens of training runs a target.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+import jax
+import numpy as np
+
+from drjax.attacks.reconstruction.training_inversion import labels as shadow_labels
+from drjax.attacks.reconstruction.training_inversion.labels import Shadows
+from drjax.attacks.reconstruction.training_inversion.linear import Belief, Linear, measure
+from drjax.attacks.reconstruction.training_inversion.problem import Problem
+from drjax.attacks.reconstruction.training_inversion.solver import FIRST_WIDTH, Settings, Solution, solve
+from drjax.core import validate
+from drjax.core.types import Array, PyTree, Reconstruction, Status
+from drjax.nets.classifier_training import Training, check_labels, check_params
+
+N_SHADOWS = 32
+"""Records of each class tried in the target's place, to rank classes and to start from."""
+
+EXPLAINED = 1e-2
+"""Misfit, relative to that of a model without the target, up to which a release counts as explained."""
+
+
+def reconstruct_model(
+    training: Training,
+    params: PyTree,
+    known_x: Array,
+    known_y: Array,
+    *,
+    init: PyTree,
+    batches: Array | None = None,
+    target_y: Array | None = None,
+    public: tuple[Array, Array] | None = None,
+    bounds: tuple[float, float] | None = (0.0, 1.0),
+    n_labels: int = 3,
+    settings: Settings | None = None,
+    seed: int = 0,
+) -> Reconstruction:
+    """Inverts the training of m released models that share all records but the target.
+
+    Computes in the dtype of the released parameters: float64 releases without x64 switched on as well. What the misfit
+    cannot tell apart (features that no unit reacts to) stays at what the records of the class look like.
+
+    Args:
+        training: How the models were trained.
+        params: Released parameters, layers as from `Classifier.init`, with a leading axis m.
+        known_x: (n-1, d), records 1 to n-1 of each model.
+        known_y: (n-1,) their classes.
+        init: Parameters that training began with, without a leading axis.
+        batches: (steps, b) records of each step where training was not in full batches; see `train_many`.
+        target_y: (m,) classes of the targets, if the adversary has them.
+        public: Records (N, d) and classes (N,) that look like the target; the known ones if None.
+        bounds: Least and greatest value of a feature, or None.
+        n_labels: Classes tried at most for a release, likeliest first, until one explains it.
+        settings: When to stop.
+        seed: Of the choice of shadow records and of directions; any will do.
+
+    Returns:
+        x (m, d) and y (m,) float64; residual_norm (m,): |theta - train(x)| as a share of what a model trained
+        without the target leaves, 0 where the release is explained wholly; status NOT_CONVERGED where it is above
+        `EXPLAINED`: then x is not to be relied on, and the known records, the start or the order may not be those of
+        the release; NON_FINITE where no candidate's training stays finite; DEGENERATE (x nan) where the release is that
+        of a model without the target, up to rounding.
+
+    Raises:
+        ValueError: parameters of another architecture or not finite, labels out of range, shapes that do not match.
+
+    Cost: C (s + 1) runs for C classes and s = `N_SHADOWS`, K + 3 for each class met, and 10 to 40 a target; a run costs
+    4 n d w FLOP a step and shares its GEMMs with `problem.LANES` others. A target that is not met by a shared Jacobian
+    costs K + 3 more for each of its own.
+    """
+    x = validate.matrix(known_x, "known_x", min_rows=2)
+    d, model = x.shape[1], training.model
+    settings = settings or Settings()
+    validate.integer(n_labels=n_labels)
+    m = _n_models(params)
+    released = check_params(model, params, d, m)
+    y = check_labels(known_y, len(x), model.n_classes, "known_y")
+    given = None if target_y is None else check_labels(target_y, m, model.n_classes, "target_y")
+    like_x, like_y = x, y
+    if public is not None:
+        like_x = validate.matrix(public[0], "public[0]", min_rows=2, columns=d)
+        like_y = check_labels(public[1], len(like_x), model.n_classes, "public[1]")
+    if bounds is not None and not bounds[0] < bounds[1]:
+        raise ValueError(f"bounds must be (low, high) with low < high, got {bounds}")
+
+    with _precision(released):
+        dtype = np.result_type(*(leaf.dtype for leaf in jax.tree.leaves(released)), np.float32)
+        problem = Problem(training, x.astype(dtype), y, init=init, batches=batches)
+        attack = _Attack(problem, like_x.astype(np.float64), like_y, bounds, settings, np.random.default_rng(seed))
+        return attack.run(problem.observe(released), given, n_labels)
+
+
+class _Attack:
+    """What is the same for all releases, and made when the first one needs it."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        x: np.ndarray,
+        y: np.ndarray,
+        bounds: tuple[float, float] | None,
+        settings: Settings,
+        rng: np.random.Generator,
+    ) -> None:
+        self.problem, self.x, self.y = problem, x, y
+        self.bounds, self.settings, self.rng = bounds, settings, rng
+        self.belief = Belief.fit(x, y, settings.n_directions)
+        self.linears: dict[int, Linear] = {}
+
+    def run(self, theta: np.ndarray, given: np.ndarray | None, n_labels: int) -> Reconstruction:
+        m, d = len(theta), self.problem.d
+        without = self.problem.run(self.x[:1], np.zeros(1, int), with_target=False)[0]
+        scale = np.linalg.norm(theta - without, axis=1)
+        labels = np.arange(self.problem.training.model.n_classes) if given is None else np.unique(given)
+        shadows = shadow_labels.train_shadows(self.problem, self.x, self.y, labels, N_SHADOWS, self.rng)
+        if given is None:
+            order = shadow_labels.ranked(shadows, theta)[:, :n_labels]
+        else:
+            order = np.searchsorted(labels, given)[:, None]
+
+        # A target leaves far more than rounding, which is of this size.
+        noise = float(np.finfo(self.problem.dtype).eps * np.abs(theta).max())
+        best_x, best_y, misfit = np.full((m, d), np.nan), np.full(m, -1), np.full(m, np.inf)
+        for place in range(order.shape[1]):
+            left = np.flatnonzero(~(misfit <= EXPLAINED * scale) & (scale > noise))
+            if not len(left):
+                break
+            chosen = [shadows[i] for i in order[left, place]]
+            found = self._solve(theta[left], chosen, scale[left], noise)
+            better = found.misfit < misfit[left]
+            rows = left[better]
+            best_x[rows], misfit[rows] = found.x[better], found.misfit[better]
+            best_y[rows] = np.array([own.label for own in chosen])[better]
+        relative = misfit / np.where(scale > 0, scale, 1)
+        status = np.where(relative <= EXPLAINED, Status.OK, Status.NOT_CONVERGED).astype(np.uint32)
+        status[~np.isfinite(misfit)] = Status.NON_FINITE
+        status[scale <= noise] = Status.DEGENERATE
+        relative[~np.isfinite(misfit)] = np.nan
+        return Reconstruction(best_x, best_y, best_x[:, None], relative, status)
+
+    def _solve(self, theta: np.ndarray, chosen: list[Shadows], scale: np.ndarray, noise: float) -> Solution:
+        labels = np.array([own.label for own in chosen])
+        means = np.array([own.x[0] for own in chosen])
+        start = np.array([shadow_labels.nearest(own, t[None])[0] for own, t in zip(chosen, theta, strict=True)])
+        new = {own.label: own for own in chosen if own.label not in self.linears}
+        if new:
+            points = np.array([own.x[0] for own in new.values()])
+            measured = measure(self.problem, self.belief, points, np.array(list(new)), FIRST_WIDTH, self.rng)
+            self.linears |= dict(zip(new, measured, strict=True))
+        return solve(
+            self.problem,
+            theta,
+            start,
+            labels,
+            means,
+            [self.linears[label] for label in labels],
+            self.belief,
+            scale=scale,
+            noise=noise,
+            bounds=self.bounds,
+            settings=self.settings,
+            rng=self.rng,
+        )
+
+
+def _n_models(params: Any) -> int:
+    leaves = jax.tree.leaves(params)
+    if not leaves or any(np.ndim(leaf) < 2 or len(leaf) != len(leaves[0]) for leaf in leaves):
+        raise ValueError("params must be layers of arrays w and b with one leading axis of models")
+    return len(leaves[0])
+
+
+def _precision(released: PyTree) -> AbstractContextManager:
+    is_double = any(leaf.dtype == np.float64 for leaf in jax.tree.leaves(released))
+    return jax.enable_x64(is_double)

@@ -1,4 +1,4 @@
-"""The one training loop: Adam on mini-batches, early stopping, an ensemble of members in one program.
+"""The one training loop: mini-batches, early stopping, an ensemble of members in one program.
 
 An epoch, its shuffling, its mini-batches and its validation are a single jitted call, mapped over the members. The
 host only counts epochs, so that it can show progress and write a checkpoint between them.
@@ -6,7 +6,6 @@ host only counts epochs, so that it can show progress and write a checkpoint bet
 
 from __future__ import annotations
 
-import hashlib
 import math
 import time
 from collections.abc import Callable
@@ -26,13 +25,20 @@ from jax.typing import ArrayLike
 
 from drjax.core import validate
 from drjax.core.types import PyTree, Status
+from drjax.nets.adversary import Adversary
 from drjax.nets.arrays import flatten, read_npz, unflatten, write_npz
 from drjax.nets.progress import epoch_bar
+from drjax.nets.training_data import Data, checked, fingerprint_of
 
+OPTIMIZERS: dict[str, Callable[..., optax.GradientTransformation]] = {"adam": optax.adam, "rmsprop": optax.rmsprop}
+"""With Optax's defaults; RMSProp's are a decay of 0.9 and an epsilon of 1e-8 inside the root."""
 SCHEDULES = ("constant", "cosine")
 VALIDATION_BATCH = 256
 CHECKPOINT_SECONDS = 10.0
 """Least time between two checkpoints: writing one must not cost more than a fast epoch does."""
+
+CRITIC = 2**31 - 1
+"""What the key of a member's critic is folded in by: no epoch's number."""
 
 MakeModel = Callable[[nnx.Rngs], nnx.Module]
 
@@ -46,7 +52,8 @@ class TrainConfig:
         batch_size: Records per step, >= 1.
         drop_last: Let the records that do not fill a batch sit out an epoch, others in each; a smaller last batch
             (PyTorch's default) is one more program to compile.
-        learning_rate: Adam's, > 0; the peak of a schedule.
+        optimizer: A name in `OPTIMIZERS`.
+        learning_rate: Of the optimizer, > 0; the peak of a schedule.
         schedule: "constant", or "cosine": a linear rise over `warmup_epochs`, then a half cosine to 0 at the end.
         warmup_epochs: >= 0 and < epochs; for "cosine" only.
         patience: Epochs without a better validation loss after which a member stops, >= 1.
@@ -57,6 +64,7 @@ class TrainConfig:
     epochs: int = 500
     batch_size: int = 64
     drop_last: bool = False
+    optimizer: str = "adam"
     learning_rate: float = 1e-5
     schedule: str = "constant"
     warmup_epochs: int = 0
@@ -69,6 +77,7 @@ class TrainConfig:
         validate.integer(epochs=self.epochs, batch_size=self.batch_size, patience=self.patience)
         validate.integer(minimum=0, warmup_epochs=self.warmup_epochs)
         validate.at_most(self.epochs - 1, "epochs - 1", warmup_epochs=self.warmup_epochs)
+        validate.one_of(OPTIMIZERS, optimizer=self.optimizer)
         validate.positive(learning_rate=self.learning_rate)
         validate.one_of(SCHEDULES, schedule=self.schedule)
         validate.non_negative(mse_weight=self.mse_weight, l1_weight=self.l1_weight)
@@ -80,7 +89,8 @@ class History:
     """What happened in training; epochs are rows, of which a stopped member's last ones are nan.
 
     Attributes:
-        train_loss: (epochs run, members), mean over an epoch's mini-batches, in training mode.
+        train_loss: (epochs run, members), mean over an epoch's mini-batches, in training mode; an adversary's term
+            included.
         validation_loss: (epochs run, members), in evaluation mode; what early stopping looks at.
         validation_mse: (epochs run, members), the squared part of it.
         best_epoch: (members,), 0-based; -1 where no validation loss was finite.
@@ -103,6 +113,7 @@ class _Member(NamedTuple):
     params: PyTree
     rest: PyTree
     optimizer: PyTree
+    critic: PyTree
     best_params: PyTree
     best_rest: PyTree
     best_loss: Array
@@ -117,13 +128,6 @@ class _Losses(NamedTuple):
     validation_mse: Any
 
 
-class _Data(NamedTuple):
-    inputs: Any
-    targets: Any
-    validation_inputs: Any
-    validation_targets: Any
-
-
 def train(
     keys: Array,
     make_model: MakeModel,
@@ -133,6 +137,7 @@ def train(
     *,
     validation: tuple[ArrayLike, ArrayLike],
     stacked: bool = False,
+    adversary: Adversary | None = None,
     checkpoint: Path | None = None,
     tag: str = "",
     progress: bool = False,
@@ -149,6 +154,7 @@ def train(
         config: How to train.
         validation: Inputs and targets that are not trained on.
         stacked: Every array of data has a leading axis of members; otherwise all members share the data.
+        adversary: A critic for each member, which its loss in training has a term of; the validation loss has none.
         checkpoint: Written between epochs and read if it exists, after which a run ends bit-identical to one that
             was not interrupted. It outlives the call (a finished one makes a second call return at once): delete it
             when the result is safe.
@@ -163,11 +169,15 @@ def train(
         ValueError: data of unequal lengths or not finite; a checkpoint of another configuration, other data or
             other keys, or a damaged one.
     """
-    data = _checked(inputs, targets, validation, stacked, len(keys))
+    data = checked(inputs, targets, validation, stacked, len(keys))
     graph = _graphdef(make_model, training=True)
     evaluation_graph = _graphdef(make_model, training=False)
-    members = jax.jit(jax.vmap(partial(_start, make_model=make_model, config=config)))(keys)
-    fingerprint = _fingerprint(keys, data, config, members, tag) if checkpoint is not None else ""
+    members = jax.jit(jax.vmap(partial(_start, make_model=make_model, config=config, adversary=adversary)))(keys)
+    fingerprint = ""
+    if checkpoint is not None:
+        shapes = [(name, leaf.shape) for name, leaf in flatten(members.params, "").items()]
+        what = (config, tag, shapes) if adversary is None else (config, tag, shapes, adversary)
+        fingerprint = fingerprint_of(repr(what), jax.random.key_data(keys), *data)
     log: list[_Losses] = []
     seconds: list[float] = []
     if checkpoint is not None and checkpoint.exists():
@@ -184,7 +194,8 @@ def train(
             if run_epoch is None:
                 start = time.perf_counter()
                 axes = (0, 0, 0 if stacked else None, None)
-                one = partial(_epoch, graph=graph, evaluation_graph=evaluation_graph, config=config)
+                graphs = {"graph": graph, "evaluation_graph": evaluation_graph}
+                one = partial(_epoch, **graphs, config=config, adversary=adversary)
                 run_epoch = jax.jit(jax.vmap(one, in_axes=axes), donate_argnums=1).lower(*arguments).compile()
                 compile_seconds = time.perf_counter() - start
             start = time.perf_counter()
@@ -245,10 +256,11 @@ def _graphdef(make_model: MakeModel, *, training: bool) -> Any:
 
 
 def _optimizer(config: TrainConfig, steps_per_epoch: int) -> optax.GradientTransformation:
+    make = OPTIMIZERS[config.optimizer]
     if config.schedule == "constant":
-        return optax.adam(config.learning_rate)
+        return make(config.learning_rate)
     rise = config.warmup_epochs * steps_per_epoch
-    return optax.adam(
+    return make(
         optax.warmup_cosine_decay_schedule(
             init_value=0.0 if rise else config.learning_rate,
             peak_value=config.learning_rate,
@@ -258,13 +270,14 @@ def _optimizer(config: TrainConfig, steps_per_epoch: int) -> optax.GradientTrans
     )
 
 
-def _start(key: Array, *, make_model: MakeModel, config: TrainConfig) -> _Member:
+def _start(key: Array, *, make_model: MakeModel, config: TrainConfig, adversary: Adversary | None) -> _Member:
     _, params, rest = nnx.split(make_model(nnx.Rngs(params=key)), nnx.Param, ...)
     return _Member(
         params,
         rest,
         # The schedule's length is no part of the optimizer's state.
         _optimizer(config, 1).init(params),
+        critic=None if adversary is None else adversary.start(jax.random.fold_in(key, CRITIC)),
         # Copies, because the member's own buffers are donated to the next epoch.
         best_params=jax.tree.map(jnp.copy, params),
         best_rest=jax.tree.map(jnp.copy, rest),
@@ -276,7 +289,15 @@ def _start(key: Array, *, make_model: MakeModel, config: TrainConfig) -> _Member
 
 
 def _epoch(
-    key: Array, member: _Member, data: _Data, epoch: Array, *, graph: Any, evaluation_graph: Any, config: TrainConfig
+    key: Array,
+    member: _Member,
+    data: Data,
+    epoch: Array,
+    *,
+    graph: Any,
+    evaluation_graph: Any,
+    config: TrainConfig,
+    adversary: Adversary | None,
 ) -> tuple[_Member, _Losses]:
     """One epoch of one member; a member that has stopped comes back unchanged, with nan losses."""
     m = data.inputs.shape[0]
@@ -288,26 +309,30 @@ def _epoch(
     order = jax.random.permutation(shuffle_key, m)
     batches = order[: n_steps * size].reshape(n_steps, size)
 
-    def loss_of(params: PyTree, rest: PyTree, rows: Array, step: Array) -> tuple[Array, PyTree]:
+    def loss_of(params: PyTree, rest: PyTree, critic: PyTree, rows: Array, step: Array) -> tuple[Array, tuple]:
         # Copied, because BatchNorm may only write to variables made inside this trace.
         model = nnx.merge(graph, params, rest, copy=True)
         predicted = model(data.inputs[rows], jax.random.fold_in(dropout_key, step))
         squared, absolute = _errors(predicted, data.targets[rows])
         loss = config.mse_weight * jnp.mean(squared) + config.l1_weight * jnp.mean(absolute)
-        return loss, nnx.split(model, nnx.Param, ...)[2]
+        if adversary is not None:
+            loss = loss + adversary.loss(critic, predicted)
+        return loss, (nnx.split(model, nnx.Param, ...)[2], predicted)
 
     def step(carry: tuple, batch: tuple[Array, Array]) -> tuple[tuple, Array]:
-        params, rest, state = carry
-        (loss, rest), gradient = jax.value_and_grad(loss_of, has_aux=True)(params, rest, *batch)
+        params, rest, state, critic = carry
+        (loss, (rest, predicted)), gradient = jax.value_and_grad(loss_of, has_aux=True)(params, rest, critic, *batch)
         updates, state = optimizer.update(gradient, state, params)
-        return (optax.apply_updates(params, updates), rest, state), loss
+        if adversary is not None:
+            critic = adversary.step(critic, predicted, data.targets[batch[0]])
+        return (optax.apply_updates(params, updates), rest, state, critic), loss
 
-    carry = member.params, member.rest, member.optimizer
+    carry = member.params, member.rest, member.optimizer, member.critic
     carry, losses = lax.scan(step, carry, (batches, jnp.arange(n_steps)))
     if spare:
         carry, loss = step(carry, (order[-spare:], jnp.int32(n_steps)))
         losses = jnp.append(losses, loss)
-    params, rest, state = carry
+    params, rest, state, critic = carry
     train_loss = jnp.mean(losses)
     predicted = _in_chunks(evaluation_graph, params, rest, data.validation_inputs)
     squared, absolute = _errors(predicted, data.validation_targets)
@@ -323,6 +348,7 @@ def _epoch(
         params,
         rest,
         state,
+        critic,
         best_params=jax.tree.map(if_better, params, member.best_params),
         best_rest=jax.tree.map(if_better, rest, member.best_rest),
         best_loss=if_better(loss, member.best_loss),
@@ -348,37 +374,6 @@ def _in_chunks(graph: Any, params: PyTree, rest: PyTree, inputs: Array) -> jax.A
     chunks = padded.reshape(n_chunks, size, *inputs.shape[1:])
     predicted = lax.map(lambda chunk: nnx.merge(graph, params, rest, copy=True)(chunk), chunks)
     return predicted.reshape(n_chunks * size, -1)[:m]
-
-
-def _checked(
-    inputs: ArrayLike, targets: ArrayLike, validation: tuple[ArrayLike, ArrayLike], stacked: bool, n_members: int
-) -> _Data:
-    arrays = {
-        "inputs": inputs,
-        "targets": targets,
-        "validation[0]": validation[0],
-        "validation[1]": validation[1],
-    }
-    validate.finite(**arrays)
-    data = _Data(*(np.asarray(a, np.float32) for a in arrays.values()))
-    for name, array in zip(arrays, data, strict=True):
-        if stacked and array.shape[:1] != (n_members,):
-            raise ValueError(f"{name} must have a leading axis of {n_members} members, got shape {array.shape}")
-    axis = int(stacked)
-    for a, b, name in ((0, 1, "targets"), (2, 3, "validation targets")):
-        if data[a].ndim <= axis or data[b].ndim != axis + 2 or data[a].shape[axis] != data[b].shape[axis]:
-            raise ValueError(f"{name} must be one row per input, got shapes {data[a].shape} and {data[b].shape}")
-        validate.integer(**{f"number of {name}": data[a].shape[axis]})
-    return data
-
-
-def _fingerprint(keys: Array, data: _Data, config: TrainConfig, members: _Member, tag: str) -> str:
-    shapes = [(name, leaf.shape) for name, leaf in flatten(members.params, "").items()]
-    digest = hashlib.sha256(repr((config, tag, shapes)).encode())
-    for array in (np.asarray(jax.random.key_data(keys)), *data):
-        digest.update(repr((array.shape, array.dtype)).encode())
-        digest.update(array.tobytes())
-    return digest.hexdigest()
 
 
 def _write(path: Path, fingerprint: str, members: _Member, log: list[_Losses], seconds: list[float]) -> None:

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
+from drjax.attacks.reconstruction import ensembles
 from drjax.core import validate
-from drjax.core.types import Array, PyTree, Reconstruction, Status, is_usable
+from drjax.core.types import Array, PyTree, Reconstruction
 from drjax.data.preprocess import MinMaxScaler, StandardScaler
 from drjax.nets import arrays, reconstructors
-from drjax.nets.training import History, MakeModel, TrainConfig, abstract_state, predict, train
+from drjax.nets.training import History, MakeModel, TrainConfig, abstract_state
 
 SCALERS = {"minmax": MinMaxScaler, "standard": StandardScaler}
 
@@ -115,9 +115,8 @@ class NeuralModel:
             ValueError: the file is damaged or not a model's.
             FileNotFoundError: there is no file.
         """
-        header, fields = arrays.read_npz(Path(path))
-        if not {"config", "n", "k", "d"} <= header.keys() or not {"offset", "scale", "member_status"} <= fields.keys():
-            raise ValueError(f"{path} must be a saved NeuralModel, got an npz file without its fields")
+        names = {"config", "n", "k", "d"}, {"offset", "scale", "member_status"}
+        header, fields = ensembles.read_model(path, "NeuralModel", *names)
         config = NeuralConfig(**header["config"])
         n, k, d = header["n"], header["k"], header["d"]
         template = abstract_state(_make_model(config, n, k, d), config.n_ensemble)
@@ -175,9 +174,9 @@ def fit(
     aligned = _aligned(releases, reference)
     scaler = SCALERS[config.scaling].fit(aligned)
     make_model = _make_model(config, n, k, d)
-    keys = jax.vmap(lambda e: jax.random.fold_in(key, e))(np.arange(config.n_ensemble))
-    state, history = train(
-        keys,
+    state, history = ensembles.train_members(
+        key,
+        config.n_ensemble,
         make_model,
         scaler.transform(aligned),
         targets,
@@ -187,7 +186,7 @@ def fit(
         tag=name,
         progress=progress,
     )
-    model = NeuralModel(config, n, k, d, reference, scaler, jax.tree.map(np.asarray, state), history.status)
+    model = NeuralModel(config, n, k, d, reference, scaler, state, history.status)
     return model, history
 
 
@@ -206,20 +205,11 @@ def reconstruct(model: NeuralModel, releases: Array) -> Reconstruction:
     """
     releases = _releases(releases, "releases", (model.n, model.k))
     inputs = model.scaler.transform(_aligned(releases, model.sign_reference))
-    state = jax.tree.map(lambda leaf: leaf[is_usable(model.member_status)], model.state)
-    if is_usable(model.member_status).any():
-        x = np.asarray(predict(_make_model(model.config, model.n, model.k, model.d), state, inputs)).mean(axis=0)
-    else:
-        x = np.full((len(releases), model.d), np.nan, np.float32)
+    make_model = _make_model(model.config, model.n, model.k, model.d)
+    x = ensembles.mean_output(make_model, model.state, model.member_status, inputs, model.d)
     if model.config.clip:
         x = np.clip(x, 0, 1)
-    # A ReLU may turn a nan into 0, so that the output alone would not show a lane that was never valid.
-    is_bad = ~np.isfinite(x).all(axis=1) | ~np.isfinite(releases).all(axis=(1, 2))
-    x[is_bad] = np.nan
-    status = np.where(is_bad, np.uint32(Status.NON_FINITE), np.uint32(Status.OK))
-    return Reconstruction(
-        x=x, y=None, candidates=x[:, None], residual_norm=np.full(len(x), np.nan, np.float32), status=status
-    )
+    return ensembles.reconstruction(x, releases)
 
 
 def _releases(releases: Array, name: str, shape: tuple[int, ...] | None = None) -> np.ndarray:

@@ -1,0 +1,61 @@
+"""What networks are trained on: checked at the boundary, and told from other data by a fingerprint."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, NamedTuple
+
+import numpy as np
+from jax.typing import ArrayLike
+
+from drjax.core import validate
+
+
+class Data(NamedTuple):
+    """Inputs (m, ...) with one row of targets (m, d) each, to train on and to validate on.
+
+    With a leading axis of members where each has its own.
+    """
+
+    inputs: Any
+    targets: Any
+    validation_inputs: Any
+    validation_targets: Any
+
+
+def checked(
+    inputs: ArrayLike, targets: ArrayLike, validation: tuple[ArrayLike, ArrayLike], stacked: bool, n_members: int
+) -> Data:
+    """The data on the host in float32.
+
+    Raises:
+        ValueError: values not finite, inputs and targets of unequal lengths, none at all, or, if `stacked`, without a
+            leading axis of members.
+    """
+    arrays = {
+        "inputs": inputs,
+        "targets": targets,
+        "validation[0]": validation[0],
+        "validation[1]": validation[1],
+    }
+    validate.finite(**arrays)
+    data = Data(*(np.asarray(a, np.float32) for a in arrays.values()))
+    for name, array in zip(arrays, data, strict=True):
+        if stacked and array.shape[:1] != (n_members,):
+            raise ValueError(f"{name} must have a leading axis of {n_members} members, got shape {array.shape}")
+    axis = int(stacked)
+    for a, b, name in ((0, 1, "targets"), (2, 3, "validation targets")):
+        if data[a].ndim <= axis or data[b].ndim != axis + 2 or data[a].shape[axis] != data[b].shape[axis]:
+            raise ValueError(f"{name} must be one row per input, got shapes {data[a].shape} and {data[b].shape}")
+        validate.integer(**{f"number of {name}": data[a].shape[axis]})
+    return data
+
+
+def fingerprint_of(what: str, *arrays: ArrayLike) -> str:
+    """A digest of a description and of arrays with their shapes and dtypes."""
+    digest = hashlib.sha256(what.encode())
+    for value in arrays:
+        array = np.asarray(value)
+        digest.update(repr((array.shape, array.dtype)).encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()

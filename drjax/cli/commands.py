@@ -96,7 +96,7 @@ def _audit_each(config: AuditConfig, folder: Path, *, resume: bool, quiet: bool,
     console.print(f"Report: {result.report}", soft_wrap=True)
 
 
-def attack(
+def attack_embedding(
     known: Path,
     coords: Path,
     out: Path,
@@ -115,7 +115,7 @@ def attack(
         public: Other records of the same kind, for the part that the release does not determine.
         target_row: Row of the unknown record in the release, from 0.
     """
-    _check_new(out)
+    check_new(out)
     known_records = datasets.load_values(known)
     published = datasets.load_values(coords)
     prior = GaussianPrior.fit(datasets.load_values(public)) if public is not None else None
@@ -165,7 +165,7 @@ def embed(
     validate.one_of(METHODS, method=method)
     facts_file = out.with_name(f"{out.name}.json")
     for file in (out, facts_file):
-        _check_new(file)
+        check_new(file)
     with hinted(method):
         dr_method = METHODS[method](n_components=n_components, **typed(method, options))
     dr_method = _defended(dr_method, defense, defense_scale)
@@ -247,7 +247,7 @@ def _yes(claim: bool) -> str:
     return "yes" if claim else "no"
 
 
-def _check_new(out: Path) -> None:
+def check_new(out: Path) -> None:
     """Before any work: the file can be written, and is not somebody's already."""
     if out.exists():
         raise ValueError(f"out must be a new file, got {out} which exists")

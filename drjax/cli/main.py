@@ -9,16 +9,19 @@ from collections.abc import Sequence
 from tyro.extras import SubcommandApp
 
 import drjax
-from drjax.cli import commands
+from drjax.cli import commands, model_commands
 
-DESCRIPTION = "What an informed adversary can take back out of a published embedding."
+DESCRIPTION = "What an informed adversary can take back out of a published embedding or network."
 
 SPELLINGS = {"--attack": "--attacks"}
 """Options that are understood by another name too: one attack reads better without the s."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs `drjax`; exits with 0, or with 2 and one line on standard error for anything a user can mend."""
+    """Runs `drjax`; exits with 0, or with 2 and one line on standard error for anything a user can mend.
+
+    `drjax attack model` exits with 1 where it finds nothing that it would rely on.
+    """
     arguments = [SPELLINGS.get(word, word) for word in (sys.argv[1:] if argv is None else argv)]
     if arguments in (["--version"], ["-V"]):
         print(f"drjax {drjax.__version__}")
@@ -37,9 +40,11 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _app() -> SubcommandApp:
-    app, data = SubcommandApp(), SubcommandApp()
+    app, attack, data = SubcommandApp(), SubcommandApp(), SubcommandApp()
     app.command(commands.audit)
-    app.command(commands.attack)
+    attack.command(name="embedding")(commands.attack_embedding)
+    attack.command(name="model")(model_commands.attack_model)
+    app.command(attack, name="attack", help="Take the one unknown record back from a release, knowing the others.")
     app.command(commands.embed)
     data.command(name="list")(commands.list_data)
     data.command(name="info")(commands.data_info)

@@ -45,6 +45,7 @@ def test_attack_takes_a_record_back_from_scikit_learn_s_output(tmp_path, capsys)
     main(
         [
             "attack",
+            "embedding",
             "--known",
             f"{tmp_path}/known.npy",
             "--coords",

@@ -1,0 +1,298 @@
+"""`drjax attack model`: files to `reconstruct_model`, and its result in words."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import jax
+import numpy as np
+import tyro
+from PIL import Image
+
+from drjax.attacks.reconstruction.training_inversion import reconstruct_model
+from drjax.attacks.reconstruction.training_inversion.model import EXPLAINED
+from drjax.cli.commands import check_new
+from drjax.core import validate
+from drjax.core.types import Status
+from drjax.data import tables
+from drjax.nets.classifier_training import Training, check_labels
+from drjax.nets.classifiers import ACTIVATIONS, ARCHITECTURES, Classifier
+from drjax.nets.weights_files import read_params
+from drjax.reports import records
+
+_TABLES = {".csv": tables.read_csv, ".tsv": tables.read_csv, ".parquet": tables.read_parquet}
+
+PICTURE_SIDE = 256
+"""Pixels of the longer side of a picture, at least: of a digit of 8 x 8, a viewer shows a dot."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Network:
+    """The architecture of the released model.
+
+    Attributes:
+        architecture: A network by its name; mlp if neither this nor --hidden is given.
+        hidden: Widths of the dense hidden layers, in the place of --architecture; without a number, none.
+        activation: Of the hidden layers; elu, or that of the named network, if not given.
+        n_classes: Outputs.
+    """
+
+    architecture: Annotated[str | None, tyro.conf.arg(metavar=f"{{{','.join(ARCHITECTURES)}}}")] = None
+    hidden: tuple[int, ...] | None = None
+    activation: Annotated[str | None, tyro.conf.arg(metavar=f"{{{','.join(ACTIVATIONS)}}}")] = None
+    n_classes: int = 10
+
+    def classifier(self) -> Classifier:
+        """The network that the options ask for.
+
+        Raises:
+            ValueError: an unknown name, or both a named network and widths.
+        """
+        if self.hidden is not None and self.architecture is not None:
+            raise ValueError(f"hidden must be left out with --architecture {self.architecture}, got {self.hidden}")
+        if self.architecture is not None:
+            validate.one_of(ARCHITECTURES, architecture=self.architecture)
+        named = ARCHITECTURES[self.architecture or next(iter(ARCHITECTURES))]
+        return dataclasses.replace(
+            named,
+            hidden=named.hidden if self.hidden is None else self.hidden,
+            activation=named.activation if self.activation is None else self.activation,
+            n_classes=self.n_classes,
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Descent:
+    """How the released model was trained.
+
+    Attributes:
+        optimizer: sgd or adam (beta 0.9 and 0.999, epsilon 1e-8).
+        learning_rate: The same at every step.
+        momentum: Of sgd, in [0, 1).
+        nesterov: Whether the momentum is Nesterov's.
+        epochs: Passes over all n records, the unknown one included; steps, where each takes them all.
+        batch_size: Records per step; all of them if not given. If fewer than n, --batches must say which.
+        l2: Of the loss, mean cross-entropy + l2 / 2 |weights|^2. PyTorch's weight_decay where biases have none;
+            scikit-learn's alpha / n in full batches.
+    """
+
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    learning_rate: float = 0.1
+    momentum: float = 0.9
+    nesterov: bool = False
+    epochs: int = 100
+    batch_size: int | None = None
+    l2: float = 0.0
+
+    def training(self, model: Classifier) -> Training:
+        """The training of a model.
+
+        Raises:
+            ValueError: what `Training` refuses.
+        """
+        return Training(model=model, **dataclasses.asdict(self))
+
+
+def attack_model(
+    known: Path,
+    weights: Path,
+    init: Path,
+    out: Path,
+    *,
+    network: Annotated[Network, tyro.conf.arg(name="")] = Network(),
+    descent: Annotated[Descent, tyro.conf.arg(name="")] = Descent(),
+    label: str | None = None,
+    batches: Path | None = None,
+    target_label: int | None = None,
+    public: Path | None = None,
+    bounds: tuple[float, float] | Literal["none"] = (0.0, 1.0),
+    image_shape: tuple[int, ...] | None = None,
+    picture: Path | None = None,
+) -> None:
+    """Reconstruct the one unknown training record of a released network, and its label, from the other records.
+
+    The start, the hyperparameters and the order of the training must be known; a training that draws anything else
+    (dropout, augmentation, noise) is out of reach. Records are taken as they are: scale them as the training script
+    did. Exit status: 0 if the release is explained, 1 if it is not and nothing is claimed, 2 for bad input.
+
+    Args:
+        known: The known records: an NPZ file with x (n-1, d) and y (n-1,), or a table (CSV, Parquet) with --label.
+        weights: The released weights (safetensors or NPZ), named as PyTorch, Flax, Keras or scikit-learn name them.
+        init: The weights that training began with, likewise.
+        out: NPZ file to write: x (d,), y, residual_norm (the share of the release that is not explained) and status. A
+            status other than 0 says that x and y are only the nearest that was found.
+        network: The architecture.
+        descent: The training.
+        label: Column of the tables with the classes, integers from 0.
+        batches: NPY file (steps, b) with the records of each step: 0 is the unknown one, 1 the first known one and so
+            on; negative 1 fills up a shorter batch.
+        target_label: Class of the unknown record, if it is known.
+        public: Other records that look like the unknown one, in a file like --known; the known ones if not given.
+        bounds: Least and greatest value of a feature, or none.
+        image_shape: Height, width and perhaps channels of a record, for --picture.
+        picture: PNG file to write of the record, if the release is explained.
+    """
+    model = network.classifier()
+    training = descent.training(model)
+    check_new(out)
+    x, y = _records(known, label, model.n_classes)
+    d = x.shape[1]
+    like = None if public is None else _records(public, label, model.n_classes)
+    limits = None if bounds == "none" else bounds
+    for name, values in {"known": x, "public": x if like is None else like[0]}.items():
+        if limits is not None and not limits[0] <= values.min() <= values.max() <= limits[1]:
+            raise ValueError(
+                f"bounds must hold all values, got {limits[0]:g} and {limits[1]:g} where those of {name} go from "
+                f"{values.min():g} to {values.max():g}: pass other --bounds, or none"
+            )
+    if (picture is None) != (image_shape is None):
+        raise ValueError("picture and image_shape must be given together: pass both --picture and --image-shape")
+    if picture is not None and image_shape is not None:
+        _check_picture(picture, image_shape, d, out)
+    classes = None if target_label is None else np.array([target_label])
+    if classes is not None:
+        check_labels(classes, 1, model.n_classes, "target_label")
+    released, start = read_params(weights, model, d), read_params(init, model, d)
+    # A training that does not stay finite is reported by the status, in words.
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = reconstruct_model(
+            training,
+            jax.tree.map(lambda leaf: leaf[None], released),
+            x,
+            y,
+            init=start,
+            batches=None if batches is None else _order(batches),
+            target_y=classes,
+            public=like,
+            bounds=limits,
+        )
+    assert found.y is not None
+    residual, status = found.residual_norm[0], found.status[0]
+    records.save_arrays(out, x=found.x[0], y=found.y[0], residual_norm=residual, status=status)
+    print(in_words(found.x[0], int(found.y[0]), float(residual), Status(int(status))))
+    print(f"Written: {out}")
+    if status != Status.OK:
+        sys.exit(1)
+    if picture is not None and image_shape is not None:
+        _draw(picture, found.x[0].reshape(image_shape), limits)
+        print(f"Written: {picture}")
+
+
+def in_words(x: np.ndarray, y: int, residual: float, status: Status) -> str:
+    """What was found, and whether to rely on it.
+
+    Args:
+        x: (d,) the record.
+        y: Its class.
+        residual: Share of the release that is not explained, nan where no training stays finite.
+        status: OK, DEGENERATE, or else a refusal.
+    """
+    if status & Status.DEGENERATE:
+        return (
+            "No unknown record: the released weights are, up to rounding, those of a training in which it counts "
+            "for nothing.\nDoes the order of the batches name record 0?"
+        )
+    if status & Status.NON_FINITE:
+        return (
+            "Not reconstructed: training with these options does not stay finite.\n"
+            "Look at the learning rate, and at the scale of the records."
+        )
+    explained = f"Share of the release explained: {_share(residual)}"
+    if status != Status.OK:
+        return (
+            f"Not reconstructed: no record was found for which training ends at the released weights.\n{explained}, "
+            f"where at least {1 - EXPLAINED:.0%} is asked for (residual {residual:.2g}).\n"
+            "One of these may not be that of the release: the known records, their scaling or their order; the start; "
+            "the order of the batches; a hyperparameter or the activation; the label, if given; the bounds. Or the "
+            "weights are rounded, or were trained with the known records alone.\n"
+            f"The nearest that was found (label {y}) is written for inspection, and is not to be relied on."
+        )
+    # Of a feature that is 0, the solver leaves 1e-19 or so.
+    clean = np.where(np.abs(x) < 1e-6 * np.abs(x).max(), 0, x)
+    shown = ", ".join(f"{value:.4g}" for value in clean[:8]) + (", ..." if x.size > 8 else "")
+    return (
+        f"Label: {y}\nRecord, {x.size} features: {shown}\n{explained}\n"
+        "The reconstruction is reliable: training with it ends at the released weights, up to a misfit of "
+        f"{residual:.2g} of what leaving the record out changes."
+    )
+
+
+def _share(residual: float) -> str:
+    """1 - residual as a percentage, never rounded up to the whole."""
+    percent = 100 * max(0.0, 1 - residual)
+    digits = min(9, max(1, math.ceil(-math.log10(residual)) - 2)) if 0 < residual < 1 else 0
+    return f"{math.floor(percent * 10**digits) / 10**digits:.{digits}f}%"
+
+
+def _records(path: Path, label: str | None, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
+    """x (n, d) and classes (n,) of a file, unscaled."""
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}: check the path")
+    suffix = path.suffix.lower()
+    if suffix == ".npz":
+        arrays = records.load_arrays(path)
+        if not {"x", "y"} <= arrays.keys() or arrays["x"].ndim < 2:
+            held = ", ".join(f"{name} {array.shape}" for name, array in arrays.items()) or "nothing"
+            raise ValueError(f"{path} must hold the records as x (n, d) and their classes as y (n,), got {held}")
+        x, y = arrays["x"].reshape(len(arrays["x"]), -1), arrays["y"]
+    elif suffix in _TABLES:
+        x, y = _of_table(path, label)
+    else:
+        raise ValueError(f"{path} must end in .npz, or in {', '.join(_TABLES)} with --label, got {suffix!r}")
+    x = validate.matrix(x, f"x of {path}", min_rows=2)
+    return x, check_labels(y, len(x), n_classes, f"y of {path}")
+
+
+def _of_table(path: Path, label: str | None) -> tuple[np.ndarray, np.ndarray]:
+    columns = dict(_TABLES[path.suffix.lower()](str(path), path.read_bytes()))
+    if label is None or label not in columns:
+        names = ", ".join(list(columns)[:20])
+        raise ValueError(f"label must name the column of the classes in {path}, one of {names}; got {label}")
+    classes = {label: columns.pop(label)}
+    if not columns:
+        raise ValueError(f"{path} must have columns beside its label, got {label} alone")
+    found = []
+    for part in (columns, classes):
+        try:
+            found.append(tables.numeric(part))
+        except ValueError as error:
+            # Behind the colon are options of other commands that recode columns.
+            raise ValueError(f"{path} must hold numbers only: {str(error).rpartition(': ')[0]}") from error
+    return found[0], found[1][:, 0]
+
+
+def _order(path: Path) -> np.ndarray:
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}: check the path")
+    try:
+        loaded = np.load(path, allow_pickle=False)
+    except Exception as error:  # NumPy raises errors of many kinds on damage
+        raise ValueError(f"{path} is damaged or no NPY file: write the batches with numpy.save") from error
+    if not isinstance(loaded, np.ndarray):
+        raise ValueError(f"{path} must be an NPY file with one array (steps, b), got an NPZ file")
+    return loaded
+
+
+def _check_picture(picture: Path, shape: tuple[int, ...], d: int, out: Path) -> None:
+    check_new(picture)
+    if picture.suffix.lower() != ".png" or picture == out:
+        raise ValueError(f"picture must end in .png, got {picture}")
+    if len(shape) not in (2, 3) or shape[2:] not in ((), (1,), (3,)) or math.prod(shape) != d:
+        raise ValueError(
+            f"image_shape must be height, width and perhaps 1 or 3 channels, of {d} values in all, got {shape}"
+        )
+
+
+def _draw(path: Path, x: np.ndarray, limits: tuple[float, float] | None) -> None:
+    """Black is the least value and white the greatest: of the bounds, or of the record without any."""
+    low, high = limits or (x.min(), x.max())
+    # A record of one value only has no contrast to show.
+    levels = np.round(255 * (x - low) / (high - low if high > low else 1)).clip(0, 255).astype(np.uint8)
+    image = Image.fromarray(levels[..., 0] if levels.shape[2:] == (1,) else levels)
+    times = max(1, -(-PICTURE_SIDE // max(image.size)))
+    with records.atomic_open(path) as file:
+        image.resize((times * image.width, times * image.height), Image.Resampling.NEAREST).save(file, "PNG")

@@ -7,6 +7,7 @@ reconstruction network and no derivative of the training: some dozens of trainin
 
 from __future__ import annotations
 
+import dataclasses
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -16,17 +17,28 @@ import numpy as np
 from drjax.attacks.reconstruction.training_inversion import labels as shadow_labels
 from drjax.attacks.reconstruction.training_inversion.labels import Shadows
 from drjax.attacks.reconstruction.training_inversion.linear import Belief, Linear, measure
+from drjax.attacks.reconstruction.training_inversion.noise import Whitened, measure_spread
 from drjax.attacks.reconstruction.training_inversion.problem import Problem
 from drjax.attacks.reconstruction.training_inversion.solver import FIRST_WIDTH, Settings, Solution, solve
 from drjax.core import validate
 from drjax.core.types import Array, PyTree, Reconstruction, Status
-from drjax.nets.classifier_training import Training, check_labels, check_params
+from drjax.nets.classifier_training import Mechanism, Training, check_labels, check_params
 
 N_SHADOWS = 32
 """Records of each class tried in the target's place, to rank classes and to start from."""
 
 EXPLAINED = 1e-2
 """Misfit, relative to that of a model without the target, up to which a release counts as explained."""
+
+NOISY = 1.5
+"""Misfit in units of the noise up to which a noisy release counts as explained; the noise is known to some percent."""
+
+N_NOISE = 256
+"""Models trained to measure the noise, more than twice the directions of a Jacobian."""
+
+N_TRIALS, STEPS = 32, (0, 1, 2, 4, 8)
+"""Noisy models of known records on which the adversary tries how many steps to take from the mean of a class. The more
+the noise hides, the fewer: the most probable record fits the noise wherever the trace of a record could be larger."""
 
 
 def reconstruct_model(
@@ -37,6 +49,7 @@ def reconstruct_model(
     *,
     init: PyTree,
     batches: Array | None = None,
+    mechanism: Mechanism | None = None,
     target_y: Array | None = None,
     public: tuple[Array, Array] | None = None,
     bounds: tuple[float, float] | None = (0.0, 1.0),
@@ -56,6 +69,9 @@ def reconstruct_model(
         known_y: (n-1,) their classes.
         init: Parameters that training began with, without a leading axis.
         batches: (steps, b) records of each step where training was not in full batches; see `train_many`.
+        mechanism: Clipping and noise of DP-GD (`drjax.defenses.dp_gd`), whose noise the adversary does not know: x is
+            then the most probable record given the released parameters, and it is the one whose posterior density is
+            highest among the labels tried.
         target_y: (m,) classes of the targets, if the adversary has them.
         public: Records (N, d) and classes (N,) that look like the target; the known ones if None.
         bounds: Least and greatest value of a feature, or None.
@@ -67,8 +83,9 @@ def reconstruct_model(
         x (m, d) and y (m,) float64; residual_norm (m,): |theta - train(x)| as a share of what a model trained
         without the target leaves, 0 where the release is explained wholly; status NOT_CONVERGED where it is above
         `EXPLAINED`: then x is not to be relied on, and the known records, the start or the order may not be those of
-        the release; NON_FINITE where no candidate's training stays finite; DEGENERATE (x nan) where the release is that
-        of a model without the target, up to rounding.
+        the release. With a mechanism it is what is left in units of the noise, 1 where noise accounts for it, and
+        NOT_CONVERGED stands for more than `NOISY`. NON_FINITE where no candidate's training stays finite; DEGENERATE
+        (x nan) where the release is that of a model without the target, up to rounding.
 
     Raises:
         ValueError: parameters of another architecture or not finite, labels out of range, shapes that do not match.
@@ -94,9 +111,12 @@ def reconstruct_model(
 
     with _precision(released):
         dtype = np.result_type(*(leaf.dtype for leaf in jax.tree.leaves(released)), np.float32)
-        problem = Problem(training, x.astype(dtype), y, init=init, batches=batches)
+        problem = Problem(training, x.astype(dtype), y, init=init, batches=batches, mechanism=mechanism)
         attack = _Attack(problem, like_x.astype(np.float64), like_y, bounds, settings, np.random.default_rng(seed))
-        return attack.run(problem.observe(released), given, n_labels)
+        theta = problem.observe(released)
+        if mechanism is not None:
+            return attack.run_noisy(theta, given, n_labels)
+        return attack.run(theta, given, n_labels)
 
 
 class _Attack:
@@ -117,40 +137,97 @@ class _Attack:
         self.linears: dict[int, Linear] = {}
 
     def run(self, theta: np.ndarray, given: np.ndarray | None, n_labels: int) -> Reconstruction:
+        """Of releases without noise: labels are tried until one explains the release."""
         m, d = len(theta), self.problem.d
         without = self.problem.run(self.x[:1], np.zeros(1, int), with_target=False)[0]
         scale = np.linalg.norm(theta - without, axis=1)
-        labels = np.arange(self.problem.training.model.n_classes) if given is None else np.unique(given)
-        shadows = shadow_labels.train_shadows(self.problem, self.x, self.y, labels, N_SHADOWS, self.rng)
-        if given is None:
-            order = shadow_labels.ranked(shadows, theta)[:, :n_labels]
-        else:
-            order = np.searchsorted(labels, given)[:, None]
-
+        shadows, order = self._ranked(theta, given, n_labels)
         # A target leaves far more than rounding, which is of this size.
         noise = float(np.finfo(self.problem.dtype).eps * np.abs(theta).max())
-        best_x, best_y, misfit = np.full((m, d), np.nan), np.full(m, -1), np.full(m, np.inf)
+        # Below the second a Jacobian measured to get further is wasted.
+        goal = np.maximum(self.settings.tolerance * scale, noise * np.sqrt(theta.shape[1]))
+        x, y, misfit = np.full((m, d), np.nan), np.full(m, -1), np.full(m, np.inf)
         for place in range(order.shape[1]):
             left = np.flatnonzero(~(misfit <= EXPLAINED * scale) & (scale > noise))
             if not len(left):
                 break
             chosen = [shadows[i] for i in order[left, place]]
-            found = self._solve(theta[left], chosen, scale[left], noise)
+            start = np.array(
+                [shadow_labels.nearest(own, t[None])[0] for own, t in zip(chosen, theta[left], strict=True)]
+            )
+            found = self._solve(theta[left], start, chosen, goal[left], noise, self.settings)
             better = found.misfit < misfit[left]
             rows = left[better]
-            best_x[rows], misfit[rows] = found.x[better], found.misfit[better]
-            best_y[rows] = np.array([own.label for own in chosen])[better]
+            x[rows], misfit[rows] = found.x[better], found.misfit[better]
+            y[rows] = np.array([own.label for own in chosen])[better]
         relative = misfit / np.where(scale > 0, scale, 1)
         status = np.where(relative <= EXPLAINED, Status.OK, Status.NOT_CONVERGED).astype(np.uint32)
         status[~np.isfinite(misfit)] = Status.NON_FINITE
         status[scale <= noise] = Status.DEGENERATE
         relative[~np.isfinite(misfit)] = np.nan
-        return Reconstruction(best_x, best_y, best_x[:, None], relative, status)
+        return Reconstruction(x, y, x[:, None], relative, status)
 
-    def _solve(self, theta: np.ndarray, chosen: list[Shadows], scale: np.ndarray, noise: float) -> Solution:
+    def run_noisy(self, theta: np.ndarray, given: np.ndarray | None, n_labels: int) -> Reconstruction:
+        """Of releases with noise: the likeliest labels are all tried, and the most probable record is kept."""
+        m, d = len(theta), self.problem.d
+        common = int(np.bincount(self.y).argmax())
+        centre = self.x[self.y == common].mean(axis=0)
+        [linear] = measure(self.problem, self.belief, centre[None], np.array([common]), FIRST_WIDTH, self.rng)
+        keys = jax.random.split(jax.random.key(int(self.rng.integers(2**31))), N_NOISE)
+        spread = measure_spread(self.problem, centre, common, linear, keys)
+        self.problem = Whitened(self.problem, spread)
+        theta = spread(theta)
+        shadows, order = self._ranked(theta, given, n_labels)
+        x, y, cost, misfit = np.full((m, d), np.nan), np.full(m, -1), np.full(m, np.inf), np.full(m, np.nan)
+        n_steps = self._tried_steps()
+        for place in range(order.shape[1]):
+            chosen = [shadows[i] for i in order[:, place]]
+            found = self._noisy_steps(theta, chosen, n_steps)
+            better = found.cost < cost
+            x[better], cost[better], misfit[better] = found.x[better], found.cost[better], found.misfit[better]
+            y[better] = np.array([own.label for own in chosen])[better]
+        relative = misfit / np.sqrt(theta.shape[1])
+        status = np.where(relative <= NOISY, Status.OK, Status.NOT_CONVERGED).astype(np.uint32)
+        status[~np.isfinite(relative)] = Status.NON_FINITE
+        return Reconstruction(x, y, x[:, None], relative, status)
+
+    def _tried_steps(self) -> int:
+        """How many steps bring noisy models of known records nearest to those records."""
+        rows = self.rng.permutation(len(self.x))[:N_TRIALS]
+        x, y = self.x[rows], self.y[rows]
+        keys = jax.random.split(jax.random.key(int(self.rng.integers(2**31))), len(rows))
+        theta = self.problem.run(x, y, noise_keys=keys)
+        means = {label: self.x[self.y == label].mean(axis=0) for label in np.unique(y)}
+        chosen = [Shadows(label, means[label][None], np.empty((0, theta.shape[1]))) for label in y]
+        errors = [np.mean((self._noisy_steps(theta, chosen, n).x - x) ** 2) for n in STEPS]
+        return STEPS[int(np.argmin(errors))]
+
+    def _noisy_steps(self, theta: np.ndarray, chosen: list[Shadows], n_steps: int) -> Solution:
+        start = np.array([own.x[0] for own in chosen])
+        settings = dataclasses.replace(self.settings, max_evaluations=n_steps + 1, max_refreshes=0)
+        return self._solve(theta, start, chosen, np.zeros(len(theta)), 1.0, settings, any_step=True)
+
+    def _ranked(self, theta: np.ndarray, given: np.ndarray | None, n: int) -> tuple[list[Shadows], np.ndarray]:
+        """Shadows of the classes in question, and (m, n) positions among them, likeliest first."""
+        labels = np.arange(self.problem.training.model.n_classes) if given is None else np.unique(given)
+        shadows = shadow_labels.train_shadows(self.problem, self.x, self.y, labels, N_SHADOWS, self.rng)
+        if given is not None:
+            return shadows, np.searchsorted(labels, given)[:, None]
+        return shadows, shadow_labels.ranked(shadows, theta)[:, :n]
+
+    def _solve(
+        self,
+        theta: np.ndarray,
+        start: np.ndarray,
+        chosen: list[Shadows],
+        goal: np.ndarray,
+        noise: float,
+        settings: Settings,
+        *,
+        any_step: bool = False,
+    ) -> Solution:
         labels = np.array([own.label for own in chosen])
         means = np.array([own.x[0] for own in chosen])
-        start = np.array([shadow_labels.nearest(own, t[None])[0] for own, t in zip(chosen, theta, strict=True)])
         new = {own.label: own for own in chosen if own.label not in self.linears}
         if new:
             points = np.array([own.x[0] for own in new.values()])
@@ -164,11 +241,12 @@ class _Attack:
             means,
             [self.linears[label] for label in labels],
             self.belief,
-            scale=scale,
+            goal=goal,
             noise=noise,
             bounds=self.bounds,
-            settings=self.settings,
+            settings=settings,
             rng=self.rng,
+            any_step=any_step,
         )
 
 

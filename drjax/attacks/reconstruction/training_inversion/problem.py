@@ -11,7 +11,7 @@ import numpy as np
 from drjax.core.batching import map_lanes
 from drjax.core.types import Array, PyTree
 from drjax.nets import classifier_training
-from drjax.nets.classifier_training import Context, Lanes, Training
+from drjax.nets.classifier_training import Context, Lanes, Mechanism, Training
 
 SKETCH_ROWS = 32
 """Outputs of a layer beyond which its weights are compared through this many random combinations of them: what a
@@ -43,10 +43,19 @@ class Problem:
     """
 
     def __init__(
-        self, training: Training, known_x: np.ndarray, known_y: np.ndarray, *, init: PyTree, batches: Array | None
+        self,
+        training: Training,
+        known_x: np.ndarray,
+        known_y: np.ndarray,
+        *,
+        init: PyTree,
+        batches: Array | None,
+        mechanism: Mechanism | None = None,
     ) -> None:
         self.training, self.d = training, known_x.shape[1]
-        self.split, context = classifier_training.prepare(training, known_x, known_y, init=init, batches=batches)
+        self.split, context = classifier_training.prepare(
+            training, known_x, known_y, init=init, batches=batches, mechanism=mechanism
+        )
         self.dtype = context.y.dtype
         model = training.model
         outputs = [shape["w"][0] if len(shape["w"]) == 2 else 0 for shape in model.shapes(self.d)]
@@ -58,14 +67,20 @@ class Problem:
         self.rows = min(outputs[0], SKETCH_ROWS) if model.is_dense else 0
         self.n_first = self.rows * self.d
 
-    def run(self, x: np.ndarray, y: np.ndarray, *, with_target: bool = True) -> np.ndarray:
-        """(m, P) observed parameters for candidates x (m, d) of classes y (m,), float64."""
+    def run(
+        self, x: np.ndarray, y: np.ndarray, *, with_target: bool = True, noise_keys: Array | None = None
+    ) -> np.ndarray:
+        """(m, P) observed parameters for candidates x (m, d) of classes y (m,), float64.
+
+        Without noise, though there be a mechanism, unless each has a key (m,).
+        """
         m = len(x)
         eye = np.eye(self.training.model.n_classes, dtype=self.dtype)
         own = classifier_training.split_records(self.training.model, self.split, x.astype(self.dtype))
-        lanes = Lanes(own, eye[y], np.full(m, with_target, self.dtype))
+        lanes = Lanes(own, eye[y], np.full(m, with_target, self.dtype), noise_key=noise_keys)
         # A last chunk of another size would be one more program to compile.
-        padded = jax.tree.map(lambda leaf: np.concatenate([leaf, np.repeat(leaf[-1:], -m % LANES, axis=0)]), lanes)
+        rows = np.minimum(np.arange(m + -m % LANES), m - 1)
+        padded = jax.tree.map(lambda leaf: leaf[rows], lanes)
         return np.asarray(map_lanes(_observed_run, self._seen, padded, batch_size=LANES))[:m].astype(np.float64)
 
     def observe(self, params: PyTree) -> np.ndarray:

@@ -21,8 +21,9 @@ SHORTEST = 0.25
 """Share of a step below which it is worth a new Jacobian."""
 
 STALE = 6
-"""Evaluations in a row that lower the misfit by less than `WORTH` each, after which a candidate is given up."""
-WORTH = 0.1
+"""Evaluations in a row that are worth too little each, after which a candidate is given up."""
+WORTH, LEAST = 0.2, 0.5
+"""What an evaluation has to lower the cost by: a share of what the noise does not account for, or this much."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +35,7 @@ class Settings:
         max_refreshes: Jacobians measured at a candidate of its own, >= 0.
         n_directions: Directions in which a Jacobian is measured, >= 1; fewer if the records span fewer.
         memory: Secants kept, >= 1.
-        tolerance: Misfit at which a candidate is done, relative to the one without the target, > 0.
+        tolerance: Misfit at which a candidate is done, relative to that of a model without the target, > 0.
     """
 
     max_evaluations: int = 40
@@ -54,6 +55,7 @@ class Settings:
 class _Lane:
     x: np.ndarray
     residual: np.ndarray
+    cost: float
     linear: Linear
     share: float = 1.0
     refreshes: int = 0
@@ -67,18 +69,35 @@ class _Lane:
 
 
 @dataclass(frozen=True)
+class _Cost:
+    """Twice the negative logarithm of the posterior density of x (d,) given what it leaves of the parameters."""
+
+    belief: Belief
+    mean: np.ndarray
+    noise: float
+
+    def __call__(self, x: np.ndarray, residual: np.ndarray) -> float:
+        off = x - self.mean
+        along = self.belief.directions @ off
+        prior = np.sum(along**2 / self.belief.variance) + (off @ off - along @ along) / self.belief.rest
+        return float(residual @ residual / self.noise**2 + prior)
+
+
+@dataclass(frozen=True)
 class Solution:
     """Candidates at the end.
 
     Attributes:
         x: (m, d).
         misfit: (m,) |theta - train(x)|.
+        cost: (m,) twice the negative logarithm of the posterior density.
         evaluations: (m,) training runs of each, Jacobians not counted.
         refreshes: (m,) Jacobians of its own.
     """
 
     x: np.ndarray
     misfit: np.ndarray
+    cost: np.ndarray
     evaluations: np.ndarray
     refreshes: np.ndarray
 
@@ -92,11 +111,12 @@ def solve(
     linears: list[Linear],
     belief: Belief,
     *,
-    scale: np.ndarray,
+    goal: np.ndarray,
     noise: float,
     bounds: tuple[float, float] | None,
     settings: Settings,
     rng: np.random.Generator,
+    any_step: bool = False,
 ) -> Solution:
     """Candidates for m releases at once; every training run is shared by all that still run.
 
@@ -108,25 +128,30 @@ def solve(
         means: (m, d) what each record is expected to be.
         linears: m Jacobians to begin with.
         belief: Directions and variances.
-        scale: (m,) misfit of a model trained without the target.
+        goal: (m,) misfit at which a candidate is done.
         noise: Standard deviation of every parameter.
         bounds: Least and greatest value of a feature, or None.
         settings: When to stop.
         rng: For the directions of new Jacobians.
+        any_step: Take every step whole, though it raise the cost: under noise the way from what records look like
+            matters, and not where it ends.
     """
     first = theta - problem.run(start, labels)
-    lanes = [_Lane(x, r, linear) for x, r, linear in zip(start.astype(np.float64), first, linears, strict=True)]
-    # Rounding alone leaves as much, and a Jacobian measured to get below it is wasted.
-    goal = np.maximum(settings.tolerance * scale, noise * np.sqrt(theta.shape[1]))
+    judge = [_Cost(belief, mean, noise) for mean in means]
+    lanes = [
+        _Lane(x, r, cost(x, r), linear)
+        for x, r, linear, cost in zip(start.astype(np.float64), first, linears, judge, strict=True)
+    ]
     while active := [i for i, lane in enumerate(lanes) if not _is_done(lane, goal[i], settings)]:
         tried = np.array([_candidate(problem, belief, lanes[i], means[i], noise, bounds) for i in active])
         residuals = theta[active] - problem.run(tried, labels[active])
         for i, x, residual in zip(active, tried, residuals, strict=True):
-            _learn(problem, belief, lanes[i], x, residual, settings.memory)
+            _learn(problem, belief, lanes[i], x, residual, judge[i](x, residual), settings.memory, any_step)
         _refresh(problem, belief, [(lanes[i], labels[i]) for i in active if _is_stuck(lanes[i], settings)], rng)
     return Solution(
         np.array([lane.x for lane in lanes]),
         np.sqrt([lane.misfit for lane in lanes]),
+        np.array([lane.cost for lane in lanes]),
         np.array([lane.evaluations for lane in lanes]),
         np.array([lane.refreshes for lane in lanes]),
     )
@@ -154,17 +179,25 @@ def _candidate(
     return x if bounds is None else np.clip(x, *bounds)
 
 
-def _learn(problem: Problem, belief: Belief, lane: _Lane, x: np.ndarray, residual: np.ndarray, memory: int) -> None:
+def _learn(
+    problem: Problem,
+    belief: Belief,
+    lane: _Lane,
+    x: np.ndarray,
+    residual: np.ndarray,
+    cost: float,
+    memory: int,
+    any_step: bool,
+) -> None:
     lane.evaluations += 1
     moved = x - lane.x
     if moved.any() and np.isfinite(residual).all():
         latest = secant(problem, belief, lane.linear, moved, lane.residual - residual)
         lane.secants = [*lane.secants, latest][-memory:]
-    better = float(residual @ residual)
-    before = lane.misfit
-    lane.stale = 0 if better < (1 - WORTH) ** 2 * before else lane.stale + 1
-    if better < before:
-        lane.x, lane.residual, lane.share = x, residual, min(1.0, 2 * lane.share)
+    unexplained = lane.cost - len(residual)
+    lane.stale = 0 if lane.cost - cost > max(LEAST, WORTH * unexplained) else lane.stale + 1
+    if cost < lane.cost or (any_step and np.isfinite(cost)):
+        lane.x, lane.residual, lane.cost, lane.share = x, residual, cost, min(1.0, 2 * lane.share)
     else:
         lane.share /= 2
 

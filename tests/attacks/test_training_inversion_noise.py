@@ -1,0 +1,79 @@
+"""Inversion of private training: what noise hides, and that it is measured right."""
+
+import jax
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from drjax.attacks.reconstruction.training_inversion import reconstruct_model
+from drjax.attacks.reconstruction.training_inversion.noise import Spread
+from drjax.core.types import Status
+from drjax.defenses.dp_gd import DPGD
+from drjax.nets.classifier_training import Training, train_many
+
+N_KNOWN, M = 200, 24
+TRAINING = Training(epochs=40)
+
+
+def attacked(mu, *, with_labels=True):
+    """(errors of the attack, errors of the mean of the class, reconstruction) on digits at mu-GDP."""
+    x, y = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(x))
+    x, y = (x[order] / 16).astype(np.float32), y[order]
+    known_x, known_y, targets_x, targets_y = x[:N_KNOWN], y[:N_KNOWN], x[-M:], y[-M:]
+    public = x[N_KNOWN:1200], y[N_KNOWN:1200]
+    init = jax.tree.map(np.asarray, TRAINING.model.init(jax.random.key(1), 64))
+    mechanism = DPGD(neighbouring="zero_out", clip_norm=1.0, noise_multiplier=np.sqrt(TRAINING.epochs) / mu)
+    params = train_many(
+        TRAINING,
+        known_x,
+        known_y,
+        targets_x,
+        targets_y,
+        init=init,
+        mechanism=mechanism,
+        noise_keys=jax.random.split(jax.random.key(3), M),
+    )
+    found = reconstruct_model(
+        TRAINING,
+        params,
+        known_x,
+        known_y,
+        init=init,
+        mechanism=mechanism,
+        target_y=targets_y if with_labels else None,
+        public=public,
+    )
+    means = np.array([public[0][public[1] == c].mean(axis=0) for c in range(10)])
+    baseline = np.mean((means[targets_y] - targets_x) ** 2, axis=1)
+    return np.mean((found.x - targets_x) ** 2, axis=1), baseline, found, targets_y
+
+
+def test_weak_noise_hides_little():
+    errors, baseline, found, labels = attacked(1000.0, with_labels=False)
+    assert errors.mean() < 0.2 * baseline.mean()
+    assert np.mean(found.y == labels) > 0.9
+    assert (found.status == Status.OK).all()
+
+
+def test_strong_noise_leaves_what_was_known_before():
+    errors, baseline, found, _ = attacked(1.0)
+    # What the 24 targets add by chance: the adversary has no more than the mean of the class.
+    assert 0.9 * baseline.mean() < errors.mean() < 1.1 * baseline.mean()
+    np.testing.assert_allclose(found.residual_norm, 1, atol=0.2)
+
+
+def test_spread_whitens():
+    """Against draws of a Gaussian whose covariance is known."""
+    rng = np.random.default_rng(0)
+    p, q, n = 300, 5, 4000
+    directions = np.linalg.qr(rng.normal(size=(p, q)))[0].T
+    mixing = np.eye(q) + 0.3 * rng.normal(size=(q, q))
+    draws = 0.1 * rng.normal(size=(n, p))
+    draws += -(draws @ directions.T) @ directions + rng.normal(size=(n, q)) @ mixing @ directions
+    spread = Spread.fit(draws[:2000], directions)
+    white = spread(draws[2000:])
+    # 2,000 draws give each entry of a covariance to 1 / sqrt(2000) = 0.022; five times that, for 15 entries.
+    np.testing.assert_allclose(np.cov((white @ spread.basis.T).T), np.eye(q), atol=0.11)
+    outside = white - (white @ spread.basis.T) @ spread.basis
+    assert outside.var() * p / (p - q) == pytest.approx(1, abs=0.01)

@@ -1,0 +1,1 @@
+"""Paper 004: informed adversaries against trained models, factor by factor, RecoNN and inversion side by side."""

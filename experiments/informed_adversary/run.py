@@ -1,0 +1,141 @@
+"""Paper 004's factors: RecoNN, regressions on shadow models, and inversion of the training run, side by side.
+
+    python -m experiments.informed_adversary.run                        # MNIST, every factor: hours on two cores
+    python -m experiments.informed_adversary.run --factors default      # the first rows alone
+    python -m experiments.informed_adversary.run --scale smoke          # digits, a minute
+
+Every cell is a setting and an attack: one line of `results.jsonl`, written when the cell is done; the same command goes
+on with an interrupted run. All settings attack the same targets. Runtime and figures: README.md in this folder.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import tyro
+
+from drjax.core import validate
+from drjax.data import load, split
+from drjax.reports import ladder, records
+from experiments.informed_adversary.cells import Case, attack
+from experiments.informed_adversary.config import FACTORS, SCALES, Scale, settings
+from experiments.resume import take_up
+
+RESULTS = "results.jsonl"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    """What decides the results.
+
+    Attributes:
+        scale: How much is computed.
+        seed: Of the split, the models and the intervals.
+    """
+
+    scale: Scale
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Checks the seed."""
+        validate.integer(minimum=0, seed=self.seed)
+
+
+def run(
+    config: Config, out: Path, *, factors: Iterable[str], say: Callable[[str], None] = print
+) -> list[dict[str, Any]]:
+    """Computes the cells of some factors that `out` does not hold yet, and returns the records of all it holds.
+
+    Args:
+        config: What to compute.
+        out: Folder of `results.jsonl`; made if missing.
+        factors: Names in `FACTORS`.
+        say: Told of each cell as it is done.
+
+    Raises:
+        ValueError: an unknown factor, results of another configuration in `out`, or too few records for the split.
+        OSError: `out` cannot be written, or the data set is not there.
+    """
+    scale, factors = config.scale, tuple(factors)
+    validate.one_of(FACTORS, **{f"factor {i + 1}": name for i, name in enumerate(factors)})
+    data = load(scale.data)
+    split_key, case_key, score_key = jax.random.split(jax.random.key(config.seed), 3)
+    parts = split(
+        split_key,
+        data,
+        n_known=max(scale.n_fixed, *scale.fixed_sizes),
+        n_shadow=max(scale.n_shadow, *scale.sizes),
+        n_validation=0,
+        n_targets=scale.targets,
+    )
+    file = out / RESULTS
+    done = _cells(take_up(file, config, data))
+    for factor in factors:
+        for setting in settings(factor, scale):
+            sized = dataclasses.replace(
+                setting, n_fixed=setting.n_fixed or scale.n_fixed, n_shadow=setting.n_shadow or scale.n_shadow
+            )
+            case = Case(sized, data, parts, case_key)
+            for name in case.attacks:
+                if (factor, setting.name, name) in done:
+                    continue
+                facts = attack(case, name, score_key)
+                records.append_record(
+                    file, "attack", factor=factor, setting=setting.name, attack=name, of=sized, **facts
+                )
+                say(f"{factor}, {setting.name}, {name}: {facts['scores'].mse.estimate:.3g}")
+    return list(_cells(records.read_records(file)).values())
+
+
+def to_markdown(cells: Iterable[Mapping[str, Any]]) -> str:
+    """The records of cells as a Markdown table, one row each; errors in units of the records squared."""
+    heads = ("factor", "setting", "attack", "MSE, mean", "MSE, median", "success", "label", "SSIM", "s per target")
+    lines = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
+    for cell in cells:
+        scores = cell["scores"]
+        row = (
+            cell["factor"],
+            cell["setting"],
+            cell["attack"],
+            f"{ladder.number(scores['mse']['estimate'])} ({ladder.number(scores['mse']['low'])} to "
+            f"{ladder.number(scores['mse']['high'])})",
+            ladder.number(scores["mse_median"]["estimate"]),
+            ladder.percent(scores["success"]["estimate"]),
+            ladder.percent(cell["label"]["estimate"]) if "label" in cell else "",
+            f"{cell['ssim']:.3f}",
+            ladder.number(scores["seconds_per_target"]),
+        )
+        lines.append(f"| {' | '.join(row)} |")
+    return "\n".join(lines)
+
+
+def main(
+    *,
+    scale: Literal["smoke", "cpu", "full"] = "cpu",
+    factors: tuple[str, ...] = (),
+    seed: int = 0,
+    out: Path | None = None,
+) -> None:
+    """Attacks released models, factor by factor.
+
+    Args:
+        scale: How much is computed.
+        factors: Those to run, all of the scale's if none is given.
+        seed: Of the split, the models and the intervals.
+        out: Folder of the results; runs/informed_adversary-SCALE if not given.
+    """
+    folder = out or Path("runs") / f"informed_adversary-{scale}"
+    config = Config(scale=SCALES[scale], seed=seed)
+    print(to_markdown(run(config, folder, factors=factors or config.scale.factors)))
+
+
+def _cells(found: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str, str], dict[str, Any]]:
+    return {(r["factor"], r["setting"], r["attack"]): dict(r) for r in found if r["kind"] == "attack"}
+
+
+if __name__ == "__main__":
+    tyro.cli(main)

@@ -162,10 +162,14 @@ def _run_stack(context: Context, lanes: Lanes, checkpoint: bool) -> PyTree:
         start = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (b, *leaf.shape)), context.init)
     steps = training.epochs if context.batches is None else context.batches.shape[0]
 
+    full = _records(context, lanes, None, n) if context.batches is None else None
+    if full is not None and training.model.is_dense:
+        full = stacked.blocked(full[0]), full[1]
+
     def step(carry: tuple, now: tuple) -> tuple[tuple, None]:
         params, state = carry
         i, rows = now
-        shared, own = _records(context, lanes, rows, n)
+        shared, own = _records(context, lanes, rows, n) if full is None else full
         gradient = _gradients(context, params, shared, own)
         if context.mechanism is not None and lanes.noise_key is not None:
             size = n if rows is None else training.batch_size

@@ -9,6 +9,7 @@ import optax
 import pytest
 from sklearn.neural_network import MLPClassifier
 
+from drjax.nets import stacked
 from drjax.nets.classifier_training import (
     PADDING,
     Lanes,
@@ -397,3 +398,20 @@ def broken(**changes):
 def test_bad_input_is_named(change, message):
     with pytest.raises(ValueError, match=message):
         broken(**change)
+
+
+@pytest.mark.parametrize("n_known", [191, 200])
+def test_blocks_of_records_change_nothing(monkeypatch, n_known):
+    """191 known records make blocks of 48 with one to spare, 200 of 50 without."""
+    rng = np.random.default_rng(4)
+    x, y = rng.random((n_known + 3, 12)), rng.integers(0, 4, n_known + 3)
+    training = Training(model=Classifier(hidden=(5,), n_classes=4), epochs=6)
+    init = jax.tree.map(np.asarray, training.model.init(jax.random.key(0), 12))
+    found = []
+    with jax.enable_x64(True):
+        for block in (1024, 50):
+            monkeypatch.setattr(stacked, "BLOCK", block)
+            jax.clear_caches()
+            found.append(train_many(training, x[3:], y[3:], x[:3], y[:3], init=init, batch_size=3))
+    # Only the order of sums differs.
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=1e-13), *found)

@@ -21,7 +21,7 @@ from drjax.nets.classifier_training import train_many
 from drjax.nets.classifiers import accuracy
 from experiments.informed_adversary.config import Setting, noise_multiplier
 
-N_DECOYS = 1000
+N_DECOYS, N_QUERIES = 1000, 200
 
 BASELINES = ("mean", "nearest")
 LEARNED = ("ridge", "quadratic", "fast")
@@ -112,7 +112,8 @@ class Case:
         access = self.setting.access
         queries = None
         if access == "logits":
-            queries = reconn.choose_queries(self.query_key, self.x[self.known])
+            known = self.x[self.known]
+            queries = reconn.choose_queries(self.query_key, known, n=min(N_QUERIES, len(known)))
         layers = [len(self.setting.training.model.hidden)] if access == "layers" else None
         return reconn.representation(self.setting.training, models, access=access, layers=layers, queries=queries)
 

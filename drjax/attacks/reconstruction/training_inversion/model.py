@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from scipy.special import softmax
 
 from drjax.attacks.reconstruction.training_inversion import labels as shadow_labels
 from drjax.attacks.reconstruction.training_inversion.labels import Shadows
@@ -35,6 +36,9 @@ NOISY = 1.5
 
 N_NOISE = 256
 """Models trained to measure the noise, more than twice the directions of a Jacobian."""
+
+TEMPERATURES = (1.0, 4.0, 16.0, 64.0, 256.0, np.inf)
+"""Divisors of the costs of labels: a cost leaves out how large a part of space it stands for. Infinity ignores it."""
 
 N_TRIALS, STEPS = 32, (0, 1, 2, 4, 8)
 """Noisy models of known records on which the adversary tries how many steps to take from the mean of a class. The more
@@ -70,12 +74,11 @@ def reconstruct_model(
         init: Parameters that training began with, without a leading axis.
         batches: (steps, b) records of each step where training was not in full batches; see `train_many`.
         mechanism: Clipping and noise of DP-GD (`drjax.defenses.dp_gd`), whose noise the adversary does not know: x is
-            then the most probable record given the released parameters, and it is the one whose posterior density is
-            highest among the labels tried.
+            then what is to be expected given the released parameters, over all labels if none is given.
         target_y: (m,) classes of the targets, if the adversary has them.
         public: Records (N, d) and classes (N,) that look like the target; the known ones if None.
         bounds: Least and greatest value of a feature, or None.
-        n_labels: Classes tried at most for a release, likeliest first, until one explains it.
+        n_labels: Classes tried at most for a release without noise, likeliest first, until one explains it.
         settings: When to stop.
         seed: Of the choice of shadow records and of directions; any will do.
 
@@ -115,7 +118,7 @@ def reconstruct_model(
         attack = _Attack(problem, like_x.astype(np.float64), like_y, bounds, settings, np.random.default_rng(seed))
         theta = problem.observe(released)
         if mechanism is not None:
-            return attack.run_noisy(theta, given, n_labels)
+            return attack.run_noisy(theta, given)
         return attack.run(theta, given, n_labels)
 
 
@@ -167,45 +170,59 @@ class _Attack:
         relative[~np.isfinite(misfit)] = np.nan
         return Reconstruction(x, y, x[:, None], relative, status)
 
-    def run_noisy(self, theta: np.ndarray, given: np.ndarray | None, n_labels: int) -> Reconstruction:
-        """Of releases with noise: the likeliest labels are all tried, and the most probable record is kept."""
-        m, d = len(theta), self.problem.d
+    def run_noisy(self, theta: np.ndarray, given: np.ndarray | None) -> Reconstruction:
+        """Of releases with noise: the mean of the posterior over labels, a record for each."""
+        m = len(theta)
         common = int(np.bincount(self.y).argmax())
         centre = self.x[self.y == common].mean(axis=0)
         [linear] = measure(self.problem, self.belief, centre[None], np.array([common]), FIRST_WIDTH, self.rng)
-        keys = jax.random.split(jax.random.key(int(self.rng.integers(2**31))), N_NOISE)
-        spread = measure_spread(self.problem, centre, common, linear, keys)
+        spread = measure_spread(self.problem, centre, common, linear, self._keys(N_NOISE))
         self.problem = Whitened(self.problem, spread)
-        theta = spread(theta)
-        shadows, order = self._ranked(theta, given, n_labels)
-        x, y, cost, misfit = np.full((m, d), np.nan), np.full(m, -1), np.full(m, np.inf), np.full(m, np.nan)
-        n_steps = self._tried_steps()
-        for place in range(order.shape[1]):
-            chosen = [shadows[i] for i in order[:, place]]
-            found = self._noisy_steps(theta, chosen, n_steps)
-            better = found.cost < cost
-            x[better], cost[better], misfit[better] = found.x[better], found.cost[better], found.misfit[better]
-            y[better] = np.array([own.label for own in chosen])[better]
+        rows = self.rng.permutation(len(self.x))[:N_TRIALS]
+        tried, labels = self.x[rows], self.y[rows]
+        trials = self.problem.run(tried, labels, noise_keys=self._keys(len(rows)))
+
+        paths = [self._noisy_steps(trials, labels, n) for n in STEPS]
+        best = int(np.argmin([np.mean((path.x - tried) ** 2) for path in paths]))
+        if given is not None:
+            found = self._noisy_steps(spread(theta), given, STEPS[best])
+            x, y, misfit = found.x, given, found.misfit
+        else:
+            # How far the costs of labels are to be believed is tried as well.
+            of_trials = self._of_all_labels(trials, STEPS[best])
+            errors = [np.mean((self._mixed(of_trials, t)[0] - tried) ** 2) for t in TEMPERATURES]
+            of_all = self._of_all_labels(spread(theta), STEPS[best])
+            x, y = self._mixed(of_all, TEMPERATURES[int(np.argmin(errors))])
+            misfit = np.array([solution.misfit for solution in of_all])[y, np.arange(m)]
         relative = misfit / np.sqrt(theta.shape[1])
         status = np.where(relative <= NOISY, Status.OK, Status.NOT_CONVERGED).astype(np.uint32)
         status[~np.isfinite(relative)] = Status.NON_FINITE
         return Reconstruction(x, y, x[:, None], relative, status)
 
-    def _tried_steps(self) -> int:
-        """How many steps bring noisy models of known records nearest to those records."""
-        rows = self.rng.permutation(len(self.x))[:N_TRIALS]
-        x, y = self.x[rows], self.y[rows]
-        keys = jax.random.split(jax.random.key(int(self.rng.integers(2**31))), len(rows))
-        theta = self.problem.run(x, y, noise_keys=keys)
-        means = {label: self.x[self.y == label].mean(axis=0) for label in np.unique(y)}
-        chosen = [Shadows(label, means[label][None], np.empty((0, theta.shape[1]))) for label in y]
-        errors = [np.mean((self._noisy_steps(theta, chosen, n).x - x) ** 2) for n in STEPS]
-        return STEPS[int(np.argmin(errors))]
-
-    def _noisy_steps(self, theta: np.ndarray, chosen: list[Shadows], n_steps: int) -> Solution:
+    def _noisy_steps(self, theta: np.ndarray, labels: np.ndarray, n_steps: int) -> Solution:
+        means = {label: self._mean(label) for label in np.unique(labels)}
+        chosen = [Shadows(label, means[label][None], np.empty((0, theta.shape[1]))) for label in labels]
         start = np.array([own.x[0] for own in chosen])
         settings = dataclasses.replace(self.settings, max_evaluations=n_steps + 1, max_refreshes=0)
         return self._solve(theta, start, chosen, np.zeros(len(theta)), 1.0, settings, any_step=True)
+
+    def _of_all_labels(self, theta: np.ndarray, n_steps: int) -> list[Solution]:
+        n_classes = self.problem.training.model.n_classes
+        return [self._noisy_steps(theta, np.full(len(theta), label), n_steps) for label in range(n_classes)]
+
+    def _mixed(self, of_all: list[Solution], temperature: float) -> tuple[np.ndarray, np.ndarray]:
+        """x (m, d), weighted by the posterior of the labels, and the likeliest of them (m,)."""
+        share = np.bincount(self.y, minlength=len(of_all)) + 1
+        cost = np.array([solution.cost for solution in of_all])
+        weight = softmax(np.log(share)[:, None] - cost / (2 * temperature), axis=0)
+        return np.einsum("lm,lmd->md", weight, [solution.x for solution in of_all]), np.argmax(weight, axis=0)
+
+    def _mean(self, label: int) -> np.ndarray:
+        own = self.x[self.y == label]
+        return (own if len(own) else self.x).mean(axis=0)
+
+    def _keys(self, n: int) -> Array:
+        return jax.random.split(jax.random.key(int(self.rng.integers(2**31))), n)
 
     def _ranked(self, theta: np.ndarray, given: np.ndarray | None, n: int) -> tuple[list[Shadows], np.ndarray]:
         """Shadows of the classes in question, and (m, n) positions among them, likeliest first."""

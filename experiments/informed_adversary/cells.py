@@ -14,7 +14,7 @@ from drjax.attacks import metrics
 from drjax.attacks.image_metrics import ssim
 from drjax.attacks.reconstruction import reconn
 from drjax.attacks.reconstruction.training_inversion import reconstruct_model
-from drjax.core.types import PyTree, count_status
+from drjax.core.types import PyTree, Status, count_status
 from drjax.data import Dataset, Splits
 from drjax.defenses.dp_gd import DPGD
 from drjax.nets.classifier_training import train_many
@@ -178,6 +178,7 @@ def _inversion(case: Case) -> Found:
     facts = {
         "label": metrics.share_interval(int(np.sum(found.y == case.y[case.targets])), len(found.y)),
         "residual": float(np.median(found.residual_norm)),
+        "n_unexplained": int(np.sum(found.status != Status.OK)),
     }
     # An answer that does not explain the release is still an answer, and counts with its error.
     return found.x, np.where(np.isfinite(found.x).all(axis=1), 0, found.status).astype(np.uint32), facts

@@ -7,6 +7,17 @@ only parses arguments.
 from drjax.audit.attacks import ATTACKS
 from drjax.audit.config import AuditConfig
 from drjax.audit.each_record import EachResult, run_each
+from drjax.audit.models import ModelAuditConfig, ModelAuditResult, run_model
 from drjax.audit.run import AuditResult, run
 
-__all__ = ["ATTACKS", "AuditConfig", "AuditResult", "EachResult", "run", "run_each"]
+__all__ = [
+    "ATTACKS",
+    "AuditConfig",
+    "AuditResult",
+    "EachResult",
+    "ModelAuditConfig",
+    "ModelAuditResult",
+    "run",
+    "run_each",
+    "run_model",
+]

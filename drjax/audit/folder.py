@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from drjax.audit.config import AuditConfig
 from drjax.reports import records
 
 CONFIG, RECORDS, REPORT = "config.json", "records.jsonl", "report.html"
@@ -22,7 +21,7 @@ class RunFolder:
         path: The folder.
     """
 
-    def __init__(self, path: Path, config: AuditConfig, *, resume: bool) -> None:
+    def __init__(self, path: Path, config: Any, *, resume: bool) -> None:
         """Makes the folder, or takes up the one of the same configuration.
 
         Raises:

@@ -275,7 +275,11 @@ def _defended(method: Any, defense: str, scale: float | None) -> Any:
 
 def _default_folder(config: AuditConfig, *, resume: bool) -> Path:
     size = "each" if config.each_record else f"n{config.n_known + 1}"
-    name = f"{Path(config.data).stem.replace(':', '-')}-{config.method}-{size}"
+    return run_folder(f"{Path(config.data).stem.replace(':', '-')}-{config.method}-{size}", resume=resume)
+
+
+def run_folder(name: str, *, resume: bool) -> Path:
+    """runs/NAME, with a number behind it if that exists and is not to be resumed."""
     folder, number = Path("runs") / name, 2
     while folder.exists() and not resume:
         folder, number = Path("runs") / f"{name}-{number}", number + 1

@@ -44,6 +44,7 @@ def _app() -> SubcommandApp:
     app.command(commands.audit)
     attack.command(name="embedding")(commands.attack_embedding)
     attack.command(name="model")(model_commands.attack_model)
+    app.command(name="audit-model")(model_commands.audit_model)
     app.command(attack, name="attack", help="Take the one unknown record back from a release, knowing the others.")
     app.command(commands.embed)
     data.command(name="list")(commands.list_data)

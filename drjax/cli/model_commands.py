@@ -1,9 +1,10 @@
-"""`drjax attack model`: files to `reconstruct_model`, and its result in words."""
+"""Commands about networks: `drjax attack model` on files, `drjax audit-model` on a data set."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
@@ -12,17 +13,19 @@ import jax
 import numpy as np
 import tyro
 from PIL import Image
+from rich.console import Console
 
 from drjax.attacks.reconstruction.training_inversion import reconstruct_model
 from drjax.attacks.reconstruction.training_inversion.model import EXPLAINED
-from drjax.cli.commands import check_new
+from drjax.audit import ModelAuditConfig, run_model
+from drjax.cli.commands import check_new, run_folder
 from drjax.core import validate
 from drjax.core.types import Status
 from drjax.data import tables
 from drjax.nets.classifier_training import Training, check_labels
 from drjax.nets.classifiers import ACTIVATIONS, ARCHITECTURES, Classifier
 from drjax.nets.weights_files import read_params
-from drjax.reports import records
+from drjax.reports import ladder, records
 
 _TABLES = {".csv": tables.read_csv, ".tsv": tables.read_csv, ".parquet": tables.read_parquet}
 
@@ -180,6 +183,84 @@ def attack_model(
     if picture is not None and image_shape is not None:
         _draw(picture, found.x[0].reshape(image_shape), limits)
         print(f"Written: {picture}")
+
+
+def audit_model(
+    *,
+    data: str = "digits",
+    network: Annotated[Network, tyro.conf.arg(name="")] = Network(),
+    descent: Annotated[Descent, tyro.conf.arg(name="")] = Descent(),
+    n_known: int = 299,
+    n_shadow: int = 1000,
+    n_targets: int = 20,
+    attacks: tuple[str, ...] = (),
+    epsilon: float | None = None,
+    delta: float = 1e-5,
+    clip_norm: float = 1.0,
+    dtype: Literal["float32", "float64"] = "float32",
+    data_dir: str | None = None,
+    categorical: tuple[str, ...] = (),
+    drop: tuple[str, ...] = (),
+    label: str | None = None,
+    n_decoys: int = 1000,
+    seed: int = 0,
+    out: Path | None = None,
+    resume: bool = False,
+    quiet: bool = False,
+) -> None:
+    """Attack networks trained on a data set and write a report of what publishing one would give away.
+
+    Args:
+        data: Name of a data set or path of a file with labels.
+        network: The architecture.
+        descent: The training; the adversary knows its start and its order.
+        n_known: Records that the adversary knows; a network is trained on one more.
+        n_shadow: Public records.
+        n_targets: Records attacked, each in a network of its own.
+        attacks: quadratic, network and inversion, or all; inversion if none is given.
+        epsilon: Train by DP-GD with this guarantee for a record that is zeroed out; without noise if not given.
+        delta: Of DP-GD.
+        clip_norm: Of DP-GD: largest norm of a record's gradient.
+        dtype: What training computes in.
+        data_dir: Folder of the named data sets.
+        categorical: Text columns of a table to encode one-hot.
+        drop: Columns of a table to leave out.
+        label: Column of a table with the classes.
+        n_decoys: Records in the line-up of the identification test beside the target.
+        seed: Of everything that is drawn.
+        out: Run folder to write; runs/DATA-model-nN if not given, with a number behind it if that exists.
+        resume: Go on with the interrupted run in the folder.
+        quiet: Print errors only.
+    """
+    config = ModelAuditConfig(
+        data=data,
+        data_dir=data_dir,
+        categorical=categorical,
+        drop=drop,
+        label=label,
+        training=descent.training(network.classifier()),
+        n_known=n_known,
+        n_shadow=n_shadow,
+        n_targets=n_targets,
+        epsilon=epsilon,
+        delta=delta,
+        clip_norm=clip_norm,
+        dtype=dtype,
+        attacks=attacks,
+        n_decoys=n_decoys,
+        seed=seed,
+    )
+    console = Console(quiet=quiet)
+    command = shlex.join(["drjax", *sys.argv[1:]]) if Path(sys.argv[0]).stem == "drjax" else None
+    folder = out or run_folder(f"{Path(data).stem.replace(':', '-')}-model-n{n_known + 1}", resume=resume)
+    progress = not quiet and sys.stderr.isatty()
+    result = run_model(config, folder, resume=resume, progress=progress, command=command, console=console)
+    ladder.print_ladder(console, result.rows)
+    console.print(f"Accuracy of the networks on public records: {ladder.percent(result.accuracy)}")
+    console.print(f"[bold]{result.verdict.headline}.[/bold] {result.verdict.sentence}")
+    for caveat in result.verdict.caveats:
+        console.print(caveat)
+    console.print(f"Report: {result.report}", soft_wrap=True)
 
 
 def in_words(x: np.ndarray, y: int, residual: float, status: Status) -> str:

@@ -95,6 +95,8 @@ class Release:
         n_features: d, values per record.
         n_components: k, coordinates published per record.
         precision: Dtype or rounding of the published numbers, e.g. "float32" or "rounded to 4 decimals".
+        summary: What was published, in a sentence; made of the numbers if empty.
+        components: What `n_components` counts.
     """
 
     method: str
@@ -103,6 +105,8 @@ class Release:
     n_features: int
     n_components: int
     precision: str
+    summary: str = ""
+    components: str = "Published coordinates per record (k)"
 
 
 @dataclass(frozen=True, kw_only=True)

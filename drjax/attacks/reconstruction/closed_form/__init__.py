@@ -3,6 +3,7 @@
 from drjax.attacks.reconstruction.closed_form.each import reconstruct_pca_each
 from drjax.attacks.reconstruction.closed_form.erm import gradient_sensitivity, reconstruct_erm
 from drjax.attacks.reconstruction.closed_form.glm import GLM, of_estimator, reconstruct_glm
+from drjax.attacks.reconstruction.closed_form.network import reconstruct_network
 from drjax.attacks.reconstruction.closed_form.pca import reconstruct_pca
 from drjax.attacks.reconstruction.closed_form.srp import RecoveredMatrix, reconstruct_srp, recover_matrix
 from drjax.attacks.reconstruction.closed_form.srp_each import reconstruct_srp_each
@@ -15,6 +16,7 @@ __all__ = [
     "of_estimator",
     "reconstruct_erm",
     "reconstruct_glm",
+    "reconstruct_network",
     "reconstruct_pca",
     "reconstruct_pca_each",
     "reconstruct_pca_many",

@@ -1,0 +1,103 @@
+"""The unknown record of a network that has come to rest, in closed form, whatever it started from.
+
+Where training has ended at a point at which the gradient of the whole loss vanishes, the target's own gradient is
+known: minus that of all other records and of the penalty. Its first layer's part is one outer product delta x^T, and that of
+the bias is delta itself, so
+
+    x = delta^T G / |delta|^2,    G the weight's part and delta the bias's,
+
+which is Theorem 1 of Balle, Cherubin & Hayes (2022) one layer down. Of the last layer's bias the part is p - e_y, whose
+one negative entry is the label. How training came there (start, order, optimizer) does not enter.
+
+A training that stops with a gradient e left (of the sum over records) returns x + (E - e_b x^T)^T delta / |delta|^2 to
+first order, E and e_b its parts: the error grows as the gradient that is left over the target's own, which for a record
+that the network fits well is small too.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from drjax.core import validate
+from drjax.core.types import Array, PyTree, Reconstruction, Status
+from drjax.nets.classifier_training import check_labels, check_params
+from drjax.nets.classifiers import Classifier
+
+EXPLAINED = 1e-2
+"""What may be left of the target's gradient, as a share of it, where the reconstruction counts as one."""
+
+SILENT = 1e-12
+"""Target's gradient, as a share of the sum of the known records' norms, below which it is rounding."""
+
+
+def reconstruct_network(
+    model: Classifier, params: PyTree, known_x: Array, known_y: Array, *, l2: float = 0.0
+) -> Reconstruction:
+    """Reconstructs the unknown record and its label from m networks at rest and the other n-1 records.
+
+    Float64 on the host's device. Costs one gradient of the known records for each network.
+
+    Args:
+        model: A dense one.
+        params: With a leading axis m, as `train_many` returns them; float64 for what float32 rounds away.
+        known_x: (n-1, d).
+        known_y: (n-1,) classes.
+        l2: Of the loss, mean cross-entropy of all n records + l2 / 2 |weights|^2, biases excluded; >= 0.
+
+    Returns:
+        x (m, d) and y (m,); residual_norm (m,) what x and y leave of the target's gradient, over all layers, as a share
+        of it: 0 at rest; status NOT_CONVERGED where it is above `EXPLAINED`: training was not at rest, or these are not
+        its records; DEGENERATE (x nan) where the target has left no gradient.
+
+    Raises:
+        ValueError: a model with convolutions, parameters of another architecture or not finite, classes out of range,
+            shapes that do not match, or l2 < 0.
+
+    Source: BCH22, Eq. 1 and Theorem 1; the outer product, Geiping et al. (2020), proposition 3.1.
+    """
+    if not model.is_dense:
+        raise ValueError(f"model must be dense, got one with convolutions of {model.channels} channels")
+    validate.non_negative(l2=l2)
+    validate.finite(l2=l2)
+    x = validate.matrix(known_x, "known_x").astype(np.float64)
+    y = check_labels(known_y, len(x), model.n_classes, "known_y")
+    leaves = jax.tree.leaves(params)
+    if not leaves or any(np.ndim(leaf) < 2 or len(leaf) != len(leaves[0]) for leaf in leaves):
+        raise ValueError("params must be layers of arrays w and b with one leading axis of models")
+    checked = check_params(model, params, x.shape[1], len(leaves[0]))
+    with jax.enable_x64(True):
+        theta = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), checked)
+        found, label, left, own, size = map(np.asarray, _reconstructed(model, theta, x, y, (len(x) + 1) * l2))
+    is_silent = own <= SILENT * size
+    relative = left / np.where(own > 0, own, 1)
+    status = np.where(relative <= EXPLAINED, Status.OK, Status.NOT_CONVERGED).astype(np.uint32)
+    status[is_silent] = Status.DEGENERATE
+    found = np.where(is_silent[:, None], np.nan, found)
+    return Reconstruction(found, label, found[:, None], np.where(is_silent, np.nan, relative), status)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _reconstructed(model: Classifier, params: PyTree, x: Array, y: Array, weight: Array) -> tuple:
+    def loss(p: PyTree, records: Array, classes: Array) -> jax.Array:
+        logits = jax.nn.log_softmax(model.logits(p, records))
+        return -jnp.sum(jnp.take_along_axis(logits, classes[:, None], axis=1))
+
+    def one(p: PyTree) -> tuple[jax.Array, ...]:
+        known = jax.grad(loss)(p, x, y)
+        target = tuple({"w": -(g["w"] + weight * layer["w"]), "b": -g["b"]} for g, layer in zip(known, p, strict=True))
+        delta = target[0]["b"]
+        found = delta @ target[0]["w"] / jnp.maximum(delta @ delta, jnp.finfo(delta.dtype).tiny)
+        label = jnp.argmin(target[-1]["b"])
+        again = jax.grad(loss)(p, found[None], label[None])
+        left = _norm(jax.tree.map(jnp.subtract, target, again))
+        return found, label, left, _norm(target), _norm(known) + weight * _norm(p)
+
+    return jax.lax.map(one, params)
+
+
+def _norm(tree: PyTree) -> jax.Array:
+    return jnp.sqrt(sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(tree)))

@@ -1,8 +1,8 @@
 """The unknown record of a network that has come to rest, in closed form, whatever it started from.
 
 Where training has ended at a point at which the gradient of the whole loss vanishes, the target's own gradient is
-known: minus that of all other records and of the penalty. Its first layer's part is one outer product delta x^T, and that of
-the bias is delta itself, so
+known: minus that of all other records and of the penalty. Its first layer's part is one outer product delta x^T, and
+that of the bias is delta itself, so
 
     x = delta^T G / |delta|^2,    G the weight's part and delta the bias's,
 

@@ -164,15 +164,17 @@ def _nearest(case: Case) -> Found:
 
 
 def _inversion(case: Case) -> Found:
+    has_noise = case.mechanism is not None or not case.setting.is_order_known
     found = reconstruct_model(
         case.setting.training,
         case.released,
         case.x[case.known],
         case.y[case.known],
         init=case.init,
-        batches=case.order,
+        batches=case.order if case.setting.is_order_known else None,
+        is_order_known=case.setting.is_order_known,
         mechanism=case.mechanism,
-        public=(case.x[case.shadow], case.y[case.shadow]) if case.mechanism is not None else None,
+        public=(case.x[case.shadow], case.y[case.shadow]) if has_noise else None,
     )
     assert found.y is not None
     facts = {

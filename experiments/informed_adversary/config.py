@@ -42,8 +42,8 @@ class Setting:
 
     @property
     def has_inversion(self) -> bool:
-        """Whether the training run can be repeated but for the target and noise, and its end is seen whole."""
-        return self.is_start_known and self.is_order_known and self.access == "weights"
+        """Whether training can be repeated but for the target, the order and noise, and its end is seen whole."""
+        return self.is_start_known and self.access == "weights"
 
 
 @dataclass(frozen=True, kw_only=True)

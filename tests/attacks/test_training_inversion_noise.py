@@ -65,6 +65,36 @@ def test_strong_noise_leaves_what_was_known_before(with_labels):
     np.testing.assert_allclose(found.residual_norm, 1, atol=0.2)
 
 
+def test_an_unknown_order_is_noise():
+    """At a small rate the order hardly matters: its effect is of second order in the rate, the target's of first."""
+    training = Training(epochs=10, batch_size=67, learning_rate=0.003)
+    x, y = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(x))
+    x, y = (x[order] / 16).astype(np.float32), y[order]
+    known_x, known_y, targets_x, targets_y = x[:N_KNOWN], y[:N_KNOWN], x[-12:], y[-12:]
+    init = jax.tree.map(np.asarray, training.model.init(jax.random.key(1), 64))
+    orders = jax.vmap(lambda key: training.batches(key, N_KNOWN + 1))(jax.random.split(jax.random.key(9), 12))
+    params = train_many(
+        training, known_x, known_y, targets_x, targets_y, init=init, batches=np.asarray(orders), own_batches=True
+    )
+    found = reconstruct_model(
+        training,
+        params,
+        known_x,
+        known_y,
+        init=init,
+        is_order_known=False,
+        target_y=targets_y,
+        public=(x[N_KNOWN:1200], y[N_KNOWN:1200]),
+    )
+    means = np.array([x[N_KNOWN:1200][y[N_KNOWN:1200] == c].mean(axis=0) for c in range(10)])
+    errors, baseline = np.mean((found.x - targets_x) ** 2, axis=1), np.mean((means[targets_y] - targets_x) ** 2, axis=1)
+    assert errors.mean() < 0.5 * baseline.mean()
+    assert (found.status == Status.OK).all()
+    with pytest.raises(ValueError, match="is_order_known must be True"):
+        reconstruct_model(TRAINING, params, known_x, known_y, init=init, is_order_known=False)
+
+
 def test_spread_whitens():
     """Against draws of a Gaussian whose covariance is known."""
     rng = np.random.default_rng(0)

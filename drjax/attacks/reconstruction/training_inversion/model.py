@@ -53,6 +53,7 @@ def reconstruct_model(
     *,
     init: PyTree,
     batches: Array | None = None,
+    is_order_known: bool = True,
     mechanism: Mechanism | None = None,
     target_y: Array | None = None,
     public: tuple[Array, Array] | None = None,
@@ -73,6 +74,8 @@ def reconstruct_model(
         known_y: (n-1,) their classes.
         init: Parameters that training began with, without a leading axis.
         batches: (steps, b) records of each step where training was not in full batches; see `train_many`.
+        is_order_known: False for mini-batches in an order that nobody knows; `batches` are left out then. What the
+            order does to the parameters counts as noise, as in the next.
         mechanism: Clipping and noise of DP-GD (`drjax.defenses.dp_gd`), whose noise the adversary does not know: x is
             then what is to be expected given the released parameters, over all labels if none is given.
         target_y: (m,) classes of the targets, if the adversary has them.
@@ -109,15 +112,20 @@ def reconstruct_model(
     if public is not None:
         like_x = validate.matrix(public[0], "public[0]", min_rows=2, columns=d)
         like_y = check_labels(public[1], len(like_x), model.n_classes, "public[1]")
+    if not is_order_known and (batches is not None or training.batches(jax.random.key(0), len(x) + 1) is None):
+        raise ValueError("is_order_known must be True for full batches, and where batches are given")
     if bounds is not None and not bounds[0] < bounds[1]:
         raise ValueError(f"bounds must be (low, high) with low < high, got {bounds}")
 
     with _precision(released):
         dtype = np.result_type(*(leaf.dtype for leaf in jax.tree.leaves(released)), np.float32)
-        problem = Problem(training, x.astype(dtype), y, init=init, batches=batches, mechanism=mechanism)
+        order_key = None if is_order_known else jax.random.key(seed)
+        problem = Problem(
+            training, x.astype(dtype), y, init=init, batches=batches, mechanism=mechanism, order_key=order_key
+        )
         attack = _Attack(problem, like_x.astype(np.float64), like_y, bounds, settings, np.random.default_rng(seed))
         theta = problem.observe(released)
-        if mechanism is not None:
+        if mechanism is not None or not is_order_known:
             return attack.run_noisy(theta, given)
         return attack.run(theta, given, n_labels)
 
@@ -176,11 +184,11 @@ class _Attack:
         common = int(np.bincount(self.y).argmax())
         centre = self.x[self.y == common].mean(axis=0)
         [linear] = measure(self.problem, self.belief, centre[None], np.array([common]), FIRST_WIDTH, self.rng)
-        spread = measure_spread(self.problem, centre, common, linear, self._keys(N_NOISE))
+        spread = measure_spread(self.problem, centre, common, linear, self._key(), N_NOISE)
         self.problem = Whitened(self.problem, spread)
         rows = self.rng.permutation(len(self.x))[:N_TRIALS]
         tried, labels = self.x[rows], self.y[rows]
-        trials = self.problem.run(tried, labels, noise_keys=self._keys(len(rows)))
+        trials = self.problem.run(tried, labels, noise_key=self._key())
 
         paths = [self._noisy_steps(trials, labels, n) for n in STEPS]
         best = int(np.argmin([np.mean((path.x - tried) ** 2) for path in paths]))
@@ -221,8 +229,8 @@ class _Attack:
         own = self.x[self.y == label]
         return (own if len(own) else self.x).mean(axis=0)
 
-    def _keys(self, n: int) -> Array:
-        return jax.random.split(jax.random.key(int(self.rng.integers(2**31))), n)
+    def _key(self) -> Array:
+        return jax.random.key(int(self.rng.integers(2**31)))
 
     def _ranked(self, theta: np.ndarray, given: np.ndarray | None, n: int) -> tuple[list[Shadows], np.ndarray]:
         """Shadows of the classes in question, and (m, n) positions among them, likeliest first."""

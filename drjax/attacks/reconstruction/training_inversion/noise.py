@@ -56,14 +56,13 @@ class Whitened(Problem):
         self._problem, self._spread = problem, spread
 
     def run(
-        self, x: np.ndarray, y: np.ndarray, *, with_target: bool = True, noise_keys: Array | None = None
+        self, x: np.ndarray, y: np.ndarray, *, with_target: bool = True, noise_key: Array | None = None
     ) -> np.ndarray:
         """See `Problem.run`."""
-        return self._spread(self._problem.run(x, y, with_target=with_target, noise_keys=noise_keys))
+        return self._spread(self._problem.run(x, y, with_target=with_target, noise_key=noise_key))
 
 
-def measure_spread(problem: Problem, x: np.ndarray, y: int, linear: Linear, keys: Array) -> Spread:
-    """Of models trained with the record x (d,) of class y and the noise of each key."""
-    n = len(keys)
-    theta = problem.run(np.repeat(x[None], n, axis=0), np.full(n, y), noise_keys=keys)
+def measure_spread(problem: Problem, x: np.ndarray, y: int, linear: Linear, key: Array, n: int) -> Spread:
+    """Of n models trained with the record x (d,) of class y, each with noise and an order of its own."""
+    theta = problem.run(np.repeat(x[None], n, axis=0), np.full(n, y), noise_key=key)
     return Spread.fit(theta - theta.mean(axis=0), linear.along.astype(np.float64))

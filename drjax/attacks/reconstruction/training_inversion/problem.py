@@ -17,6 +17,9 @@ SKETCH_ROWS = 32
 """Outputs of a layer beyond which its weights are compared through this many random combinations of them: what a
 record leaves in a layer is close to one outer product, which survives any of them."""
 
+N_ORDERS = 8
+"""Orders of mini-batches that a training of unknown order is averaged over: it leaves an eighth of their variance."""
+
 LANES = 16
 """Models of one chunk; GEMMs of their first layers are near their best, and few are wasted on a last chunk."""
 
@@ -51,10 +54,17 @@ class Problem:
         init: PyTree,
         batches: Array | None,
         mechanism: Mechanism | None = None,
+        order_key: Array | None = None,
     ) -> None:
+        """Arguments as for `reconstruct_model`; with an order key the order is unknown, and `batches` left out."""
         self.training, self.d = training, known_x.shape[1]
+        self._n, self._has_noise = len(known_x) + 1, mechanism is not None
+        self.is_order_unknown = order_key is not None
+        orders = [batches]
+        if order_key is not None:
+            orders = [training.batches(key, self._n) for key in jax.random.split(order_key, N_ORDERS)]
         self.split, context = classifier_training.prepare(
-            training, known_x, known_y, init=init, batches=batches, mechanism=mechanism
+            training, known_x, known_y, init=init, batches=orders[0], mechanism=mechanism
         )
         self.dtype = context.y.dtype
         model = training.model
@@ -64,24 +74,38 @@ class Problem:
             np.argsort(self.split.order).astype(np.int32) if model.is_dense else None,
             tuple(_sketch(n, self.dtype) for n in outputs),
         )
+        self._orders = [context.batches] if order_key is None else [np.asarray(order) for order in orders]
         self.rows = min(outputs[0], SKETCH_ROWS) if model.is_dense else 0
         self.n_first = self.rows * self.d
 
     def run(
-        self, x: np.ndarray, y: np.ndarray, *, with_target: bool = True, noise_keys: Array | None = None
+        self, x: np.ndarray, y: np.ndarray, *, with_target: bool = True, noise_key: Array | None = None
     ) -> np.ndarray:
         """(m, P) observed parameters for candidates x (m, d) of classes y (m,), float64.
 
-        Without noise, though there be a mechanism, unless each has a key (m,).
+        What the adversary does not know is left out, or averaged over `N_ORDERS` orders; with a key each candidate has
+        noise and an order of its own.
         """
         m = len(x)
         eye = np.eye(self.training.model.n_classes, dtype=self.dtype)
         own = classifier_training.split_records(self.training.model, self.split, x.astype(self.dtype))
-        lanes = Lanes(own, eye[y], np.full(m, with_target, self.dtype), noise_key=noise_keys)
+        lanes = Lanes(own, eye[y], np.full(m, with_target, self.dtype))
+        orders = self._orders
+        if noise_key is not None:
+            keys = jax.random.split(noise_key, (2, m))
+            if self._has_noise:
+                lanes = lanes._replace(noise_key=keys[0])
+            if self.is_order_unknown:
+                lanes = lanes._replace(batches=jax.vmap(lambda key: self.training.batches(key, self._n))(keys[1]))
+            orders = orders[:1]
         # A last chunk of another size would be one more program to compile.
         rows = np.minimum(np.arange(m + -m % LANES), m - 1)
         padded = jax.tree.map(lambda leaf: leaf[rows], lanes)
-        return np.asarray(map_lanes(_observed_run, self._seen, padded, batch_size=LANES))[:m].astype(np.float64)
+        total = np.zeros(())
+        for order in orders:
+            seen = self._seen._replace(context=self._seen.context._replace(batches=order))
+            total = total + np.asarray(map_lanes(_observed_run, seen, padded, batch_size=LANES))[:m].astype(np.float64)
+        return total / len(orders)
 
     def observe(self, params: PyTree) -> np.ndarray:
         """(m, P) of given parameters with a leading axis m, float64."""

@@ -1,0 +1,141 @@
+"""The success of attacks on DP-GD against what reconstruction robustness allows.
+
+    python -m experiments.informed_adversary.bound --results experiments/informed_adversary/results
+
+Success is an error of at most eta^2 / d, where that is the mean over targets of the nearest neighbour's error: a radius
+that does not depend on the target, as the bound needs. kappa, what the best fixed guess reaches, is estimated by the
+best of the public records and their mean. A mu-GDP training, the target zeroed out in one of two neighbours, then lets
+no attack succeed more often than Phi(Phi^-1(kappa) + mu).
+
+Source: Balle, Cherubin & Hayes (2022), definition 2; Kaissis et al. (2023) for Gaussian differential privacy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import tyro
+from matplotlib.figure import Figure
+from scipy.stats import norm
+
+from drjax.attacks.metrics import share_interval
+from drjax.data import load, split
+from drjax.reports import plots, records
+from experiments.informed_adversary.run import RESULTS
+
+N_PRIOR = 4000
+"""Public records that kappa is estimated on, at most: distances of all pairs."""
+
+
+def kappa_of(public: np.ndarray, mse: float) -> float:
+    """Share of public records (N, d) within that mean squared error of the best guess among them and their mean."""
+    guesses = np.concatenate([public.mean(axis=0)[None], public]).astype(np.float64)
+    records_ = public.astype(np.float64)
+    squared = np.sum(guesses**2, axis=1)[:, None] + np.sum(records_**2, axis=1) - 2 * guesses @ records_.T
+    within = squared <= mse * public.shape[1]
+    # A record is no guess at itself.
+    count = within.sum(axis=1) - np.append(0, np.ones(len(records_)))
+    return float(count.max() / (len(records_) - 1))
+
+
+def bound(kappa: float, mu: float) -> float:
+    """Largest probability of success that mu-GDP allows where guessing has kappa."""
+    return float(norm.cdf(norm.ppf(kappa) + mu))
+
+
+def rows(cells: Sequence[Mapping[str, Any]], public: np.ndarray) -> list[dict[str, Any]]:
+    """One row for each attack on each setting of DP-GD: mu, epsilon, attack, accuracy, MSE, success and bound.
+
+    Args:
+        cells: Records of the factor "privacy".
+        public: (N, d) records of the adversary.
+    """
+    nearest = next(c for c in cells if c["attack"] == "nearest")
+    radius = float(np.mean(nearest["errors"]))
+    kappa = kappa_of(public, radius)
+    accuracies = {c["setting"]: c["accuracy"] for c in cells if c["attack"] == "mean"}
+    found = []
+    for cell in cells:
+        if cell["attack"] == "nearest":
+            continue
+        errors = np.asarray(cell["errors"], np.float64)
+        mu = cell["of"]["mu"]
+        found.append(
+            {
+                "mu": mu,
+                "epsilon": cell["epsilon"],
+                "attack": cell["attack"],
+                "accuracy": accuracies[cell["setting"]],
+                "mse": float(np.mean(errors)),
+                "success": share_interval(int(np.sum(errors <= radius)), len(errors)),
+                "bound": bound(kappa, mu),
+                "radius": radius,
+                "kappa": kappa,
+            }
+        )
+    return sorted(found, key=lambda row: (row["mu"], row["attack"]))
+
+
+def draw(found: Sequence[Mapping[str, Any]]) -> Figure:
+    """Success of every attack over mu, with its interval, under the bound."""
+    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    ax = figure.subplots()
+    mus = np.unique([row["mu"] for row in found])
+    grid = np.geomspace(mus.min(), mus.max(), 200)
+    ax.plot(grid, [bound(found[0]["kappa"], mu) for mu in grid], color="black", label="no attack does better")
+    ax.axhline(found[0]["kappa"], color="grey", linestyle=":", label="best guess without the model")
+    for name in dict.fromkeys(row["attack"] for row in found):
+        own = [row for row in found if row["attack"] == name]
+        share = np.array([row["success"] for row in own])
+        ends = np.clip([share[:, 0] - share[:, 1], share[:, 2] - share[:, 0]], 0, None)
+        ax.errorbar([row["mu"] for row in own], share[:, 0], ends, marker="o", capsize=2, label=name)
+    ax.set_xscale("log")
+    ax.set_xlabel("mu of Gaussian differential privacy (smaller is more private)")
+    ax.set_ylabel(f"targets rebuilt to an MSE of {found[0]['radius']:.3f}")
+    ax.set_ylim(-0.02, 1.02)
+    ax.legend(fontsize=8)
+    plots.style_axes(ax)
+    return figure
+
+
+def main(*, results: Path) -> None:
+    """Prints the table of success and bound, and draws it as privacy.png beside the results.
+
+    Args:
+        results: Folder of `results.jsonl`, with the factor "privacy".
+    """
+    written = records.read_records(results / RESULTS)
+    config = written[0]["config"]
+    scale = config["scale"]
+    data = load(scale["data"])
+    split_key, *_ = jax.random.split(jax.random.key(config["seed"]), 3)
+    parts = split(
+        split_key,
+        data,
+        n_known=max(scale["n_fixed"], *scale["fixed_sizes"]),
+        n_shadow=max(scale["n_shadow"], *scale["sizes"]),
+        n_validation=0,
+        n_targets=scale["targets"],
+    )
+    cells = [r for r in written if r["kind"] == "attack" and r["factor"] == "privacy"]
+    if not cells:
+        raise ValueError(f"results must hold the factor 'privacy', got none in {results}")
+    found = rows(cells, data.x[parts.shadow[:N_PRIOR]].reshape(min(N_PRIOR, len(parts.shadow)), -1))
+    print(f"radius (MSE) {found[0]['radius']:.4f}, kappa {found[0]['kappa']:.4f}")
+    print("| mu | epsilon at delta 1e-5 | accuracy | attack | MSE | success (95% interval) | bound |")
+    print("|---|---|---|---|---|---|---|")
+    for row in found:
+        share = row["success"]
+        print(
+            f"| {row['mu']:g} | {row['epsilon']:.3g} | {row['accuracy']:.3f} | {row['attack']} | {row['mse']:.4f} | "
+            f"{share[0]:.2f} ({share[1]:.2f} to {share[2]:.2f}) | {row['bound']:.3f} |"
+        )
+    plots.save_figure(draw(found), results / "privacy.png")
+
+
+if __name__ == "__main__":
+    tyro.cli(main)

@@ -9,9 +9,9 @@ that of the bias is delta itself, so
 which is Theorem 1 of Balle, Cherubin & Hayes (2022) one layer down. Of the last layer's bias the part is p - e_y, whose
 one negative entry is the label. How training came there (start, order, optimizer) does not enter.
 
-A training that stops with a gradient e left (of the sum over records) returns x + (E - e_b x^T)^T delta / |delta|^2 to
-first order, E and e_b its parts: the error grows as the gradient that is left over the target's own, which for a record
-that the network fits well is small too.
+A training that stops with a gradient left (of the sum over records; E and e_b its first layer's parts) returns
+x - (E - e_b x^T)^T delta / |delta|^2 to first order: the error grows as the gradient that is left over the target's
+own, which for a record that the network fits well is small too.
 """
 
 from __future__ import annotations

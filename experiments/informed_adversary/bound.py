@@ -82,7 +82,7 @@ def rows(cells: Sequence[Mapping[str, Any]], public: np.ndarray) -> list[dict[st
 
 def draw(found: Sequence[Mapping[str, Any]]) -> Figure:
     """Success of every attack over mu, with its interval, under the bound."""
-    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    figure = Figure(figsize=(8.2, 4.0), layout="constrained")
     ax = figure.subplots()
     mus = np.unique([row["mu"] for row in found])
     grid = np.geomspace(mus.min(), mus.max(), 200)
@@ -97,7 +97,7 @@ def draw(found: Sequence[Mapping[str, Any]]) -> Figure:
     ax.set_xlabel("mu of Gaussian differential privacy (smaller is more private)")
     ax.set_ylabel(f"targets rebuilt to an MSE of {found[0]['radius']:.3f}")
     ax.set_ylim(-0.02, 1.02)
-    ax.legend(fontsize=8)
+    ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5))
     plots.style_axes(ax)
     return figure
 

@@ -2,10 +2,11 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 
 from drjax.reports import records
-from experiments.informed_adversary import cells, config
+from experiments.informed_adversary import bound, cells, config
 from experiments.informed_adversary import run as experiment
 
 SMALL = experiment.Config(
@@ -46,6 +47,30 @@ def test_what_is_unknown_is_drawn_for_each_model(tmp_path):
     assert ("start unknown", "inversion") not in settings
     assert ("mini-batches, order unknown", "inversion") in settings
     assert ("mini-batches, order known", "inversion") in settings
+
+
+def test_bound_is_over_every_success(tmp_path, capsys, monkeypatch):
+    # Half a minute for all six.
+    monkeypatch.setattr(experiment, "settings", lambda *what: config.settings(*what)[:1])
+    monkeypatch.setattr(cells, "LEARNED", ("ridge",))
+    found = experiment.run(SMALL, tmp_path, factors=("privacy",), say=lambda _: None)
+    assert {c["of"]["mu"] for c in found} == {1.0}
+    bound.main(results=tmp_path)
+    assert (tmp_path / "privacy.png").is_file()
+    table = [line.split("|") for line in capsys.readouterr().out.splitlines() if line.startswith("| ")][1:]
+    assert len(table) == len(found) - 1
+    for row in table:
+        # 4 targets: the lower end of the interval is what a bound can be held against.
+        low = float(row[6].split("(")[1].split(" to ")[0])
+        assert low <= float(row[7])
+
+
+def test_kappa_and_bound():
+    public = np.array([[0.0, 0.0], [0.0, 0.1], [0.1, 0.0], [1.0, 1.0], [0.9, 0.2]])
+    # Within an MSE of 0.01 of the first lie two of the four others.
+    assert bound.kappa_of(public, 0.01) == 0.5
+    assert bound.bound(0.5, 1.0) == pytest.approx(0.8413447)
+    assert bound.bound(0.1, 1.0) == pytest.approx(0.389, abs=1e-3)
 
 
 def test_settings_have_names_of_their_own():

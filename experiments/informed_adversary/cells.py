@@ -27,7 +27,6 @@ DELTA = 1e-5
 """At which epsilon is reported."""
 
 BASELINES = ("mean", "nearest")
-LEARNED = ("ridge", "quadratic", "fast")
 INVERSION = "inversion"
 
 
@@ -48,7 +47,7 @@ class Case:
     @property
     def attacks(self) -> tuple[str, ...]:
         """Names of what is tried."""
-        return (*BASELINES, *LEARNED, *((INVERSION,) if self.setting.has_inversion else ()))
+        return (*BASELINES, *self.setting.learned, *((INVERSION,) if self.setting.has_inversion else ()))
 
     @functools.cached_property
     def init(self) -> PyTree:
@@ -130,7 +129,7 @@ class Case:
 def attack(case: Case, name: str, score_key: jax.Array) -> dict[str, Any]:
     """Scores of one attack, with what else it says."""
     # Releases are no work of the adversary's, and shadow models are every learned attack's.
-    seconds = case.shadows[1] if name in LEARNED else 0.0
+    seconds = case.shadows[1] if name in case.setting.learned else 0.0
     jax.block_until_ready(case.released)
     begun = time.perf_counter()
     found, status, facts = _ATTACKS.get(name, functools.partial(_learned, name=name))(case)

@@ -27,6 +27,7 @@ class Setting:
         access: "weights", "logits" (black box) or "layers" (the last one).
         mu: Of DP-GD with zeroed-out neighbours, or None without privacy.
         clip_norm: Of DP-GD.
+        learned: Attacks on shadow models: "ridge", "quadratic", or recipes of `reconn`.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Setting:
     access: str = "weights"
     mu: float | None = None
     clip_norm: float = 1.0
+    learned: tuple[str, ...] = ("ridge", "quadratic", "fast")
 
     @property
     def has_inversion(self) -> bool:
@@ -108,7 +110,15 @@ def settings(factor: str, scale: Scale) -> list[Setting]:
     return {
         "default": [Setting(name="default")],
         "precision": [Setting(name="float64", precision="float64")],
-        "shadows": [Setting(name=f"{size} shadows", n_shadow=size) for size in scale.sizes],
+        "shadows": [
+            *(Setting(name=f"{size} shadows", n_shadow=size) for size in scale.sizes[:-1]),
+            # The authors' notebook, at the sizes that were measured with its own code.
+            *(
+                Setting(name=f"notebook, {size} shadows", n_shadow=size, learned=("notebook",))
+                for size in (scale.n_shadow // 2, scale.n_shadow)
+            ),
+            *(Setting(name=f"{size} shadows", n_shadow=size) for size in scale.sizes[-1:]),
+        ],
         "fixed": [Setting(name=f"{size} known", n_fixed=size) for size in scale.fixed_sizes],
         "width": [Setting(name=f"width {w}", training=_model(hidden=(w,))) for w in (100, 1000)],
         "depth": [

@@ -24,7 +24,7 @@ def estimate(found, factor, attack):
 def test_cells_are_computed_once_and_resumed(tmp_path, monkeypatch):
     said = []
     found = experiment.run(SMALL, tmp_path, factors=("default", "access"), say=said.append)
-    learned = len(cells.BASELINES) + len(cells.LEARNED)
+    learned = len(cells.BASELINES) + len(config.Setting(name="default").learned)
     # Inversion needs all weights: neither of the two settings of `access` has it.
     assert len(found) == len(said) == learned + 1 + 2 * learned
     assert estimate(found, "default", "inversion") < 1e-4 < estimate(found, "default", "mean")
@@ -51,8 +51,11 @@ def test_what_is_unknown_is_drawn_for_each_model(tmp_path):
 
 def test_bound_is_over_every_success(tmp_path, capsys, monkeypatch):
     # Half a minute for all six.
-    monkeypatch.setattr(experiment, "settings", lambda *what: config.settings(*what)[:1])
-    monkeypatch.setattr(cells, "LEARNED", ("ridge",))
+    monkeypatch.setattr(
+        experiment,
+        "settings",
+        lambda *what: [dataclasses.replace(s, learned=("ridge",)) for s in config.settings(*what)[:1]],
+    )
     found = experiment.run(SMALL, tmp_path, factors=("privacy",), say=lambda _: None)
     assert {c["of"]["mu"] for c in found} == {1.0}
     bound.main(results=tmp_path)

@@ -217,7 +217,12 @@ def _gradients(context: Context, params: PyTree, shared: Records, own: Records) 
         records = jnp.concatenate([x[None], shared.x]), jnp.concatenate([y[None], shared.y.T])
         weights = jnp.append(weight, shared.weight)
         if factor is None:
-            return jax.grad(lambda q: jnp.dot(weights, jax.vmap(loss, (None, 0, 0))(q, *records)))(p)
+
+            def total_loss(q: PyTree) -> jax.Array:
+                log_p = jax.nn.log_softmax(model.logits(q, records[0]))
+                return -jnp.dot(weights, jnp.sum(records[1] * log_p, axis=1))
+
+            return jax.grad(total_loss)(p)
 
         def add(total: PyTree, record: tuple) -> tuple[PyTree, None]:
             *z, w = record

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import functools
 import time
 from collections.abc import Callable
@@ -11,125 +12,45 @@ import jax
 import numpy as np
 
 from drjax.attacks import metrics
-from drjax.attacks.image_metrics import ssim
+from drjax.attacks.image_metrics import oracle_percentiles, prediction_kl, ssim
 from drjax.attacks.reconstruction import reconn
+from drjax.attacks.reconstruction.training_inversion import Settings as InversionSettings
 from drjax.attacks.reconstruction.training_inversion import reconstruct_model
-from drjax.core.types import PyTree, Status, count_status
-from drjax.data import Dataset, Splits
-from drjax.defenses.dp_gd import DPGD, epsilon_of
-from drjax.nets.classifier_training import train_many
-from drjax.nets.classifiers import accuracy
-from experiments.informed_adversary.config import Setting, noise_multiplier
+from drjax.core.types import Status, count_status
+from drjax.defenses.dp_gd import epsilon_of
+from drjax.nets.judge import Judge
+from experiments.informed_adversary.case import Case
+from experiments.informed_adversary.config import Setting
 
-N_DECOYS, N_QUERIES = 1000, 200
+N_DECOYS, N_EXAMPLES = 1000, 6
 
 DELTA = 1e-5
 """At which epsilon is reported."""
 
-BASELINES = ("mean", "nearest")
+PERCENTILES = (1, 10, 50)
+"""Of the distances to all records at hand: figure 3 of the paper."""
+
+NEAREST = "nearest"
+BASELINES = ("mean", NEAREST)
 INVERSION = "inversion"
 
 
-class Case:
-    """The released and the shadow models of a setting, made when they are first asked for."""
-
-    def __init__(self, setting: Setting, data: Dataset, parts: Splits, key: jax.Array) -> None:
-        self.setting, self.data = setting, data
-        self.known = parts.known[: setting.n_fixed]
-        self.shadow = parts.shadow[: setting.n_shadow]
-        self.targets = parts.targets
-        keys = jax.random.split(key, 6)
-        self.start_key, self.order_key, self.target_key, self.shadow_key, self.query_key, self.fit_key = keys
-        self.x = data.x.reshape(len(data.x), -1).astype(setting.precision)
-        assert data.y is not None
-        self.y = np.asarray(data.y)
-
-    @property
-    def attacks(self) -> tuple[str, ...]:
-        """Names of what is tried."""
-        return (*BASELINES, *self.setting.learned, *((INVERSION,) if self.setting.has_inversion else ()))
-
-    @functools.cached_property
-    def init(self) -> PyTree:
-        """Parameters that the released models begin with, where the adversary knows them."""
-        d = self.x.shape[1]
-        return jax.tree.map(np.asarray, self.setting.training.model.init(self.start_key, d))
-
-    @functools.cached_property
-    def order(self) -> Any:
-        """The mini-batches, where the adversary knows them; None for full batches."""
-        batches = self.setting.training.batches(self.order_key, len(self.known) + 1)
-        return None if batches is None else np.asarray(batches)
-
-    @functools.cached_property
-    def mechanism(self) -> DPGD | None:
-        """Clipping and noise."""
-        if self.setting.mu is None:
-            return None
-        return DPGD(
-            neighbouring="zero_out", clip_norm=self.setting.clip_norm, noise_multiplier=noise_multiplier(self.setting)
-        )
-
-    def models(self, rows: np.ndarray, key: jax.Array) -> PyTree:
-        """Models with each of these records in the target's place; what is unknown is drawn anew for each."""
-        setting, n = self.setting, len(self.known) + 1
-        start_key, order_key, noise_key = jax.random.split(key, 3)
-        init, order = self.init, self.order
-        if not setting.is_start_known:
-            keys = jax.random.split(start_key, len(rows))
-            init = jax.tree.map(np.asarray, jax.vmap(lambda k: setting.training.model.init(k, self.x.shape[1]))(keys))
-        if not setting.is_order_known:
-            keys = jax.random.split(order_key, len(rows))
-            order = np.asarray(jax.vmap(lambda k: setting.training.batches(k, n))(keys))
-        with jax.enable_x64(setting.precision == "float64"):
-            return train_many(
-                setting.training,
-                self.x[self.known],
-                self.y[self.known],
-                self.x[rows],
-                self.y[rows],
-                init=init,
-                batches=order,
-                own_init=not setting.is_start_known,
-                own_batches=not setting.is_order_known,
-                mechanism=self.mechanism,
-                noise_keys=None if self.mechanism is None else jax.random.split(noise_key, len(rows)),
-            )
-
-    @functools.cached_property
-    def released(self) -> PyTree:
-        """The models that are attacked."""
-        return self.models(self.targets, self.target_key)
-
-    @functools.cached_property
-    def shadows(self) -> tuple[np.ndarray, float]:
-        """Vectors (m, p) of the shadow models, and the seconds that training them took."""
-        begun = time.perf_counter()
-        models = self.models(self.shadow, self.shadow_key)
-        seconds = time.perf_counter() - begun
-        return self.vectors(models), seconds
-
-    def vectors(self, models: PyTree) -> np.ndarray:
-        """What the adversary sees of models, as vectors."""
-        access = self.setting.access
-        queries = None
-        if access == "logits":
-            known = self.x[self.known]
-            queries = reconn.choose_queries(self.query_key, known, n=min(N_QUERIES, len(known)))
-        layers = [len(self.setting.training.model.hidden)] if access == "layers" else None
-        return reconn.representation(self.setting.training, models, access=access, layers=layers, queries=queries)
-
-    def accuracy(self, m: int = 2000) -> float:
-        """Mean accuracy of the released models on public records (the shadow targets)."""
-        rows = self.shadow[:m]
-        few = jax.tree.map(lambda leaf: leaf[:8], self.released)
-        return float(np.mean(accuracy(self.setting.training.model, few, self.x[rows], self.y[rows])))
+def attacks_of(setting: Setting) -> tuple[str, ...]:
+    """Names of what is tried on a setting."""
+    return (*BASELINES, *setting.learned, *((INVERSION,) if setting.is_invertible else ()))
 
 
-def attack(case: Case, name: str, score_key: jax.Array) -> dict[str, Any]:
-    """Scores of one attack, with what else it says."""
+def attack(case: Case, name: str, score_key: jax.Array, judge: Judge | None = None) -> dict[str, Any]:
+    """Scores of one attack, with what else it says.
+
+    Args:
+        case: The released models.
+        name: One of `attacks_of`.
+        score_key: Of decoys and intervals.
+        judge: Reads targets and reconstructions, for the divergence of what it says of them.
+    """
     # Releases are no work of the adversary's, and shadow models are every learned attack's.
-    seconds = case.shadows[1] if name in case.setting.learned else 0.0
+    seconds = case.shadows.seconds if name in case.setting.learned else 0.0
     jax.block_until_ready(case.released)
     begun = time.perf_counter()
     found, status, facts = _ATTACKS.get(name, functools.partial(_learned, name=name))(case)
@@ -147,6 +68,15 @@ def attack(case: Case, name: str, score_key: jax.Array) -> dict[str, Any]:
         seconds=seconds,
     )
     facts["ssim"] = float(np.nanmean(ssim(found, truth, image_shape=case.data.shape)))
+    if judge is not None and np.isfinite(found).all():
+        kl = prediction_kl(*(judge.log_probabilities(np.clip(images, 0, 1)) for images in (truth, found)))
+        facts["kl"] = {"mean": float(np.mean(kl)), "median": float(np.median(kl))}
+    if name == NEAREST:
+        distances = oracle_percentiles(truth, public, percentiles=PERCENTILES).percentiles
+        facts["percentiles"] = dict(zip(map(str, PERCENTILES), map(float, distances), strict=True))
+    if case.setting.has_examples:
+        shown = np.round(255 * np.clip(np.nan_to_num(found[:N_EXAMPLES]), 0, 1)).astype(np.uint8)
+        facts["examples"] = base64.b64encode(shown.tobytes()).decode()
     # What the bound is held against needs the error of each target.
     facts["errors"] = np.mean((found - truth) ** 2, axis=1)
     if case.setting.mu is not None:
@@ -171,6 +101,9 @@ def _nearest(case: Case) -> Found:
 
 def _inversion(case: Case) -> Found:
     has_noise = case.mechanism is not None or not case.setting.is_order_known
+    settings = InversionSettings(n_directions=case.setting.n_directions)
+    # The known records alone may span fewer directions, and cannot say how noisy models look.
+    needs_more = has_noise or settings.n_directions >= len(case.known)
     found = reconstruct_model(
         case.setting.training,
         case.released,
@@ -180,7 +113,8 @@ def _inversion(case: Case) -> Found:
         batches=case.order if case.setting.is_order_known else None,
         is_order_known=case.setting.is_order_known,
         mechanism=case.mechanism,
-        public=(case.x[case.shadow], case.y[case.shadow]) if has_noise else None,
+        public=(case.x[case.shadow], case.y[case.shadow]) if needs_more else None,
+        settings=settings,
     )
     assert found.y is not None
     facts = {
@@ -193,22 +127,22 @@ def _inversion(case: Case) -> Found:
 
 
 def _learned(case: Case, *, name: str) -> Found:
-    released = case.vectors(case.released)
-    shadows, seconds = case.shadows
-    targets = case.x[case.shadow].astype(np.float64)
+    shadows = case.shadows
+    released = case.vectors(case.released) - shadows.base
+    vectors, targets = shadows.vectors, case.x[shadows.rows].astype(np.float64)
     if name in _REGRESSIONS:
-        found = _REGRESSIONS[name](shadows, targets).reconstruct(released)
+        found = _REGRESSIONS[name](vectors, targets).reconstruct(released)
     else:
-        held_out = max(1, len(shadows) // 10)
+        held_out = max(1, len(vectors) // 10)
         model, _ = reconn.fit(
             case.fit_key,
-            shadows[:-held_out],
+            vectors[:-held_out],
             targets[:-held_out],
             reconn.RECIPES[name],
-            validation=(shadows[-held_out:], targets[-held_out:]),
+            validation=(vectors[-held_out:], targets[-held_out:]),
         )
         found = reconn.reconstruct(model, released)
-    return found.x, found.status, {"shadow_seconds": seconds}
+    return found.x, found.status, {"shadow_seconds": shadows.seconds}
 
 
 _REGRESSIONS = {"ridge": reconn.fit_ridge, "quadratic": reconn.fit_quadratic}

@@ -7,9 +7,16 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from drjax.attacks.reconstruction.training_inversion import Settings as InversionSettings
 from drjax.core import validate
 from drjax.nets.classifier_training import Training
-from drjax.nets.classifiers import ACTIVATIONS, Classifier
+from drjax.nets.classifiers import ACTIVATIONS, ARCHITECTURES, Classifier
+
+LEARNED = ("ridge", "quadratic", "fast")
+"""The learned attacks that are tried if nothing else is said."""
+
+MOST_KERNEL = 6000
+"""Shadow models up to which the two regressions are tried: they decompose a matrix of that side."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,33 +26,52 @@ class Setting:
     Attributes:
         name: Unique within its factor.
         training: How the model is trained.
+        data: Name of the data set; None for the scale's.
         n_fixed: Records known; None for the scale's default.
-        n_shadow: Shadow models of the learned attacks; None for the scale's default.
+        n_shadow: Shadow models of the learned attacks, or records they are of; None for the scale's default.
+        models_per_shadow: Models of each shadow record, where the start or the order is drawn anew for each.
         precision: "float32" or "float64" of the release; inversion computes in the same.
         is_start_known: Whether the adversary knows the parameters that training began with.
         is_order_known: Whether it knows the order of mini-batches.
         access: "weights", "logits" (black box) or "layers" (the last one).
         mu: Of DP-GD with zeroed-out neighbours, or None without privacy.
         clip_norm: Of DP-GD.
+        is_pretrained: Whether training goes on from a model of other records, known to the adversary, near convergence.
+        n_own: Shadow models with the released models' own fixed set, where all others are of another fixed set
+            (transfer); None where all are of the own one.
+        shadow_classes: Classes of the shadow records; None for all.
+        target_classes: Classes of the targets; None for all.
         learned: Attacks on shadow models: "ridge", "quadratic", or recipes of `reconn`.
+        n_directions: In which inversion measures the Jacobian of training.
+        has_inversion: Whether the inversion of training is tried where it can be.
+        has_examples: Whether some reconstructions are kept to be looked at.
     """
 
     name: str
     training: Training = Training()  # noqa: RUF009 (frozen)
+    data: str | None = None
     n_fixed: int | None = None
     n_shadow: int | None = None
+    models_per_shadow: int = 1
     precision: str = "float32"
     is_start_known: bool = True
     is_order_known: bool = True
     access: str = "weights"
     mu: float | None = None
     clip_norm: float = 1.0
-    learned: tuple[str, ...] = ("ridge", "quadratic", "fast")
+    is_pretrained: bool = False
+    n_own: int | None = None
+    shadow_classes: tuple[int, ...] | None = None
+    target_classes: tuple[int, ...] | None = None
+    learned: tuple[str, ...] = LEARNED
+    n_directions: int = InversionSettings().n_directions
+    has_inversion: bool = True
+    has_examples: bool = False
 
     @property
-    def has_inversion(self) -> bool:
+    def is_invertible(self) -> bool:
         """Whether training can be repeated but for the target, the order and noise, and its end is seen whole."""
-        return self.is_start_known and self.access == "weights"
+        return self.has_inversion and self.is_start_known and self.access == "weights"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,23 +83,37 @@ class Scale:
         targets: Released models attacked, one a target.
         n_fixed: Records known.
         n_shadow: Shadow models.
+        n_other: Records beside these: of another fixed set, or that a start is trained on.
         sizes: Numbers of shadow models of the factor "shadows".
         fixed_sizes: Sizes of the known set of the factor "fixed".
         factors: Those that are run.
+        cifar_fixed: Records known of CIFAR-10, by default and in the setting with more.
+        cifar_shadows: Shadow models on CIFAR-10.
+        cnn_epochs: Steps of the CNN, which is trained on half as many records.
+        cnn_directions: In which inversion measures the Jacobian of the CNN's training.
     """
 
     data: str
     targets: int
     n_fixed: int
     n_shadow: int
+    n_other: int
     sizes: tuple[int, ...]
     fixed_sizes: tuple[int, ...]
     factors: tuple[str, ...]
+    cifar_fixed: tuple[int, int] = (999, 4999)
+    cifar_shadows: int = 2000
+    cnn_epochs: int = 50
+    cnn_directions: int = 600
 
     def __post_init__(self) -> None:
         """Checks every field that can be checked without the data."""
-        validate.integer(targets=self.targets, n_fixed=self.n_fixed, n_shadow=self.n_shadow)
+        validate.integer(targets=self.targets, n_fixed=self.n_fixed, n_shadow=self.n_shadow, n_other=self.n_other)
         validate.one_of(FACTORS, **{f"factor {i + 1}": name for i, name in enumerate(self.factors)})
+
+
+LOWER, UPPER = (0, 1, 2, 3, 4), (5, 6, 7, 8, 9)
+"""Classes of shadow records and of targets, where they are to differ: half of a data set stands in for another."""
 
 
 def _model(**change: Any) -> Training:
@@ -94,7 +134,11 @@ FACTORS = (
     "batch",
     "start",
     "access",
+    "transfer",
+    "convergence",
+    "distribution",
     "privacy",
+    "cifar10",
 )
 
 
@@ -106,18 +150,18 @@ def settings(factor: str, scale: Scale) -> list[Setting]:
     """
     validate.one_of(FACTORS, factor=factor)
     default = Training()
+    few = scale.n_shadow // 10
     short = dataclasses.replace(default, epochs=20, batch_size=max(8, scale.n_fixed // 10))
     return {
-        "default": [Setting(name="default")],
+        "default": [Setting(name="default", has_examples=True)],
         "precision": [Setting(name="float64", precision="float64")],
         "shadows": [
-            *(Setting(name=f"{size} shadows", n_shadow=size) for size in scale.sizes[:-1]),
+            *(_shadows(size) for size in scale.sizes),
             # The authors' notebook, at the sizes that were measured with its own code.
             *(
-                Setting(name=f"notebook, {size} shadows", n_shadow=size, learned=("notebook",))
+                Setting(name=f"notebook, {size} shadows", n_shadow=size, learned=("notebook",), has_inversion=False)
                 for size in (scale.n_shadow // 2, scale.n_shadow)
             ),
-            *(Setting(name=f"{size} shadows", n_shadow=size) for size in scale.sizes[-1:]),
         ],
         "fixed": [Setting(name=f"{size} known", n_fixed=size) for size in scale.fixed_sizes],
         "width": [Setting(name=f"width {w}", training=_model(hidden=(w,))) for w in (100, 1000)],
@@ -139,10 +183,64 @@ def settings(factor: str, scale: Scale) -> list[Setting]:
             Setting(name="mini-batches, order known", training=short),
             Setting(name="mini-batches, order unknown", training=short, is_order_known=False),
         ],
-        "start": [Setting(name="start unknown", is_start_known=False)],
+        "start": [Setting(name=_starts(models), is_start_known=False, models_per_shadow=models) for models in (1, 8)],
         "access": [Setting(name="black box", access="logits"), Setting(name="last layer", access="layers")],
-        "privacy": [Setting(name=f"mu {mu:g}", mu=mu) for mu in (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)],
+        "transfer": [
+            # Inversion needs no shadow models: once is enough.
+            Setting(name="another fixed set, 0 own models", n_own=0),
+            Setting(name=f"another fixed set, {few} own models", n_own=few, has_inversion=False),
+            Setting(name=f"{few} own models alone", n_shadow=few, has_inversion=False),
+        ],
+        "convergence": [Setting(name="start near convergence", is_pretrained=True)],
+        "distribution": [
+            Setting(name=f"shadows of {name}", shadow_classes=classes, target_classes=UPPER)
+            for name, classes in (("all digits", None), ("0 to 4, targets 5 to 9", LOWER))
+        ],
+        "privacy": [
+            Setting(name=f"mu {mu:g}", mu=mu, has_examples=True) for mu in (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
+        ],
+        "cifar10": _cifar10(scale),
     }[factor]
+
+
+def _shadows(size: int) -> Setting:
+    few = size <= MOST_KERNEL
+    return Setting(name=f"{size} shadows", n_shadow=size, learned=LEARNED if few else ("fast",), has_inversion=False)
+
+
+def _starts(models: int) -> str:
+    return "start unknown" if models == 1 else f"start unknown, {models} models a shadow record"
+
+
+def _cifar10(scale: Scale) -> list[Setting]:
+    """Colour images, by the dense network and by the paper's CNN, at sizes that the subset of 11,000 records allows."""
+    few, many = scale.cifar_fixed
+
+    default = Training(learning_rate=0.01)
+
+    def dense(name: str, n_fixed: int = few, training: Training = default, **change: Any) -> Setting:
+        size = scale.cifar_shadows
+        return Setting(name=name, data="cifar10", n_fixed=n_fixed, n_shadow=size, training=training, **change)
+
+    def convolved(name: str, **change: Any) -> Setting:
+        model = dataclasses.replace(ARCHITECTURES["cnn"], **change)
+        training = Training(model=model, epochs=scale.cnn_epochs, learning_rate=0.03)
+        # A network for images in the place of the dense one. No layer of a CNN tells what the Jacobian is outside the
+        # directions that it is measured in.
+        learned = ("ridge", "quadratic", "cifar10-fast")
+        return dense(name, few // 2, training, learned=learned, n_directions=scale.cnn_directions, has_examples=True)
+
+    return [
+        dense("MLP", has_examples=True),
+        dense(f"MLP, {many} known", n_fixed=many),
+        dense("MLP, Adam", training=dataclasses.replace(default, optimizer="adam", learning_rate=0.001)),
+        dense("MLP, 300 epochs", training=dataclasses.replace(default, epochs=300)),
+        dense("MLP, shadows of all classes", target_classes=UPPER),
+        dense("MLP, shadows of five classes, targets of five others", shadow_classes=LOWER, target_classes=UPPER),
+        *(dense(f"MLP, mu {mu:g}", mu=mu) for mu in (10.0, 100.0)),
+        convolved("CNN"),
+        convolved("CNN, ReLU", activation="relu"),
+    ]
 
 
 def noise_multiplier(setting: Setting) -> float:
@@ -157,16 +255,18 @@ SCALES = {
         targets=6,
         n_fixed=150,
         n_shadow=120,
+        n_other=200,
         sizes=(60,),
         fixed_sizes=(50,),
-        factors=("default", "shadows", "start", "privacy"),
+        factors=("default", "shadows", "start", "transfer", "convergence", "privacy"),
     ),
     "cpu": Scale(
         data="mnist",
         targets=100,
         n_fixed=999,
         n_shadow=1000,
-        sizes=(500, 2000, 5000, 20000),
+        n_other=10_000,
+        sizes=(500, 2000, 5000, 20_000),
         fixed_sizes=(99, 9999),
         factors=FACTORS,
     ),
@@ -174,8 +274,9 @@ SCALES = {
         data="mnist",
         targets=1000,
         n_fixed=9999,
-        n_shadow=50_000,
-        sizes=(1000, 5000, 10_000, 20_000),
+        n_shadow=10_000,
+        n_other=10_000,
+        sizes=(1000, 5000, 20_000, 45_000),
         fixed_sizes=(99, 999),
         factors=FACTORS,
     ),

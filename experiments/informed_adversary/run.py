@@ -19,10 +19,12 @@ import jax
 import tyro
 
 from drjax.core import validate
-from drjax.data import load, split
+from drjax.data import load
 from drjax.reports import ladder, records
-from experiments.informed_adversary.cells import INVERSION, Case, attack
+from experiments.informed_adversary.case import Case, parts_of
+from experiments.informed_adversary.cells import attack, attacks_of
 from experiments.informed_adversary.config import FACTORS, SCALES, Scale, settings
+from experiments.informed_adversary.judges import judge_of
 from experiments.resume import take_up
 
 RESULTS = "results.jsonl"
@@ -62,39 +64,44 @@ def run(
     """
     scale, factors = config.scale, tuple(factors)
     validate.one_of(FACTORS, **{f"factor {i + 1}": name for i, name in enumerate(factors)})
-    data = load(scale.data)
-    split_key, case_key, score_key = jax.random.split(jax.random.key(config.seed), 3)
-    parts = split(
-        split_key,
-        data,
-        n_known=max(scale.n_fixed, *scale.fixed_sizes),
-        n_shadow=max(scale.n_shadow, *scale.sizes),
-        n_validation=0,
-        n_targets=scale.targets,
-    )
+    chosen = [(factor, setting) for factor in factors for setting in settings(factor, scale)]
+    names = dict.fromkeys([scale.data, *(s.data for _, s in chosen if s.data)])
+    data = {name: load(name) for name in names}
+    split_key, case_key, score_key, judge_key = jax.random.split(jax.random.key(config.seed), 4)
+    parts = {name: parts_of(split_key, data[name], name, scale) for name in names}
     file = out / RESULTS
     done = _cells(take_up(file, config, data))
-    for factor in factors:
-        for setting in settings(factor, scale):
-            sized = dataclasses.replace(
-                setting, n_fixed=setting.n_fixed or scale.n_fixed, n_shadow=setting.n_shadow or scale.n_shadow
-            )
-            case = Case(sized, data, parts, case_key)
-            for name in case.attacks:
-                # Inversion has no shadow models: the default's row is every number's.
-                if (factor, setting.name, name) in done or (factor, name) == ("shadows", INVERSION):
-                    continue
-                facts = attack(case, name, score_key)
-                records.append_record(
-                    file, "attack", factor=factor, setting=setting.name, attack=name, of=sized, **facts
-                )
-                say(f"{factor}, {setting.name}, {name}: {facts['scores'].mse.estimate:.3g}")
+    for factor, setting in chosen:
+        name = setting.data or scale.data
+        sized = dataclasses.replace(
+            setting, n_fixed=setting.n_fixed or scale.n_fixed, n_shadow=setting.n_shadow or scale.n_shadow
+        )
+        missing = [attack for attack in attacks_of(sized) if (factor, setting.name, attack) not in done]
+        if not missing:
+            continue
+        case = Case(sized, data[name], parts[name], case_key)
+        judge = judge_of(out / f"judge-{name}.npz", judge_key, data[name], parts[name].targets, name)
+        for which in missing:
+            facts = attack(case, which, score_key, judge)
+            records.append_record(file, "attack", factor=factor, setting=setting.name, attack=which, of=sized, **facts)
+            say(f"{factor}, {setting.name}, {which}: {facts['scores'].mse.estimate:.3g}")
     return list(_cells(records.read_records(file)).values())
 
 
 def to_markdown(cells: Iterable[Mapping[str, Any]]) -> str:
     """The records of cells as a Markdown table, one row each; errors in units of the records squared."""
-    heads = ("factor", "setting", "attack", "MSE, mean", "MSE, median", "success", "label", "SSIM", "s per target")
+    heads = (
+        "factor",
+        "setting",
+        "attack",
+        "MSE, mean",
+        "MSE, median",
+        "success",
+        "label",
+        "SSIM",
+        "KL",
+        "s per target",
+    )
     lines = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
     for cell in cells:
         scores = cell["scores"]
@@ -108,6 +115,7 @@ def to_markdown(cells: Iterable[Mapping[str, Any]]) -> str:
             ladder.percent(scores["success"]["estimate"]),
             ladder.percent(cell["label"]["estimate"]) if "label" in cell else "",
             f"{cell['ssim']:.3f}",
+            ladder.number(cell["kl"]["mean"]) if "kl" in cell else "",
             ladder.number(scores["seconds_per_target"]),
         )
         lines.append(f"| {' | '.join(row)} |")

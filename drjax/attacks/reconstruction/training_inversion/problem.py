@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from drjax.core.batching import map_lanes
+from drjax.core.batching import lane_bytes, map_lanes, memory_budget
 from drjax.core.types import Array, PyTree
 from drjax.nets import classifier_training
 from drjax.nets.classifier_training import Context, Lanes, Mechanism, Training
@@ -20,8 +20,9 @@ record leaves in a layer is close to one outer product, which survives any of th
 N_ORDERS = 8
 """Orders of mini-batches that a training of unknown order is averaged over: it leaves an eighth of their variance."""
 
-LANES = 16
-"""Models of one chunk; GEMMs of their first layers are near their best, and few are wasted on a last chunk."""
+LANES, DEVICE_LANES = 16, 128
+"""Models of one chunk on CPUs and elsewhere; GEMMs of their first layers are near their best, and few are wasted on a
+last chunk. What an accelerator takes to start a step's kernels is the same for one model as for a hundred."""
 
 
 class Seen(NamedTuple):
@@ -77,6 +78,7 @@ class Problem:
         self._orders = [context.batches] if order_key is None else [np.asarray(order) for order in orders]
         self.rows = min(outputs[0], SKETCH_ROWS) if model.is_dense else 0
         self.n_first = self.rows * self.d
+        self._device_lanes: int | None = None
 
     def run(
         self, x: np.ndarray, y: np.ndarray, *, with_target: bool = True, noise_key: Array | None = None
@@ -99,13 +101,22 @@ class Problem:
                 lanes = lanes._replace(batches=jax.vmap(lambda key: self.training.batches(key, self._n))(keys[1]))
             orders = orders[:1]
         # A last chunk of another size would be one more program to compile.
-        rows = np.minimum(np.arange(m + -m % LANES), m - 1)
+        size = self._lanes(jax.tree.map(lambda leaf: leaf[:1], lanes))
+        rows = np.minimum(np.arange(m + -m % size), m - 1)
         padded = jax.tree.map(lambda leaf: leaf[rows], lanes)
         total = np.zeros(())
         for order in orders:
             seen = self._seen._replace(context=self._seen.context._replace(batches=order))
-            total = total + np.asarray(map_lanes(_observed_run, seen, padded, batch_size=LANES))[:m].astype(np.float64)
+            total = total + np.asarray(map_lanes(_observed_run, seen, padded, batch_size=size))[:m].astype(np.float64)
         return total / len(orders)
+
+    def _lanes(self, lane: Lanes) -> int:
+        if jax.default_backend() == "cpu":
+            return LANES
+        if self._device_lanes is None:
+            fits = memory_budget() // max(1, lane_bytes(_observed_run, self._seen, lane))
+            self._device_lanes = int(np.clip(fits, 1, DEVICE_LANES))
+        return self._device_lanes
 
     def observe(self, params: PyTree) -> np.ndarray:
         """(m, P) of given parameters with a leading axis m, float64."""

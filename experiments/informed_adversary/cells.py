@@ -14,7 +14,6 @@ import numpy as np
 from drjax.attacks import metrics
 from drjax.attacks.image_metrics import oracle_percentiles, prediction_kl, ssim
 from drjax.attacks.reconstruction import reconn
-from drjax.attacks.reconstruction.training_inversion import Settings as InversionSettings
 from drjax.attacks.reconstruction.training_inversion import reconstruct_model
 from drjax.core.types import Status, count_status
 from drjax.defenses.dp_gd import epsilon_of
@@ -101,7 +100,7 @@ def _nearest(case: Case) -> Found:
 
 def _inversion(case: Case) -> Found:
     has_noise = case.mechanism is not None or not case.setting.is_order_known
-    settings = InversionSettings(n_directions=case.setting.n_directions)
+    settings = case.setting.inversion
     # The known records alone may span fewer directions, and cannot say how noisy models look.
     needs_more = has_noise or settings.n_directions >= len(case.known)
     found = reconstruct_model(

@@ -42,7 +42,7 @@ class Setting:
         shadow_classes: Classes of the shadow records; None for all.
         target_classes: Classes of the targets; None for all.
         learned: Attacks on shadow models: "ridge", "quadratic", or recipes of `reconn`.
-        n_directions: In which inversion measures the Jacobian of training.
+        inversion: How hard the inversion of training tries.
         has_inversion: Whether the inversion of training is tried where it can be.
         has_examples: Whether some reconstructions are kept to be looked at.
     """
@@ -64,7 +64,7 @@ class Setting:
     shadow_classes: tuple[int, ...] | None = None
     target_classes: tuple[int, ...] | None = None
     learned: tuple[str, ...] = LEARNED
-    n_directions: int = InversionSettings().n_directions
+    inversion: InversionSettings = InversionSettings()  # noqa: RUF009 (frozen)
     has_inversion: bool = True
     has_examples: bool = False
 
@@ -225,10 +225,11 @@ def _cifar10(scale: Scale) -> list[Setting]:
     def convolved(name: str, **change: Any) -> Setting:
         model = dataclasses.replace(ARCHITECTURES["cnn"], **change)
         training = Training(model=model, epochs=scale.cnn_epochs, learning_rate=0.03)
-        # A network for images in the place of the dense one. No layer of a CNN tells what the Jacobian is outside the
-        # directions that it is measured in.
+        # No layer of a CNN tells what the Jacobian is outside the directions it is measured in: many, once a class.
+        hard = InversionSettings(n_directions=scale.cnn_directions, max_refreshes=0, max_evaluations=20)
+        # A network for images in the place of the dense one.
         learned = ("ridge", "quadratic", "cifar10-fast")
-        return dense(name, few // 2, training, learned=learned, n_directions=scale.cnn_directions, has_examples=True)
+        return dense(name, few // 2, training, learned=learned, inversion=hard, has_examples=True)
 
     return [
         dense("MLP", has_examples=True),

@@ -54,13 +54,20 @@ def save_figure(fig: Figure, path: Path | str) -> None:
         fig.savefig(file, format="png", dpi=DPI, facecolor="white")
 
 
-def image_grid(targets: Array, reconstructions: Mapping[str, Array], shape: tuple[int, ...]) -> Figure:
+def image_grid(
+    targets: Array,
+    reconstructions: Mapping[str, Array],
+    shape: tuple[int, ...],
+    *,
+    errors: Mapping[str, Array] | None = None,
+) -> Figure:
     """Originals in the first row, one row per attack under it, one column per target, the MSE under each cell.
 
     Args:
         targets: (t, d), or (t, *shape); values in [0, 1], anything beyond is shown as 0 or 1.
         reconstructions: Attack label -> array of the same form; a row with nan is drawn as a grey cell.
         shape: (h, w) or (h, w, 3) with product d.
+        errors: Attack label -> (t,) mean squared errors to print, where the images are rounded; computed if None.
 
     Raises:
         ValueError: no target or no attack, a shape that is no image, or arrays that do not match.
@@ -71,6 +78,13 @@ def image_grid(targets: Array, reconstructions: Mapping[str, Array], shape: tupl
     t, d = truth.shape
     if d != math.prod(shape):
         raise ValueError(f"targets must have {math.prod(shape)} values for shape {shape}, got {d}")
+    printed = {label: mean_squared_errors(recon, truth) for label, recon in recons.items()}
+    for label, values in (errors or {}).items():
+        if label not in printed or np.shape(values) != (t,):
+            raise ValueError(
+                f"errors must be {t} numbers for attacks that are shown, got {np.shape(values)} for {label!r}"
+            )
+        printed[label] = np.asarray(values, np.float64)
     n_rows = len(recons) + 1
     label_width = 1.7
     cell = min(1.1, (WIDTH - label_width) / t)
@@ -90,13 +104,13 @@ def image_grid(targets: Array, reconstructions: Mapping[str, Array], shape: tupl
     # A cell narrower than about half an inch has no room for a figure in the usual size.
     size = 8.0 if cell > 0.55 else 6.0
     for row, (label, images) in enumerate({"original": truth, **recons}.items()):
-        errors = mean_squared_errors(images, truth)
         for column in range(t):
             ax = axes[row, column]
             _draw_image(ax, images[column], shape)
             if row:
-                missing = math.isnan(errors[column])
-                ax.set_xlabel("failed" if missing else number(errors[column]), fontsize=size, color=FAINT, labelpad=2)
+                error = printed[label][column]
+                text = "failed" if math.isnan(error) else number(error)
+                ax.set_xlabel(text, fontsize=size, color=FAINT, labelpad=2)
         axes[row, 0].set_ylabel(
             textwrap.fill(label, 20), rotation=0, ha="right", va="center", fontsize=9, color=INK, labelpad=8
         )

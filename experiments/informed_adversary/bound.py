@@ -16,16 +16,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 import tyro
 from matplotlib.figure import Figure
 from scipy.stats import norm
 
 from drjax.attacks.metrics import share_interval
-from drjax.data import load, split
 from drjax.reports import plots, records
-from experiments.informed_adversary.run import RESULTS
+from experiments.informed_adversary.run import RESULTS, records_of
 
 N_PRIOR = 4000
 """Public records that kappa is estimated on, at most: distances of all pairs."""
@@ -109,18 +107,7 @@ def main(*, results: Path) -> None:
         results: Folder of `results.jsonl`, with the factor "privacy".
     """
     written = records.read_records(results / RESULTS)
-    config = written[0]["config"]
-    scale = config["scale"]
-    data = load(scale["data"])
-    split_key, *_ = jax.random.split(jax.random.key(config["seed"]), 3)
-    parts = split(
-        split_key,
-        data,
-        n_known=max(scale["n_fixed"], *scale["fixed_sizes"]),
-        n_shadow=max(scale["n_shadow"], *scale["sizes"]),
-        n_validation=0,
-        n_targets=scale["targets"],
-    )
+    data, parts = records_of(written[0]["config"])
     cells = [r for r in written if r["kind"] == "attack" and r["factor"] == "privacy"]
     if not cells:
         raise ValueError(f"results must hold the factor 'privacy', got none in {results}")

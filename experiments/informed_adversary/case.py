@@ -70,7 +70,7 @@ class Case:
         self.y = np.asarray(data.y)
         self.known = parts.known[: setting.n_fixed]
         self.shadow = self._of(parts.shadow, setting.shadow_classes)[: setting.n_shadow]
-        self.targets = self._of(parts.targets, setting.target_classes)
+        self.targets = self._of(parts.targets, setting.target_classes)[: setting.n_targets]
         if len(self.shadow) < setting.n_shadow or not len(self.targets):
             raise ValueError(
                 f"the scale must leave {setting.n_shadow} shadow records and a target of the classes of "

@@ -19,7 +19,7 @@ import jax
 import tyro
 
 from drjax.core import validate
-from drjax.data import load
+from drjax.data import Dataset, Splits, load
 from drjax.reports import ladder, records
 from experiments.informed_adversary.case import Case, parts_of
 from experiments.informed_adversary.cells import attack, attacks_of
@@ -67,7 +67,7 @@ def run(
     chosen = [(factor, setting) for factor in factors for setting in settings(factor, scale)]
     names = dict.fromkeys([scale.data, *(s.data for _, s in chosen if s.data)])
     data = {name: load(name) for name in names}
-    split_key, case_key, score_key, judge_key = jax.random.split(jax.random.key(config.seed), 4)
+    split_key, case_key, score_key, judge_key = _keys(config.seed)
     parts = {name: parts_of(split_key, data[name], name, scale) for name in names}
     file = out / RESULTS
     done = _cells(take_up(file, config, data))
@@ -140,6 +140,20 @@ def main(
     folder = out or Path("runs") / f"informed_adversary-{scale}"
     config = Config(scale=SCALES[scale], seed=seed)
     print(to_markdown(run(config, folder, factors=factors or config.scale.factors)))
+
+
+def records_of(config: Mapping[str, Any], name: str | None = None) -> tuple[Dataset, Splits]:
+    """A data set of a run, by default the scale's, and who knows which record; from the run's first line."""
+    fields: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in config["scale"].items()}
+    scale = Scale(**fields)
+    name = name or scale.data
+    data = load(name)
+    return data, parts_of(_keys(config["seed"])[0], data, name, scale)
+
+
+def _keys(seed: int) -> jax.Array:
+    """Of the split, the models, the scores and the judges."""
+    return jax.random.split(jax.random.key(seed), 4)
 
 
 def _cells(found: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str, str], dict[str, Any]]:

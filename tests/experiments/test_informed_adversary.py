@@ -2,18 +2,44 @@
 
 import dataclasses
 
+import jax
 import numpy as np
 import pytest
 
+from drjax.data import load
+from drjax.nets.classifiers import accuracy
+from drjax.nets.judge import JudgeConfig
 from drjax.reports import records
-from experiments.informed_adversary import bound, cells, config
+from experiments.informed_adversary import bound, cells, config, judges, report
 from experiments.informed_adversary import run as experiment
+from experiments.informed_adversary.case import Case, parts_of
 
 SMALL = experiment.Config(
     scale=dataclasses.replace(
-        config.SCALES["smoke"], targets=4, n_fixed=80, n_shadow=60, sizes=(60,), fixed_sizes=(40,), factors=("default",)
+        config.SCALES["smoke"],
+        targets=4,
+        n_fixed=80,
+        n_shadow=60,
+        n_other=90,
+        sizes=(60,),
+        fixed_sizes=(40,),
+        factors=("default",),
     )
 )
+
+
+@pytest.fixture(autouse=True)
+def _quick_judge(monkeypatch):
+    monkeypatch.setattr(judges, "CONFIGS", {"digits": JudgeConfig(epochs=2, batch_size=32)})
+
+
+def cases(run, setting):
+    data = load(run.scale.data)
+    keys = jax.random.split(jax.random.key(0))
+    sized = dataclasses.replace(
+        setting, n_fixed=setting.n_fixed or run.scale.n_fixed, n_shadow=setting.n_shadow or run.scale.n_shadow
+    )
+    return Case(sized, data, parts_of(keys[0], data, run.scale.data, run.scale), keys[1])
 
 
 def estimate(found, factor, attack):
@@ -30,6 +56,11 @@ def test_cells_are_computed_once_and_resumed(tmp_path, monkeypatch):
     assert estimate(found, "default", "inversion") < 1e-4 < estimate(found, "default", "mean")
     table = experiment.to_markdown(found).splitlines()
     assert len(table) == 2 + len(found)
+    inverted = next(c for c in found if c["attack"] == "inversion")
+    assert inverted["kl"]["mean"] < 1e-3 < next(c for c in found if c["attack"] == "mean")["kl"]["mean"]
+    nearest = next(c for c in found if c["attack"] == "nearest")
+    low, middle, high = (nearest["percentiles"][p] for p in ("1", "10", "50"))
+    assert nearest["scores"]["mse"]["estimate"] <= low <= middle <= high
 
     file = tmp_path / experiment.RESULTS
     lines = file.read_bytes().splitlines(keepends=True)
@@ -41,12 +72,65 @@ def test_cells_are_computed_once_and_resumed(tmp_path, monkeypatch):
     assert len(records.read_records(file)) == len(lines)
 
 
-def test_what_is_unknown_is_drawn_for_each_model(tmp_path):
+def test_what_is_unknown_is_drawn_for_each_model(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        experiment,
+        "settings",
+        lambda *what: [dataclasses.replace(s, learned=("ridge",)) for s in config.settings(*what)],
+    )
     found = experiment.run(SMALL, tmp_path, factors=("start", "batch"), say=lambda _: None)
     settings = {(c["setting"], c["attack"]) for c in found}
     assert ("start unknown", "inversion") not in settings
     assert ("mini-batches, order unknown", "inversion") in settings
     assert ("mini-batches, order known", "inversion") in settings
+
+
+def test_report_has_a_row_for_each_setting_and_the_errors_of_what_it_shows(tmp_path, capsys):
+    found = experiment.run(SMALL, tmp_path, factors=("default",), say=lambda _: None)
+    report.main(results=tmp_path)
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| default | default |")]
+    assert len(rows) == 1 + len(found)
+    assert (tmp_path / "tables.md").read_text().startswith("| factor | setting |")
+    for name in ("factors.png", "examples-default.png"):
+        assert (tmp_path / name).stat().st_size > 1000
+    attacks = report.by_setting(found)["default", "default"]
+    figure = report.draw_examples(attacks, records.read_records(tmp_path / experiment.RESULTS)[0]["config"])
+    # Bytes of the inverted images are those of the target: what is printed must be the error before rounding.
+    texts = [ax.get_xlabel() for ax in figure.axes if ax.get_xlabel()]
+    assert texts[-4:] == [report.number(e) for e in attacks["inversion"]["errors"][:4]]
+
+
+def test_models_of_another_fixed_set_are_told_by_what_the_target_adds():
+    """Transfer: without taking off what the fixed set alone leads to, the other set's models would say nothing."""
+    (setting,) = (s for s in config.settings("transfer", SMALL.scale) if s.n_own == 0)
+    case = cases(SMALL, setting)
+    shadows = case.shadows
+    assert len(shadows.vectors) == SMALL.scale.n_shadow
+    own = case.vectors(case.released)
+    # What a target adds is small beside how far two fixed sets are apart.
+    assert np.linalg.norm(own - shadows.base, axis=1).max() < np.linalg.norm(
+        own - case.vectors(case.models(case.targets, case.target_key, case.other[: len(case.known)]))
+    )
+
+
+def test_settings_choose_classes_targets_and_starts():
+    lower = config.Setting(
+        name="some", shadow_classes=config.LOWER, target_classes=config.UPPER, n_targets=1, n_shadow=20
+    )
+    case = cases(SMALL, lower)
+    assert set(case.y[case.shadow]) <= set(config.LOWER)
+    assert set(case.y[case.targets]) <= set(config.UPPER)
+    assert (len(case.shadow), len(case.targets)) == (20, 1)
+    with pytest.raises(ValueError, match="must leave 5000 shadow records"):
+        cases(SMALL, dataclasses.replace(lower, n_shadow=5000))
+    fresh, trained = (cases(SMALL, config.Setting(name="s", is_pretrained=is_so)) for is_so in (False, True))
+    rows = fresh.shadow
+    at_start = [accuracy(c.setting.training.model, c.init, c.x[rows], c.y[rows]) for c in (fresh, trained)]
+    assert at_start[0] < 0.3 < 0.6 < at_start[1]
+    several = cases(SMALL, config.Setting(name="s", is_start_known=False, models_per_shadow=2)).shadows
+    assert len(several.vectors) == 2 * SMALL.scale.n_shadow
+    assert np.all(several.rows[::2] == several.rows[1::2])
+    assert np.abs(several.vectors[0] - several.vectors[1]).max() > 0.1
 
 
 def test_bound_is_over_every_success(tmp_path, capsys, monkeypatch):

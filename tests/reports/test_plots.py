@@ -97,6 +97,15 @@ def test_a_failed_reconstruction_is_marked_and_does_not_hide_the_others():
     assert [ax.get_xlabel() for ax in fig.axes[2:]] == ["failed", "0"]
 
 
+def test_an_image_grid_prints_the_errors_it_is_given_in_the_place_of_those_of_rounded_images():
+    targets = uniform(2, 16)
+    fig = plots.image_grid(targets, {"a": targets, "b": targets + 0.1}, (4, 4), errors={"a": [1e-9, math.nan]})
+    assert [ax.get_xlabel() for ax in fig.axes[2:]] == ["1.0e-09", "failed", "0.010", "0.010"]
+    for errors in ({"c": [0.0, 0.0]}, {"a": [0.0]}):
+        with pytest.raises(ValueError, match="errors must be 2 numbers for attacks that are shown"):
+            plots.image_grid(targets, {"a": targets}, (4, 4), errors=errors)
+
+
 def test_ten_attacks_on_twelve_targets_stay_legible():
     targets = uniform(12, 64)
     fig = plots.image_grid(targets, named(10, lambda i: targets + 1e-9 * (i + 1)), (8, 8))

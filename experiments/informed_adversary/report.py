@@ -1,0 +1,198 @@
+"""Tables and figures of a run: every factor, learned attacks and inversion side by side.
+
+    python -m experiments.informed_adversary.report --results experiments/informed_adversary/results
+
+writes `tables.md`, `shadows.png`, `factors.png` and `examples-*.png` beside `results.jsonl`.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tyro
+from matplotlib.figure import Figure
+
+from drjax.reports import plots, records
+from drjax.reports.ladder import number, percent
+from experiments.informed_adversary.cells import INVERSION, NEAREST
+from experiments.informed_adversary.config import FACTORS
+from experiments.informed_adversary.run import RESULTS, records_of
+
+NETWORKS = ("fast", "cifar10-fast", "notebook")
+"""Recipes of RecoNN; a setting has one of them."""
+
+Settings = dict[tuple[str, str], dict[str, Mapping[str, Any]]]
+
+COLUMNS = {
+    "mean": "mean record",
+    NEAREST: "nearest neighbour",
+    "ridge": "ridge",
+    "quadratic": "quadratic kernel",
+    "network": "RecoNN",
+    INVERSION: "inversion",
+}
+MARKERS = dict(zip(COLUMNS, "x|v^os", strict=True))
+COLORS = dict(zip(COLUMNS, (plots.FAINT, plots.INK, *plots.SERIES[4:6], plots.ATTACK, plots.BEST), strict=True))
+
+
+def by_setting(cells: Sequence[Mapping[str, Any]]) -> Settings:
+    """Cells by factor and setting, then by attack, in the order of `FACTORS`; any RecoNN is called "network"."""
+    found: Settings = {}
+    for cell in sorted(cells, key=_place):
+        name = "network" if cell["attack"] in NETWORKS else cell["attack"]
+        found.setdefault((cell["factor"], cell["setting"]), {})[name] = cell
+    return found
+
+
+def _place(cell: Mapping[str, Any]) -> tuple[int, int]:
+    factor = cell["factor"]
+    return FACTORS.index(factor), cell["of"]["n_shadow"] if factor == "shadows" else 0
+
+
+def to_markdown(settings: Settings) -> str:
+    """One row a setting: mean squared errors and the share of targets closer than the nearest neighbour."""
+    heads = ["factor", "setting", "accuracy", *COLUMNS.values(), "inversion, median", "label"]
+    lines = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
+    for (factor, setting), attacks in settings.items():
+        row = [factor, setting, percent(attacks["mean"]["accuracy"]) if "mean" in attacks else ""]
+        row += [_error(attacks.get(name), name) for name in COLUMNS]
+        inverted = attacks.get(INVERSION)
+        row.append(number(inverted["scores"]["mse_median"]["estimate"]) if inverted else "")
+        row.append(percent(inverted["label"]["estimate"]) if inverted else "")
+        lines.append(f"| {' | '.join(row)} |")
+    return "\n".join(lines)
+
+
+def _error(cell: Mapping[str, Any] | None, name: str) -> str:
+    if cell is None:
+        return ""
+    scores = cell["scores"]
+    text = number(scores["mse"]["estimate"])
+    return text if name in ("mean", NEAREST) else f"{text}, {percent(scores['success']['estimate'])}"
+
+
+def scores_of_images(settings: Settings) -> str:
+    """One row for each attack of the settings that keep examples, with the percentiles of the oracle's distances."""
+    lines = [
+        "| factor | setting | attack | SSIM | KL, mean | KL, median | oracle at 1%, 10%, 50% |",
+        f"|{' --- |' * 7}",
+    ]
+    for (factor, setting), attacks in settings.items():
+        if not any("examples" in cell for cell in attacks.values()):
+            continue
+        for name in (n for n in COLUMNS if n in attacks):
+            cell = attacks[name]
+            kl = [number(cell["kl"][which]) for which in ("mean", "median")] if "kl" in cell else ["", ""]
+            oracle = ", ".join(number(v) for v in cell.get("percentiles", {}).values())
+            row = (factor, setting, COLUMNS[name], f"{cell['ssim']:.3f}", *kl, oracle)
+            lines.append(f"| {' | '.join(row)} |")
+    return "\n".join(lines)
+
+
+def draw_shadows(settings: Settings) -> Figure:
+    """Error over the number of shadow models, beside inversion, which needs none."""
+    rows = [
+        (a["mean"]["of"]["n_shadow"], a)
+        for (f, _), a in settings.items()
+        if f in ("default", "shadows") and "mean" in a
+    ]
+    figure = Figure(figsize=(plots.WIDTH, 4.0), layout="constrained")
+    ax = figure.subplots()
+    recipes = {"RecoNN, the notebook's recipe": "notebook", "RecoNN, fast recipe": "fast"}
+    lines = {label: [(n, a["network"]) for n, a in rows if _recipe(a) == recipe] for label, recipe in recipes.items()}
+    for name in ("mean", NEAREST, "ridge", "quadratic"):
+        lines[COLUMNS[name]] = [(n, a[name]) for n, a in rows if name in a and _recipe(a) != "notebook"]
+    for i, (label, points) in enumerate(lines.items()):
+        if points:
+            points.sort(key=lambda point: point[0])
+            scores = [cell["scores"]["mse"] for _, cell in points]
+            middle = np.array([s["estimate"] for s in scores])
+            ends = [middle - [s["low"] for s in scores], [s["high"] for s in scores] - middle]
+            line = "--" if label in (COLUMNS["mean"], COLUMNS[NEAREST]) else "-"
+            style: dict[str, Any] = {"linestyle": line, "color": plots.SERIES[i], "marker": "o"}
+            ax.errorbar([n for n, _ in points], middle, ends, label=label, **style)
+    for _, attacks in rows:
+        if INVERSION in attacks:
+            scores = attacks[INVERSION]["scores"]
+            ax.axhline(scores["mse"]["estimate"], color=plots.BEST, label="inversion, without shadow models (mean)")
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlabel("shadow models")
+    ax.set_ylabel("mean squared error of the target")
+    ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5))
+    plots.style_axes(ax)
+    return figure
+
+
+def _recipe(attacks: Mapping[str, Mapping[str, Any]]) -> str:
+    return attacks["network"]["attack"] if "network" in attacks else ""
+
+
+def draw_factors(settings: Settings) -> Figure:
+    """The median error of every attack on every setting, on one logarithmic axis."""
+    shown = {key: attacks for key, attacks in settings.items() if key[0] != "shadows"}
+    figure = Figure(figsize=(plots.WIDTH, 0.8 + 0.21 * len(shown)), layout="constrained")
+    ax = figure.subplots()
+    for name, label in COLUMNS.items():
+        points = [
+            (attacks[name]["scores"]["mse_median"]["estimate"], -i)
+            for i, attacks in enumerate(shown.values())
+            if name in attacks
+        ]
+        if points:
+            x, y = zip(*points, strict=True)
+            ax.plot(x, y, linestyle="none", marker=MARKERS[name], color=COLORS[name], label=label, markersize=5)
+    ax.set_xscale("log")
+    ax.set_yticks([-i for i in range(len(shown))], [f"{f}: {s}" if f != s else f for f, s in shown], fontsize=7)
+    ax.set_ylim(0.7 - len(shown), 0.7)
+    ax.set_xlabel("mean squared error, median over targets")
+    ax.legend(fontsize=8, ncols=len(COLUMNS), loc="lower center", bbox_to_anchor=(0.4, 1.0), columnspacing=1)
+    ax.grid(axis="y", color=plots.GRID, linewidth=0.5)
+    plots.style_axes(ax)
+    return figure
+
+
+def draw_examples(attacks: Mapping[str, Mapping[str, Any]], config: Mapping[str, Any]) -> Figure:
+    """The first targets of a setting and what each attack makes of them."""
+    of = next(iter(attacks.values()))["of"]
+    data, parts = records_of(config, of["data"])
+    x = data.x.reshape(len(data.x), -1)
+    guesses, errors = {}, {}
+    for name in (n for n in COLUMNS if n in attacks and n != "mean"):
+        pixels = np.frombuffer(base64.b64decode(attacks[name]["examples"]), np.uint8)
+        guesses[COLUMNS[name]] = pixels.reshape(-1, x.shape[1]) / 255
+        # Pixels are kept as bytes: what they are off by would often be nothing.
+        errors[COLUMNS[name]] = attacks[name]["errors"][: len(guesses[COLUMNS[name]])]
+    shown = len(next(iter(guesses.values())))
+    return plots.image_grid(x[parts.targets[:shown]], guesses, data.shape, errors=errors)
+
+
+def main(*, results: Path) -> None:
+    """Writes the tables and the figures.
+
+    Args:
+        results: Folder of `results.jsonl`.
+    """
+    written = records.read_records(results / RESULTS)
+    settings = by_setting([r for r in written if r["kind"] == "attack"])
+    if not settings:
+        raise ValueError(f"results must hold at least one cell, got none in {results}")
+    text = f"{to_markdown(settings)}\n\n{scores_of_images(settings)}\n"
+    with records.atomic_open(results / "tables.md") as file:
+        file.write(text.encode())
+    print(text)
+    if any(factor == "shadows" for factor, _ in settings):
+        plots.save_figure(draw_shadows(settings), results / "shadows.png")
+    plots.save_figure(draw_factors(settings), results / "factors.png")
+    for (factor, setting), attacks in settings.items():
+        if factor in ("default", "cifar10") and all("examples" in cell for cell in attacks.values()):
+            name = setting.lower().replace(", ", "-").replace(" ", "-")
+            plots.save_figure(draw_examples(attacks, written[0]["config"]), results / f"examples-{name}.png")
+
+
+if __name__ == "__main__":
+    tyro.cli(main)

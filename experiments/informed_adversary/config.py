@@ -155,6 +155,8 @@ def settings(factor: str, scale: Scale) -> list[Setting]:
     validate.one_of(FACTORS, factor=factor)
     default = Training()
     few = scale.n_shadow // 10
+    # Where steps stop helping at most targets (kinks of ReLU, Adam), a new Jacobian for each is most of the work.
+    brief = InversionSettings(max_refreshes=1)
     short = dataclasses.replace(default, epochs=20, batch_size=max(8, scale.n_fixed // 10))
     return {
         "default": [Setting(name="default", has_examples=True)],
@@ -173,14 +175,20 @@ def settings(factor: str, scale: Scale) -> list[Setting]:
             Setting(name="no hidden layer", training=_model(hidden=())),
             Setting(name="two hidden layers", training=_model(hidden=(10, 10))),
         ],
-        "activation": [Setting(name=a, training=_model(activation=a)) for a in ACTIVATIONS if a != "elu"],
+        "activation": [
+            Setting(name=a, training=_model(activation=a), inversion=brief) for a in ACTIVATIONS if a != "elu"
+        ],
         "epochs": [Setting(name=f"{e} epochs", training=dataclasses.replace(default, epochs=e)) for e in (10, 30, 300)],
         "learning_rate": [
             Setting(name=f"rate {r:g}", training=dataclasses.replace(default, learning_rate=r))
             for r in (0.01, 0.03, 0.3)
         ],
         "optimizer": [
-            Setting(name="Adam", training=dataclasses.replace(default, optimizer="adam", learning_rate=0.01)),
+            Setting(
+                name="Adam",
+                training=dataclasses.replace(default, optimizer="adam", learning_rate=0.01),
+                inversion=brief,
+            ),
             Setting(name="no momentum", training=dataclasses.replace(default, momentum=0.0)),
         ],
         "batch": [

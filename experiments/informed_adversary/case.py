@@ -66,6 +66,8 @@ class Case:
         self.setting, self.data, self.other = setting, data, parts.validation
         keys = jax.random.split(key, 6)
         self.start_key, self.order_key, self.target_key, self.shadow_key, self.query_key, self.fit_key = keys
+        if setting.start:
+            self.start_key = jax.random.fold_in(self.start_key, setting.start)
         self.x = data.x.reshape(len(data.x), -1).astype(setting.precision)
         self.y = np.asarray(data.y)
         self.known = parts.known[: setting.n_fixed]

@@ -32,6 +32,7 @@ class Setting:
         n_targets: Targets, the first of the scale's; None for all.
         models_per_shadow: Models of each shadow record, where the start or the order is drawn anew for each.
         precision: "float32" or "float64" of the release; inversion computes in the same.
+        start: Number of the start that is drawn.
         is_start_known: Whether the adversary knows the parameters that training began with.
         is_order_known: Whether it knows the order of mini-batches.
         access: "weights", "logits" (black box) or "layers" (the last one).
@@ -56,6 +57,7 @@ class Setting:
     n_targets: int | None = None
     models_per_shadow: int = 1
     precision: str = "float32"
+    start: int = 0
     is_start_known: bool = True
     is_order_known: bool = True
     access: str = "weights"
@@ -194,6 +196,11 @@ def settings(factor: str, scale: Scale) -> list[Setting]:
         "batch": [
             Setting(name="mini-batches, order known", training=short),
             Setting(name="mini-batches, order unknown", training=short, is_order_known=False),
+            Setting(
+                name="mini-batches, order unknown, rate 0.01",
+                training=dataclasses.replace(short, learning_rate=0.01),
+                is_order_known=False,
+            ),
         ],
         "start": [Setting(name=_starts(models), is_start_known=False, models_per_shadow=models) for models in (1, 8)],
         "access": [Setting(name="black box", access="logits"), Setting(name="last layer", access="layers")],

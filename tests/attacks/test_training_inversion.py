@@ -60,6 +60,19 @@ def test_targets_and_labels_come_back(digits, dtype):
     assert (found.residual_norm < 1e-2).all()
 
 
+def test_a_convolutional_network_gives_its_target_up(digits):
+    """No layer of it ends with the target's outer product: all 64 directions are measured."""
+    training = Training(
+        model=Classifier(image_shape=(8, 8, 1), channels=(4,), hidden=(8,)), epochs=20, learning_rate=0.02
+    )
+    known_x, known_y, targets_x, targets_y = split_up(digits, m=2)
+    init = start_of(training)
+    params = released(training, known_x, known_y, targets_x, targets_y, init=init)
+    found = reconstruct_model(training, params, known_x, known_y, init=init, target_y=targets_y)
+    assert errors(found, targets_x).max() < 1e-7
+    assert (found.status == Status.OK).all()
+
+
 @pytest.mark.parametrize(
     "training",
     [

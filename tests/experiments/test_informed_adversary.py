@@ -127,6 +127,8 @@ def test_settings_choose_classes_targets_and_starts():
     rows = fresh.shadow
     at_start = [accuracy(c.setting.training.model, c.init, c.x[rows], c.y[rows]) for c in (fresh, trained)]
     assert at_start[0] < 0.3 < 0.6 < at_start[1]
+    another = cases(SMALL, config.Setting(name="s", start=1))
+    assert np.abs(another.init[0]["w"] - fresh.init[0]["w"]).max() > 0.1
     several = cases(SMALL, config.Setting(name="s", is_start_known=False, models_per_shadow=2)).shadows
     assert len(several.vectors) == 2 * SMALL.scale.n_shadow
     assert np.all(several.rows[::2] == several.rows[1::2])

@@ -158,7 +158,7 @@ def settings(factor: str, scale: Scale) -> list[Setting]:
     default = Training()
     few = scale.n_shadow // 10
     # Where steps stop helping at most targets (kinks of ReLU, Adam), a new Jacobian for each is most of the work.
-    brief = InversionSettings(max_refreshes=1)
+    brief = InversionSettings(max_refreshes=1, n_restarts=0)
     short = dataclasses.replace(default, epochs=20, batch_size=max(8, scale.n_fixed // 10))
     return {
         "default": [Setting(name="default", has_examples=True)],
@@ -202,7 +202,7 @@ def settings(factor: str, scale: Scale) -> list[Setting]:
                 is_order_known=False,
             ),
         ],
-        "start": [Setting(name=_starts(models), is_start_known=False, models_per_shadow=models) for models in (1, 8)],
+        "start": [Setting(name=_starts(models), is_start_known=False, models_per_shadow=models) for models in (1, 4)],
         "access": [Setting(name="black box", access="logits"), Setting(name="last layer", access="layers")],
         "transfer": [
             # Inversion needs no shadow models: once is enough.
@@ -249,7 +249,7 @@ def _cifar10(scale: Scale) -> list[Setting]:
         return dense(name, n_fixed, training, learned=learned, **change)
 
     # No layer of a CNN tells what the Jacobian is outside the directions it is measured in: many, once a class.
-    hard = InversionSettings(n_directions=scale.cnn_directions, max_refreshes=0, max_evaluations=20)
+    hard = InversionSettings(n_directions=scale.cnn_directions, max_refreshes=0, n_restarts=0, max_evaluations=20)
     return [
         dense("MLP", has_examples=True),
         dense(f"MLP, {many} known", n_fixed=many),

@@ -61,7 +61,7 @@ def _unexplained(own: np.ndarray, theta: np.ndarray) -> np.ndarray:
     return np.linalg.norm(residual - weight.T @ differences, axis=1)
 
 
-def nearest(own: Shadows, theta: np.ndarray) -> np.ndarray:
-    """(m, d) the shadow record of the class whose model is nearest to each release (m, P)."""
-    squared = np.sum(own.theta**2, axis=1) - 2 * theta @ own.theta.T
-    return own.x[np.argmin(squared, axis=1)]
+def nearest(own: Shadows, theta: np.ndarray, place: int) -> np.ndarray:
+    """(d,) the shadow record of the class whose model is nearest to a release theta (P,); by place from 0."""
+    distances = np.sum((own.theta - theta) ** 2, axis=1)
+    return own.x[np.argsort(distances, kind="stable")[min(place, len(distances) - 1)]]

@@ -148,7 +148,7 @@ class _Attack:
         self.linears: dict[int, Linear] = {}
 
     def run(self, theta: np.ndarray, given: np.ndarray | None, n_labels: int) -> Reconstruction:
-        """Of releases without noise: labels are tried until one explains the release."""
+        """Of releases without noise: labels are tried until one explains the release, then the best from elsewhere."""
         m, d = len(theta), self.problem.d
         without = self.problem.run(self.x[:1], np.zeros(1, int), with_target=False)[0]
         scale = np.linalg.norm(theta - without, axis=1)
@@ -158,18 +158,20 @@ class _Attack:
         # Below the second a Jacobian measured to get further is wasted.
         goal = np.maximum(self.settings.tolerance * scale, noise * np.sqrt(theta.shape[1]))
         x, y, misfit = np.full((m, d), np.nan), np.full(m, -1), np.full(m, np.inf)
-        for place in range(order.shape[1]):
+        best = order[:, 0].copy()
+        for attempt in range(order.shape[1] + self.settings.n_restarts):
             left = np.flatnonzero(~(misfit <= EXPLAINED * scale) & (scale > noise))
             if not len(left):
                 break
-            chosen = [shadows[i] for i in order[left, place]]
-            start = np.array(
-                [shadow_labels.nearest(own, t[None])[0] for own, t in zip(chosen, theta[left], strict=True)]
-            )
+            is_label = attempt < order.shape[1]
+            tried = order[left, attempt] if is_label else best[left]
+            place = 0 if is_label else attempt - order.shape[1] + 1
+            chosen = [shadows[i] for i in tried]
+            start = np.array([shadow_labels.nearest(own, t, place) for own, t in zip(chosen, theta[left], strict=True)])
             found = self._solve(theta[left], start, chosen, goal[left], noise, self.settings)
             better = found.misfit < misfit[left]
             rows = left[better]
-            x[rows], misfit[rows] = found.x[better], found.misfit[better]
+            x[rows], misfit[rows], best[rows] = found.x[better], found.misfit[better], tried[better]
             y[rows] = np.array([own.label for own in chosen])[better]
         relative = misfit / np.where(scale > 0, scale, 1)
         status = np.where(relative <= EXPLAINED, Status.OK, Status.NOT_CONVERGED).astype(np.uint32)

@@ -33,6 +33,7 @@ class Settings:
     Attributes:
         max_evaluations: Training runs of one candidate beside Jacobians, >= 1.
         max_refreshes: Jacobians measured at a candidate of its own, >= 0.
+        n_restarts: Other starts that are tried with the best label where no label explains a release, >= 0.
         n_directions: Directions in which a Jacobian is measured, >= 1; fewer if the records span fewer.
         memory: Secants kept, >= 1.
         tolerance: Misfit at which a candidate is done, relative to that of a model without the target, > 0.
@@ -40,6 +41,7 @@ class Settings:
 
     max_evaluations: int = 40
     max_refreshes: int = 4
+    n_restarts: int = 2
     n_directions: int = 100
     memory: int = 30
     tolerance: float = 1e-5
@@ -47,7 +49,7 @@ class Settings:
     def __post_init__(self) -> None:
         """Checks every field."""
         validate.integer(max_evaluations=self.max_evaluations, n_directions=self.n_directions, memory=self.memory)
-        validate.integer(minimum=0, max_refreshes=self.max_refreshes)
+        validate.integer(minimum=0, max_refreshes=self.max_refreshes, n_restarts=self.n_restarts)
         validate.positive(tolerance=self.tolerance)
 
 

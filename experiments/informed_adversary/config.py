@@ -202,7 +202,10 @@ def settings(factor: str, scale: Scale) -> list[Setting]:
                 is_order_known=False,
             ),
         ],
-        "start": [Setting(name=_starts(models), is_start_known=False, models_per_shadow=models) for models in (1, 4)],
+        "start": [
+            *(Setting(name=_starts(models), is_start_known=False, models_per_shadow=models) for models in (1, 4)),
+            *(Setting(name=f"another known start, {i}", start=i) for i in (1, 2, 3)),
+        ],
         "access": [Setting(name="black box", access="logits"), Setting(name="last layer", access="layers")],
         "transfer": [
             # Inversion needs no shadow models: once is enough.

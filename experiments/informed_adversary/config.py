@@ -157,7 +157,7 @@ def settings(factor: str, scale: Scale) -> list[Setting]:
     validate.one_of(FACTORS, factor=factor)
     default = Training()
     few = scale.n_shadow // 10
-    # Where steps stop helping at most targets (kinks of ReLU, Adam), a new Jacobian for each is most of the work.
+    # Where steps stop helping at most targets (kinks, Adam, a late start), a new Jacobian for each is most of the work.
     brief = InversionSettings(max_refreshes=1, n_restarts=0)
     short = dataclasses.replace(default, epochs=20, batch_size=max(8, scale.n_fixed // 10))
     return {
@@ -213,7 +213,7 @@ def settings(factor: str, scale: Scale) -> list[Setting]:
             Setting(name=f"another fixed set, {few} own models", n_own=few, has_inversion=False),
             Setting(name=f"{few} own models alone", n_shadow=few, has_inversion=False),
         ],
-        "convergence": [Setting(name="start near convergence", is_pretrained=True)],
+        "convergence": [Setting(name="start near convergence", is_pretrained=True, inversion=brief)],
         "distribution": [
             Setting(name=f"shadows of {name}", shadow_classes=classes, target_classes=UPPER)
             for name, classes in (("all digits", None), ("0 to 4, targets 5 to 9", LOWER))

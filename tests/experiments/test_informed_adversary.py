@@ -93,7 +93,11 @@ def test_report_has_a_row_for_each_setting_and_the_errors_of_what_it_shows(tmp_p
     assert (tmp_path / "tables.md").read_text().startswith("| factor | setting |")
     for name in ("factors.png", "examples-default.png"):
         assert (tmp_path / name).stat().st_size > 1000
-    attacks = report.by_setting(found)["default", "default"]
+    settings = report.by_setting(found)
+    attacks = settings["default", "default"]
+    legend = report.draw_shadows(settings).axes[0].get_legend()
+    assert legend is not None
+    assert "RecoNN, fast recipe" in [text.get_text() for text in legend.get_texts()]
     figure = report.draw_examples(attacks, records.read_records(tmp_path / experiment.RESULTS)[0]["config"])
     # Bytes of the inverted images are those of the target: what is printed must be the error before rounding.
     texts = [ax.get_xlabel() for ax in figure.axes if ax.get_xlabel()]

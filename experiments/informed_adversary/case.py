@@ -35,8 +35,8 @@ def parts_of(key: jax.Array, data: Dataset, name: str, scale: Scale) -> Splits:
     n_shadow = max(s.n_shadow or scale.n_shadow for s in every)
     # Settings that take some classes alone need more to choose from.
     of_classes = max((s.n_shadow or scale.n_shadow for s in every if s.shadow_classes), default=0)
-    n_shadow = max(n_shadow, min(3 * of_classes, len(data.x) - n_known - scale.targets))
     n_other = scale.n_other if any(s.is_pretrained or s.n_own is not None for s in every) else 0
+    n_shadow = max(n_shadow, min(3 * of_classes, len(data.x) - n_known - n_other - scale.targets))
     return split(key, data, n_known=n_known, n_shadow=n_shadow, n_validation=n_other, n_targets=scale.targets)
 
 

@@ -73,13 +73,15 @@ def test_cells_are_computed_once_and_resumed(tmp_path, monkeypatch):
 
 
 def test_what_is_unknown_is_drawn_for_each_model(tmp_path, monkeypatch):
+    names = ("start unknown", "mini-batches, order unknown", "mini-batches, order known")
     monkeypatch.setattr(
         experiment,
         "settings",
-        lambda *what: [dataclasses.replace(s, learned=("ridge",)) for s in config.settings(*what)],
+        lambda *what: [dataclasses.replace(s, learned=("ridge",)) for s in config.settings(*what) if s.name in names],
     )
     found = experiment.run(SMALL, tmp_path, factors=("start", "batch"), say=lambda _: None)
     settings = {(c["setting"], c["attack"]) for c in found}
+    assert {name for name, _ in settings} == set(names)
     assert ("start unknown", "inversion") not in settings
     assert ("mini-batches, order unknown", "inversion") in settings
     assert ("mini-batches, order known", "inversion") in settings

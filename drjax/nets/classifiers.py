@@ -160,9 +160,8 @@ def accuracy(classifier: Classifier, params: PyTree, x: Array, y: Array) -> jax.
 
 
 def _convolve(x: Array, layer: PyTree) -> jax.Array:
-    """As one product of patches and weights: XLA makes of a stack of models' convolutions a grouped one.
-
-    Those run at some MFLOP/s on CPUs, a product of a stack of matrices near the speed of one.
+    """As one product of patches and weights: of a stack of models' convolutions XLA makes a grouped one, which on two
+    cores trained models of 8 x 8 images five times slower.
     """
     _, height, width, _ = x.shape
     framed = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))

@@ -54,8 +54,11 @@ def _place(cell: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def to_markdown(settings: Settings) -> str:
-    """One row a setting: mean squared errors and the share of targets closer than the nearest neighbour."""
-    heads = ["factor", "setting", "accuracy", *COLUMNS.values(), "inversion, median", "label"]
+    """One row a setting: mean squared errors and the share of targets closer than the nearest neighbour.
+
+    The last column counts the releases of which inversion itself says that it has not explained them.
+    """
+    heads = ["factor", "setting", "accuracy", *COLUMNS.values(), "inversion, median", "label", "not explained"]
     lines = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
     for (factor, setting), attacks in settings.items():
         row = [factor, setting, percent(attacks["mean"]["accuracy"]) if "mean" in attacks else ""]
@@ -63,6 +66,7 @@ def to_markdown(settings: Settings) -> str:
         inverted = attacks.get(INVERSION)
         row.append(number(inverted["scores"]["mse_median"]["estimate"]) if inverted else "")
         row.append(percent(inverted["label"]["estimate"]) if inverted else "")
+        row.append(str(inverted["n_unexplained"]) if inverted else "")
         lines.append(f"| {' | '.join(row)} |")
     return "\n".join(lines)
 

@@ -29,6 +29,9 @@ from experiments.resume import take_up
 
 RESULTS = "results.jsonl"
 
+PROVENANCE = ("commit", "dirty", "backend", "device_kind", "cpu", "cores")
+"""What every row says of where it was computed."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config:
@@ -71,6 +74,9 @@ def run(
     parts = {name: parts_of(split_key, data[name], name, scale) for name in names}
     file = out / RESULTS
     done = _cells(take_up(file, config, data))
+    made = records.provenance(config.seed)
+    # A file may be gone on with by later code and on another machine, of which its first line says nothing.
+    where = {name: made[name] for name in PROVENANCE}
     for factor, setting in chosen:
         name = setting.data or scale.data
         sized = dataclasses.replace(
@@ -83,7 +89,8 @@ def run(
         judge = judge_of(out / f"judge-{name}.npz", judge_key, data[name], parts[name].targets, name)
         for which in missing:
             facts = attack(case, which, score_key, judge)
-            records.append_record(file, "attack", factor=factor, setting=setting.name, attack=which, of=sized, **facts)
+            place = {"factor": factor, "setting": setting.name, "attack": which}
+            records.append_record(file, "attack", **place, of=sized, provenance=where, **facts)
             say(f"{factor}, {setting.name}, {which}: {facts['scores'].mse.estimate:.3g}")
     return list(_cells(records.read_records(file)).values())
 

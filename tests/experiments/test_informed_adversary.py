@@ -56,6 +56,7 @@ def test_cells_are_computed_once_and_resumed(tmp_path, monkeypatch):
     assert estimate(found, "default", "inversion") < 1e-4 < estimate(found, "default", "mean")
     table = experiment.to_markdown(found).splitlines()
     assert len(table) == 2 + len(found)
+    assert all(set(c["provenance"]) == set(experiment.PROVENANCE) for c in found)
     inverted = next(c for c in found if c["attack"] == "inversion")
     assert inverted["kl"]["mean"] < 1e-3 < next(c for c in found if c["attack"] == "mean")["kl"]["mean"]
     nearest = next(c for c in found if c["attack"] == "nearest")

@@ -52,19 +52,29 @@ def assert_near(found, expected, dtype):
     np.testing.assert_allclose(found, expected, atol=LIMITS[dtype] * max(np.abs(expected).max(), 1))
 
 
+@pytest.fixture(
+    params=[
+        "interpret",
+        pytest.param("cuda", marks=pytest.mark.skipif(jax.default_backend() != "gpu", reason="needs an NVIDIA GPU")),
+    ]
+)
+def backend(request):
+    return request.param
+
+
 @pytest.mark.parametrize(("n", "k"), [(1, 2), (3, 1), (50, 2), (128, 2), (130, 2), (40, 5)])
-def test_stress_forces_equal_numpy(dtype, n, k):
+def test_stress_forces_equal_numpy(dtype, backend, n, k):
     x, pairs = points(3, n, k, dtype)
-    kernel = jax.jit(jax.vmap(functools.partial(pallas_forces.stress_forces, backend="interpret"), in_axes=(None, 0)))
+    kernel = jax.jit(jax.vmap(functools.partial(pallas_forces.stress_forces, backend=backend), in_axes=(None, 0)))
     for i, found in enumerate(kernel(pairs[0], x)):
         assert_near(found, stress_forces(pairs[0], x[i]), dtype)
 
 
 @pytest.mark.parametrize(("n", "k"), [(2, 2), (3, 1), (50, 2), (128, 2), (130, 2), (40, 5)])
-def test_tsne_forces_equal_numpy(dtype, n, k):
+def test_tsne_forces_equal_numpy(dtype, backend, n, k):
     y, p = points(2, n, k, dtype)
     p = p / p.sum(axis=(1, 2), keepdims=True)
-    kernel = jax.jit(jax.vmap(functools.partial(pallas_forces.tsne_forces, backend="interpret")))
+    kernel = jax.jit(jax.vmap(functools.partial(pallas_forces.tsne_forces, backend=backend)))
     for found in (kernel(p, y), kernel(jax.vmap(pallas_forces.padded)(p), y)):
         for i in range(2):
             for part, expected in zip(found, tsne_forces(p[i], y[i]), strict=True):

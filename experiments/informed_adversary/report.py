@@ -181,6 +181,10 @@ def main(*, results: Path) -> None:
 
     Args:
         results: Folder of `results.jsonl`.
+
+    Raises:
+        ValueError: no cell in the file.
+        OSError: no file, or the data set of the examples is not there.
     """
     written = records.read_records(results / RESULTS)
     settings = by_setting([r for r in written if r["kind"] == "attack"])

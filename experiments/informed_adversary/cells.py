@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import functools
 import time
 from collections.abc import Callable
@@ -133,11 +134,14 @@ def _learned(case: Case, *, name: str) -> Found:
         found = _REGRESSIONS[name](vectors, targets).reconstruct(released)
     else:
         held_out = max(1, len(vectors) // 10)
+        recipe = reconn.RECIPES[name]
+        if case.setting.learned_epochs:
+            recipe = dataclasses.replace(recipe, epochs=case.setting.learned_epochs)
         model, _ = reconn.fit(
             case.fit_key,
             vectors[:-held_out],
             targets[:-held_out],
-            reconn.RECIPES[name],
+            recipe,
             validation=(vectors[-held_out:], targets[-held_out:]),
         )
         found = reconn.reconstruct(model, released)

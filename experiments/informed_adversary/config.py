@@ -44,6 +44,7 @@ class Setting:
         shadow_classes: Classes of the shadow records; None for all.
         target_classes: Classes of the targets; None for all.
         learned: Attacks on shadow models: "ridge", "quadratic", or recipes of `reconn`.
+        learned_epochs: Of the recipes of `reconn`; None for the recipe's own.
         inversion: How hard the inversion of training tries.
         has_inversion: Whether the inversion of training is tried where it can be.
         has_examples: Whether some reconstructions are kept to be looked at.
@@ -68,6 +69,7 @@ class Setting:
     shadow_classes: tuple[int, ...] | None = None
     target_classes: tuple[int, ...] | None = None
     learned: tuple[str, ...] = LEARNED
+    learned_epochs: int | None = None
     inversion: InversionSettings = InversionSettings()  # noqa: RUF009 (frozen)
     has_inversion: bool = True
     has_examples: bool = False
@@ -165,10 +167,17 @@ def settings(factor: str, scale: Scale) -> list[Setting]:
         "precision": [Setting(name="float64", precision="float64")],
         "shadows": [
             *(_shadows(size) for size in scale.sizes),
-            # The authors' notebook, at the sizes that were measured with its own code.
+            # The authors' notebook at its 200 epochs, and at the sizes and epochs that its own cells were measured with.
             *(
-                Setting(name=f"notebook, {size} shadows", n_shadow=size, learned=("notebook",), has_inversion=False)
-                for size in (scale.n_shadow // 2, scale.n_shadow)
+                Setting(
+                    name=f"notebook, {size} shadows" + (f", {epochs} epochs" if epochs else ""),
+                    n_shadow=size,
+                    learned=("notebook",),
+                    learned_epochs=epochs,
+                    has_inversion=False,
+                )
+                for size, short in ((scale.n_shadow // 2, 20), (scale.n_shadow, 40))
+                for epochs in (None, short)
             ),
         ],
         "fixed": [Setting(name=f"{size} known", n_fixed=size) for size in scale.fixed_sizes],

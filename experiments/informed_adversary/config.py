@@ -167,7 +167,7 @@ def settings(factor: str, scale: Scale) -> list[Setting]:
         "precision": [Setting(name="float64", precision="float64")],
         "shadows": [
             *(_shadows(size) for size in scale.sizes),
-            # The authors' notebook at its 200 epochs, and at the sizes and epochs that its own cells were measured with.
+            # The authors' notebook: its 200 epochs, and the fewer that its own cells were measured with at these sizes.
             *(
                 Setting(
                     name=f"notebook, {size} shadows" + (f", {epochs} epochs" if epochs else ""),

@@ -106,8 +106,15 @@ def draw_shadows(settings: Settings) -> Figure:
     ]
     figure = Figure(figsize=(plots.WIDTH, 4.0), layout="constrained")
     ax = figure.subplots()
-    recipes = {"RecoNN, the notebook's recipe": "notebook", "RecoNN, fast recipe": "fast"}
-    lines = {label: [(n, a["network"]) for n, a in rows if _recipe(a) == recipe] for label, recipe in recipes.items()}
+    kinds = {
+        "RecoNN, the notebook's recipe": ("notebook", False),
+        "the same at 20 and 40 epochs": ("notebook", True),
+        "RecoNN, fast recipe": ("fast", False),
+    }
+    lines = {
+        label: [(n, a["network"]) for n, a in rows if (_recipe(a), _is_short(a)) == kind]
+        for label, kind in kinds.items()
+    }
     for name in ("mean", NEAREST, "ridge", "quadratic"):
         lines[COLUMNS[name]] = [(n, a[name]) for n, a in rows if name in a and _recipe(a) != "notebook"]
     for i, (label, points) in enumerate(lines.items()):
@@ -135,6 +142,11 @@ def draw_shadows(settings: Settings) -> Figure:
 
 def _recipe(attacks: Mapping[str, Mapping[str, Any]]) -> str:
     return attacks["network"]["attack"] if "network" in attacks else ""
+
+
+def _is_short(attacks: Mapping[str, Mapping[str, Any]]) -> bool:
+    # Rows of older files do not have the field.
+    return "network" in attacks and attacks["network"]["of"].get("learned_epochs") is not None
 
 
 def draw_factors(settings: Settings) -> Figure:

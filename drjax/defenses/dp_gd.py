@@ -25,10 +25,10 @@ import numpy as np
 from jax.core import Tracer
 from scipy.stats import binom
 
+from drjax.bounds.gdp import SENSITIVITY, check_positive, delta_of, epsilon_of, mu_of, noise_multiplier_for
 from drjax.core import validate
 from drjax.core.types import Array, PyTree, hyperparams, traced
 from drjax.defenses.clipping import clip_factor
-from drjax.defenses.gdp import SENSITIVITY, check_positive, delta_of, epsilon_of, mu_of, noise_multiplier_for
 from drjax.nets.classifier_training import PADDING, Training, train_many
 
 __all__ = [

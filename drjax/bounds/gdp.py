@@ -69,7 +69,7 @@ def delta_of(mu: float, epsilon: float) -> float:
     check_positive(mu=mu)
     if not (isinstance(epsilon, Real) and 0 <= epsilon < math.inf):
         raise ValueError(f"epsilon must be a finite number >= 0, got {epsilon!r}")
-    return math.exp(_log_delta(float(mu), float(epsilon)))
+    return math.exp(log_delta(float(mu), float(epsilon)))
 
 
 def epsilon_of(mu: float, delta: float) -> float:
@@ -85,13 +85,13 @@ def epsilon_of(mu: float, delta: float) -> float:
     check_positive(mu=mu)
     _check_delta(delta)
     goal = math.log(delta)
-    if _log_delta(mu, 0.0) <= goal:
+    if log_delta(mu, 0.0) <= goal:
         return 0.0
     # Where the first term alone equals delta the difference is less, unless rounding hides it.
     above = mu * (mu / 2 - float(ndtri(delta)))
-    while _log_delta(mu, above) > goal:
+    while log_delta(mu, above) > goal:
         above *= 2
-    return _root(lambda epsilon: _log_delta(mu, epsilon) - goal, 0.0, above) + MARGIN * above
+    return _root(lambda epsilon: log_delta(mu, epsilon) - goal, 0.0, above) + MARGIN * above
 
 
 def noise_multiplier_for(epsilon: float, delta: float, steps: int, neighbouring: str) -> float:
@@ -114,9 +114,9 @@ def noise_multiplier_for(epsilon: float, delta: float, steps: int, neighbouring:
     root = math.sqrt(z * z + 2 * epsilon)
     low = 2 * epsilon / (root - z) if z < 0 else z + root
     high = 2 * low
-    while _log_delta(high, epsilon) <= goal:
+    while log_delta(high, epsilon) <= goal:
         high *= 2
-    return unit / _root(lambda mu: _log_delta(mu, epsilon) - goal, low / 2, high) * (1 + MARGIN)
+    return unit / _root(lambda mu: log_delta(mu, epsilon) - goal, low / 2, high) * (1 + MARGIN)
 
 
 def check_positive(**values: Any) -> None:
@@ -137,7 +137,8 @@ def _check_delta(delta: float) -> None:
         raise ValueError(f"delta must be in (0, 1), got {delta!r}")
 
 
-def _log_delta(mu: float, epsilon: float) -> float:
+def log_delta(mu: float, epsilon: float) -> float:
+    """Natural logarithm of `delta_of`, for arguments that have been checked; -inf where it cannot be told from 0."""
     first = float(log_ndtr(mu / 2 - epsilon / mu))
     second = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
     # Rounding may put the second above the first where delta is far below the smallest number.

@@ -1,0 +1,136 @@
+"""Lower bounds on the mean squared error of any reconstruction: by the prior's entropy, by its kappa, and without one.
+
+All are total squared errors E|x - x_hat|^2; over the dimension d they are the MSE of `drjax.attacks.metrics`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.special import gammaln
+
+from drjax.bounds.closed_forms import ZCDP, EpsilonDelta, Gaussian, Laplace, check_finite
+from drjax.bounds.curve import SLACK, TradeOff, number, numbers
+from drjax.bounds.gdp import check_positive
+from drjax.core import validate
+from drjax.core.types import Array
+
+NOISES = ("gaussian", "laplace")
+
+
+def entropy_gaussian(d: int, sigma: float) -> float:
+    """Differential entropy in nats of N(mean, sigma^2 I): d / 2 log(2 pi e sigma^2)."""
+    validate.integer(d=d)
+    check_positive(sigma=sigma)
+    return d / 2 * math.log(2 * math.pi * math.e * sigma**2)
+
+
+def entropy_uniform_ball(d: int, radius: float) -> float:
+    """Differential entropy in nats of the uniform distribution in a ball: the logarithm of its volume."""
+    validate.integer(d=d)
+    check_positive(radius=radius)
+    return d / 2 * math.log(math.pi) - float(gammaln(d / 2 + 1)) + d * math.log(radius)
+
+
+def information_of(curve: TradeOff) -> float:
+    """Largest mutual information, in nats, of a target and the release.
+
+    It is at most the mean divergence of the run with the target from that without: mu^2 / 2 for mu-GDP, rho for zCDP,
+    epsilon tanh(epsilon / 2) for pure privacy, and mu - 1 + exp(-mu) for one number with Laplace noise.
+
+    Raises:
+        ValueError: another curve; (epsilon, delta) with delta > 0 bounds no divergence.
+    """
+    match curve:
+        case Gaussian():
+            return curve.mu**2 / 2
+        case ZCDP():
+            return curve.rho
+        case EpsilonDelta(delta=0.0):
+            return curve.epsilon * math.tanh(curve.epsilon / 2)
+        case Laplace():
+            return curve.mu + math.expm1(-curve.mu)
+        case _:
+            raise ValueError(f"curve must be Gaussian, ZCDP, Laplace or pure EpsilonDelta, got {curve!r}")
+
+
+def mse_from_entropy(entropy: float, d: int, information: float) -> float:
+    """d / (2 pi e) exp(2 (entropy - information) / d): Shannon's lower bound on the rate of a distortion.
+
+    Exact for Gaussian priors: d sigma^2 exp(-2 information / d).
+
+    Args:
+        entropy: Differential entropy of the target in nats, finite; `entropy_gaussian`, `entropy_uniform_ball`.
+        d: Dimension, >= 1.
+        information: Of target and release in nats, >= 0; see `information_of`.
+
+    Raises:
+        ValueError: an argument out of its range.
+    """
+    validate.integer(d=d)
+    value = float(number(entropy=entropy))
+    if not math.isfinite(value):
+        raise ValueError(f"entropy must be finite, got {entropy}")
+    check_finite(information=information)
+    return d / (2 * math.pi * math.e) * math.exp(2 * (value - information) / d) * (1 - SLACK)
+
+
+def mse_from_prior(kappa_of: Callable[[np.ndarray], Any], curve: TradeOff, largest: float, n: int = 4096) -> float:
+    """A lower bound by reconstruction robustness at every radius: the integral of 1 - power(kappa(eta)) over eta^2.
+
+    Args:
+        kappa_of: Of distances (m,) to kappa (m,), not decreasing: `lambda eta: prior.kappa_gaussian(eta, d, s)`.
+        curve: Of the mechanism.
+        largest: Distance up to which it is integrated, > 0; no more than the longest that occurs.
+        n: Cells, >= 1; the sum is below the integral for any number.
+
+    Raises:
+        ValueError: an argument out of its range, or a kappa that falls.
+    """
+    check_positive(largest=largest)
+    validate.integer(n=n)
+    eta = float(largest) * np.linspace(0, 1, n + 1)
+    kappa = numbers(kappa=kappa_of(eta))
+    validate.probability(kappa=kappa)
+    if kappa.shape != eta.shape or (np.diff(kappa) < -1e-12).any():
+        raise ValueError(f"kappa_of must give as many numbers as distances, not decreasing, got shape {kappa.shape}")
+    gamma = curve.power(kappa)
+    # Success grows with the distance: on each cell that at its right end is the largest.
+    return float(np.sum((1 - gamma[1:]) * np.diff(eta**2))) * (1 - SLACK)
+
+
+def mse_without_prior(scale: float, *, noise: str, jacobian: Array | None = None, d: int | None = None) -> float:
+    """No adversary does better everywhere without a prior: scale^2 trace((J^T J)^-1), the Cramer-Rao bound.
+
+    A release is J x plus independent noise on each entry. Estimators without bias have at least this error at every x,
+    and all others at some x (van Trees' inequality with ever wider priors). With Gaussian noise least squares attain
+    it; one number with Laplace noise by itself leaves 2 scale^2.
+
+    Args:
+        scale: Standard deviation of Gaussian noise, or scale b of Laplace noise exp(-|t| / b) / 2b, > 0.
+        noise: "gaussian" or "laplace".
+        jacobian: (p, d), of a linear release; or
+        d: the dimension, if x itself is released.
+
+    Returns:
+        inf where J has directions that it does not show.
+
+    Raises:
+        ValueError: an argument out of its range, or both or none of jacobian and d.
+    """
+    check_positive(scale=scale)
+    validate.one_of(NOISES, noise=noise)
+    if (jacobian is None) == (d is None):
+        raise ValueError(f"jacobian or d must be given, and not both, got {jacobian!r} and {d!r}")
+    if jacobian is None:
+        assert d is not None
+        validate.integer(d=d)
+        return float(scale) ** 2 * d
+    j = validate.matrix(jacobian, "jacobian").astype(np.float64)
+    values = np.linalg.svd(j, compute_uv=False)
+    if j.shape[0] < j.shape[1] or values[-1] <= values[0] * max(j.shape) * np.finfo(np.float64).eps:
+        return math.inf
+    return float(scale) ** 2 * float(np.sum(1 / values**2)) * (1 - SLACK)

@@ -1,0 +1,192 @@
+"""Trade-off curves from privacy loss distributions: sampled and composed mechanisms, by dp-accounting.
+
+dp-accounting rounds privacy losses so that every delta(epsilon) it gives is too large (Doroshenko et al. 2022, "connect
+the dots"). Each such delta is a line over the trade-off curve, power(alpha) <= exp(epsilon) alpha + delta(epsilon), for
+epsilon of either sign, and `Numeric` is the least of all of them: an upper bound on every test, which no search for the
+best one can spoil. What Fourier transforms lose in composition is bounded (`rounding_of`) and added to delta.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy.signal import lfilter
+
+from drjax.bounds.curve import RELATIONS, TradeOff
+from drjax.core import validate
+
+INTERVAL = 1e-4
+"""Default step of the grid that privacy losses are rounded up to."""
+
+MAX_POINTS = 2_000_000
+"""Losses of one mechanism; a step that would need more is made larger, which is looser but still an upper bound."""
+
+DIRECTIONS = ("with_target", "both")
+"""Which test: the run without the target against the one with it, or the better of that and the reverse."""
+
+LEAST_FALL = 1e-11
+"""Of log delta from one line to the next: where it falls by less, rounding would decide where they cross."""
+
+RELATIVE = 1e-10
+"""Of rounding in sums of positive terms."""
+
+
+def require_dp_accounting() -> Any:
+    """The module dp_accounting.
+
+    Raises:
+        ImportError: it is not installed.
+    """
+    try:
+        import dp_accounting
+    except ImportError as error:
+        raise ImportError("sampled and composed mechanisms need dp-accounting: pip install 'drjax[dp]'") from error
+    return dp_accounting
+
+
+def relation_of(neighbouring: str) -> Any:
+    """Their name of one of `RELATIONS`.
+
+    Raises:
+        ValueError: another name.
+    """
+    validate.one_of(RELATIONS, neighbouring=neighbouring)
+    names = {"add_or_remove": "ADD_OR_REMOVE_ONE", "replace_one": "REPLACE_ONE", "zero_out": "REPLACE_SPECIAL"}
+    return require_dp_accounting().NeighboringRelation[names[neighbouring]]
+
+
+@dataclass(frozen=True, eq=False)
+class Numeric(TradeOff):
+    """The least of many lines over a trade-off curve; made by `from_pld`.
+
+    Attributes:
+        log_slopes: (m,) epsilons, of either sign, increasing.
+        log_deltas: (m,) logarithms of the delta of each, which hold as upper bounds.
+        pld: The privacy loss distribution that they are of, which goes on to be composed.
+        n_composed: How many mechanisms it composes, for the rounding.
+        direction: A name in `DIRECTIONS`.
+        reference: The source.
+    """
+
+    log_slopes: np.ndarray
+    log_deltas: np.ndarray
+    pld: Any = field(repr=False)
+    n_composed: int
+    direction: str
+    reference: str
+
+    @property
+    def is_exact(self) -> bool:
+        """False: an upper bound, by as much as losses are rounded."""
+        return False
+
+    @property
+    def source(self) -> str:
+        """Where it is proven."""
+        return self.reference
+
+    def _log_power(self, log_alpha: np.ndarray) -> np.ndarray:
+        slopes, deltas, crossings = self._envelope
+        last = np.searchsorted(-crossings, -log_alpha.ravel()).reshape(log_alpha.shape)
+        best = np.zeros_like(log_alpha)
+        for i in (last - 1, last, np.minimum(last + 1, len(slopes) - 1)):
+            i = np.maximum(i, 0)
+            best = np.minimum(best, np.logaddexp(slopes[i] + log_alpha, deltas[i]))
+        return best
+
+    @functools.cached_property
+    def _envelope(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Lines that matter, by slope, and the logarithms of the levels at which each crosses the next, decreasing."""
+        kept = np.append(self.log_deltas[:-1] - self.log_deltas[1:] > LEAST_FALL, True)
+        slopes, deltas = self.log_slopes[kept], self.log_deltas[kept]
+        gap = deltas[:-1] + np.log(-np.expm1(deltas[1:] - deltas[:-1]))
+        crossings = gap - slopes[1:] - np.log(-np.expm1(slopes[:-1] - slopes[1:]))
+        # Where rounding puts two out of order the line that is taken is not the best one, and still above the curve.
+        return slopes, deltas, np.minimum.accumulate(crossings)
+
+    def _log_delta(self, epsilon: float) -> float:
+        # Delta is convex in exp(epsilon), and falls: the chord is above it, and the last delta holds for all after.
+        slopes, deltas = self.log_slopes, self.log_deltas
+        i = int(np.searchsorted(slopes, epsilon, side="right")) - 1
+        if i < 0:
+            return 0.0
+        if i == len(slopes) - 1:
+            return float(deltas[-1])
+        share = math.expm1(epsilon - slopes[i]) / math.expm1(slopes[i + 1] - slopes[i])
+        low, high = float(deltas[i]), float(deltas[i + 1])
+        return float(np.logaddexp(low + math.log1p(-share), high + math.log(share))) if 0 < share < 1 else low
+
+
+def rounding_of(probabilities: np.ndarray, n_composed: int) -> float:
+    """Bound on the error, summed over all losses, of a convolution by Fourier transforms.
+
+    A transform of length N has a relative error of about log2(N) roundings in the Euclidean norm (Higham 2002, section
+    24.1), a power of it n_composed times as much; sqrt(N) turns the norm into a sum.
+    """
+    n = max(2, len(probabilities))
+    norm = float(np.linalg.norm(probabilities))
+    return 2 * np.finfo(np.float64).eps * math.log2(n) * (n_composed + 2) * math.sqrt(n) * norm
+
+
+def from_pld(pld: Any, *, neighbouring: str | None, direction: str, n_composed: int, reference: str) -> Numeric:
+    """The curve of a privacy loss distribution.
+
+    Args:
+        pld: dp-accounting's `PrivacyLossDistribution`, a pessimistic one.
+        neighbouring: What it is of.
+        direction: A name in `DIRECTIONS`.
+        n_composed: Mechanisms composed in it.
+        reference: What `source` says.
+
+    Raises:
+        ValueError: an unknown relation or direction, or an optimistic estimate.
+    """
+    validate.one_of(DIRECTIONS, direction=direction)
+    pmfs = [pld._pmf_remove, *([pld._pmf_add] if direction == "both" else [])]
+    if not all(pmf._pessimistic_estimate for pmf in pmfs):
+        raise ValueError("pld must be a pessimistic estimate, got an optimistic one")
+    dense = [pmf.to_dense_pmf() for pmf in pmfs]
+    low, high = min(p._lower_loss for p in dense), max(p._lower_loss + p.size for p in dense)
+    deltas = np.max([_profile(pmf, low, high, n_composed) for pmf in dense], axis=0)
+    slopes = dense[0]._discretization * np.arange(low, high)
+    with np.errstate(divide="ignore"):
+        logs = np.log(np.minimum.accumulate(np.minimum(deltas, 1.0)))
+    return Numeric(
+        slopes,
+        logs,
+        pld,
+        n_composed,
+        direction,
+        reference,
+        neighbouring=neighbouring,
+    )
+
+
+def _profile(pmf: Any, low: int, high: int, n_composed: int) -> np.ndarray:
+    """Delta at the losses of indices low to high, excluded."""
+    p, step = np.asarray(pmf._probs, np.float64), pmf._discretization
+    slack = pmf._infinity_mass + (rounding_of(p, n_composed) if n_composed > 1 else 0.0)
+    p = np.pad(np.maximum(p, 0), (pmf._lower_loss - low, high - pmf._lower_loss - len(p)))
+    # With A_i the mass above loss i, delta_i = sum_{j > i} p_j (1 - exp(l_i - l_j)) obeys
+    # delta_i = (1 - q) A_i + q delta_{i+1}, q = exp(-step): sums of positive terms, which lose no digits.
+    above = np.append(np.cumsum(p[::-1])[::-1][1:], 0.0)
+    found: Any = lfilter([-math.expm1(-step)], [1.0, -math.exp(-step)], above[::-1])
+    return found[::-1] * (1 + RELATIVE) + slack
+
+
+def count(event: Any) -> int:
+    """How many mechanisms an event composes."""
+    children = getattr(event, "events", None)
+    if children is not None:
+        return sum(map(count, children))
+    inner = getattr(event, "event", None)
+    return int(getattr(event, "count", 1)) * (count(inner) if inner is not None else 1)
+
+
+def interval_for(span: float, interval: float) -> float:
+    """The step of the grid, at least `interval`, for losses within +-span."""
+    return max(interval, 2 * span / MAX_POINTS)

@@ -1,0 +1,243 @@
+"""Baseline success kappa: how often the best guess is within eta of the target before anything is released.
+
+kappa(eta) = sup_g P[error(Z, g) <= eta] (Balle, Cherubin & Hayes 2022, definition 2). It is about the prior alone: what
+the adversary knows of the target beside the other records. Everything here is rounded upward; a kappa too small for
+float64 is returned as the smallest positive number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.spatial.distance import cdist
+from scipy.special import gammainc, gammaln
+from scipy.stats import beta
+
+from drjax.bounds.curve import SLACK, number, numbers
+from drjax.bounds.gdp import check_positive
+from drjax.core import validate
+from drjax.core.types import Array
+
+Error = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""Of records (n, d) and guesses (m, d): their errors (n, m)."""
+
+
+def kappa_uniform_ball(eta: Array | float, d: int, *, radius: float = 1.0) -> np.ndarray:
+    """min(1, eta / radius)^d: a target uniform in a Euclidean ball; the best guess is its centre.
+
+    Args:
+        eta: Euclidean distance, of any shape, >= 0; sqrt(d) times the root of a mean squared error.
+        d: Dimension, >= 1.
+        radius: > 0.
+
+    Raises:
+        ValueError: an argument out of its range.
+    """
+    return _upward(log_kappa_uniform_ball(eta, d, radius=radius), numbers(eta=eta))
+
+
+def log_kappa_uniform_ball(eta: Array | float, d: int, *, radius: float = 1.0) -> np.ndarray:
+    """Natural logarithm of `kappa_uniform_ball`, where that is too small."""
+    distance = _check_eta(eta)
+    validate.integer(d=d)
+    check_positive(radius=radius)
+    with np.errstate(divide="ignore"):
+        return np.minimum(d * (np.log(distance) - math.log(radius)), 0.0)
+
+
+def kappa_gaussian(eta: Array | float, d: int, sigma: float) -> np.ndarray:
+    """P[chi^2_d <= (eta / sigma)^2]: a target from N(mean, sigma^2 I); the best guess is the mean.
+
+    Args:
+        eta: Euclidean distance, of any shape, >= 0.
+        d: Dimension, >= 1.
+        sigma: > 0.
+
+    Raises:
+        ValueError: an argument out of its range.
+    """
+    return _upward(log_kappa_gaussian(eta, d, sigma), numbers(eta=eta))
+
+
+def log_kappa_gaussian(eta: Array | float, d: int, sigma: float) -> np.ndarray:
+    """Natural logarithm of `kappa_gaussian`, where that is too small."""
+    distance = _check_eta(eta)
+    validate.integer(d=d)
+    check_positive(sigma=sigma)
+    a, x = d / 2, (distance / sigma) ** 2 / 2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        direct = np.log(gammainc(a, x))
+        # P(a, x) = x^a e^-x / Gamma(a + 1) (1 + x / (a + 1) + ...), below a geometric series of that ratio. SciPy's
+        # function underflows there.
+        ratio = x / (a + 1)
+        small = a * np.log(x) - x - gammaln(a + 1) - np.log1p(-np.where(ratio < 1, ratio, 0.0))
+    return np.minimum(np.where((direct < -600) & (ratio < 1), small, direct), 0.0)
+
+
+def kappa_discrete(k: int) -> float:
+    """1 / k: a target that is one of k candidates, all alike, to be named exactly.
+
+    Raises:
+        ValueError: k < 1.
+    """
+    validate.integer(k=k)
+    return 1 / k
+
+
+def kappa_exact_match(probabilities: Array) -> float:
+    """The largest probability: a target from a finite set, to be named exactly.
+
+    Args:
+        probabilities: (k,) in [0, 1], of sum 1 to 1e-9.
+
+    Raises:
+        ValueError: otherwise.
+    """
+    p = numbers(probabilities=probabilities)
+    if p.ndim != 1 or not p.size:
+        raise ValueError(f"probabilities must be a non-empty vector, got shape {p.shape}")
+    validate.probability(probabilities=p)
+    if not abs(p.sum() - 1) <= 1e-9:
+        raise ValueError(f"probabilities must have the sum 1, got {p.sum()}")
+    return float(p.max())
+
+
+def kappa_all(kappa: Array | float, n_targets: int) -> np.ndarray:
+    """kappa^n: all of n independent targets, for `rero.from_tradeoff` with as many."""
+    validate.integer(n_targets=n_targets)
+    base = numbers(kappa=kappa)
+    validate.probability(kappa=base)
+    with np.errstate(divide="ignore"):
+        return _upward(n_targets * np.log(base), base)
+
+
+def kappa_any(kappa: Array | float, n_targets: int) -> np.ndarray:
+    """1 - (1 - kappa)^n: at least one of n independent targets, for `rero.from_tradeoff` with as many."""
+    validate.integer(n_targets=n_targets)
+    base = numbers(kappa=kappa)
+    validate.probability(kappa=base)
+    with np.errstate(divide="ignore"):
+        return np.minimum(-np.expm1(n_targets * np.log1p(-base)) * (1 + SLACK), 1.0)
+
+
+class EmpiricalKappa(NamedTuple):
+    """What samples say of a prior.
+
+    Attributes:
+        kappa: Success of the best guess that was found, on samples that it was not chosen on.
+        lower: Lower end of its confidence interval; no larger than the true kappa, with that confidence.
+        upper: Upper end, of this one guess.
+        upper_of_all: No smaller than the true kappa of any guess at all, with that confidence; 1 where the error is not
+            known to be a metric. What a bound has to be computed from.
+        guess: (d,) the best guess.
+        confidence: Of each end by itself.
+    """
+
+    kappa: float
+    lower: float
+    upper: float
+    upper_of_all: float
+    guess: np.ndarray
+    confidence: float
+
+
+def euclidean(records: np.ndarray, guesses: np.ndarray) -> np.ndarray:
+    """Euclidean distances (n, m) of records (n, d) to guesses (m, d)."""
+    return cdist(records, guesses)
+
+
+def kappa_empirical(
+    samples: Array,
+    eta: float,
+    error: Error = euclidean,
+    *,
+    guesses: Array | None = None,
+    is_metric: bool | None = None,
+    confidence: float = 0.95,
+    max_guesses: int = 2000,
+) -> EmpiricalKappa:
+    """kappa of a prior that only samples are known of.
+
+    Half of the samples choose the guess, among the mean, themselves and `guesses`; the others say how good it is.
+    Guesses that nobody thought of are bounded by collisions: two records within eta of one guess are within 2 eta of
+    each other, so that kappa^2 <= P[error(Z, Z') <= 2 eta] for any metric, which disjoint pairs of samples estimate.
+
+    Args:
+        samples: (n, d) independent draws, in no order, n >= 4.
+        eta: >= 0, in units of the error.
+        error: Euclidean distance if not given; see `Error`.
+        guesses: (m, d) further ones.
+        is_metric: Whether the error is symmetric and obeys the triangle inequality; by default for `euclidean` alone.
+        confidence: Of the ends of the intervals, in (0, 1).
+        max_guesses: Samples that are tried as guesses, >= 1.
+
+    Returns:
+        See `EmpiricalKappa`. Costs n / 2 * min(n / 2, max_guesses) errors.
+
+    Raises:
+        ValueError: an argument out of its range, or errors that are nan.
+    """
+    x = validate.matrix(samples, "samples", min_rows=4).astype(np.float64)
+    radius = float(_check_eta(number(eta=eta)))
+    validate.integer(max_guesses=max_guesses)
+    if not 0 < float(number(confidence=confidence)) < 1:
+        raise ValueError(f"confidence must be in (0, 1), got {confidence}")
+    half = len(x) // 2
+    chosen, held_out = x[:half], x[half:]
+    tried = [chosen.mean(axis=0)[None], chosen[:max_guesses]]
+    if guesses is not None:
+        tried.append(validate.matrix(guesses, "guesses", columns=x.shape[1]).astype(np.float64))
+    candidates = np.concatenate(tried)
+    within = _errors(error, chosen, candidates) <= radius
+    counts = within.sum(axis=0)
+    # A record says nothing for a guess that is itself.
+    own = np.arange(min(half, max_guesses))
+    counts[1 + own] -= within[own, 1 + own]
+    guess = candidates[int(np.argmax(counts))]
+    hits = int(np.sum(_errors(error, held_out, guess[None]) <= radius))
+    everyone = 1.0
+    if is_metric or (is_metric is None and error is euclidean):
+        pairs = zip(x[0 : 2 * half : 2], x[1 : 2 * half : 2], strict=True)
+        met = sum(float(_errors(error, a[None], b[None])[0, 0]) <= 2 * radius for a, b in pairs)
+        everyone = math.sqrt(_upper(met, half, confidence))
+    return EmpiricalKappa(
+        hits / len(held_out),
+        _lower(hits, len(held_out), confidence),
+        _upper(hits, len(held_out), confidence),
+        max(everyone, hits / len(held_out)),
+        guess,
+        confidence,
+    )
+
+
+def _errors(error: Error, records: np.ndarray, guesses: np.ndarray) -> np.ndarray:
+    found = np.asarray(error(records, guesses), np.float64)
+    if found.shape != (len(records), len(guesses)) or np.isnan(found).any():
+        raise ValueError(f"error must give ({len(records)}, {len(guesses)}) numbers, got shape {found.shape}, or nan")
+    return found
+
+
+def _lower(hits: int, n: int, confidence: float) -> float:
+    return float(beta.ppf(1 - confidence, hits, n - hits + 1)) if hits else 0.0
+
+
+def _upper(hits: int, n: int, confidence: float) -> float:
+    return float(beta.ppf(confidence, hits + 1, n - hits)) if hits < n else 1.0
+
+
+def _check_eta(eta: Any) -> np.ndarray:
+    distance = numbers(eta=eta)
+    bad = ~(distance >= 0)
+    if bad.any():
+        raise ValueError(f"eta must be >= 0, got {distance[bad].flat[0]}")
+    return distance
+
+
+def _upward(log_kappa: np.ndarray, possible: np.ndarray) -> np.ndarray:
+    """exp, upward, and the smallest number in the place of 0 unless success is impossible."""
+    scale = np.maximum(1, np.where(np.isfinite(log_kappa), -log_kappa, 1))
+    found = np.minimum(np.exp(np.minimum(log_kappa + SLACK * scale, 0)), 1.0)
+    return np.where(possible > 0, np.maximum(found, np.nextafter(0, 1)), 0.0)

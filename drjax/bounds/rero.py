@@ -1,0 +1,298 @@
+"""Reconstruction robustness: how often any adversary can rebuild a target to within eta, given a mechanism's privacy.
+
+The adversary knows all records but one, and a prior pi of the missing one. kappa is the success of the best guess that
+does not look at the release, sup_g P[|Z - g| <= eta]; see `drjax.bounds.prior`. A reconstruction R of it is at the same
+time a test between M(known + nothing) and M(known + z) that raises a false alarm with probability at most kappa, on
+average over z; its power at z is the success there. Trade-off curves are concave, so that success is at most
+power(kappa): `from_tradeoff`, which no general bound can beat (Hayes et al. 2023; Kaissis et al. 2023). It takes curves
+of the run without the target against that with it: the relations "zero_out" and "add_or_remove", and, looser,
+"replace_one".
+
+All bounds are float64, rounded upward, in [kappa, 1]; they take kappa of any shape.
+
+Source: Balle, Cherubin & Hayes (2022), section VII, for theorem 2 to proposition 7.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from drjax.bounds import prior
+from drjax.bounds.calibration import (
+    largest_epsilon,
+    largest_mu,
+    largest_rho,
+    most_steps,
+    smallest_noise_multiplier,
+)
+from drjax.bounds.closed_forms import check_finite
+from drjax.bounds.curve import SLACK, TradeOff, number, numbers
+from drjax.bounds.monte_carlo import Estimate, Pair, SampledGaussianPair, monte_carlo
+from drjax.bounds.mse import (
+    information_of,
+    mse_from_entropy,
+    mse_from_prior,
+    mse_without_prior,
+)
+from drjax.core import validate
+from drjax.core.types import Array
+
+__all__ = [
+    "Bound",
+    "Estimate",
+    "Pair",
+    "SampledGaussianPair",
+    "from_pure_dp",
+    "from_rdp",
+    "from_tradeoff",
+    "from_zcdp",
+    "gaussian_prior",
+    "information_of",
+    "largest_epsilon",
+    "largest_mu",
+    "largest_rho",
+    "monte_carlo",
+    "most_steps",
+    "mse_from_entropy",
+    "mse_from_prior",
+    "mse_without_prior",
+    "smallest_noise_multiplier",
+    "to_dp",
+    "uniform_prior",
+]
+
+
+def from_tradeoff(kappa: Array | float, curve: TradeOff, *, n_targets: int = 1) -> np.ndarray:
+    """The tight bound: the power of the best test at level kappa.
+
+    Several unknown targets are a chain of as many neighbours, along which the curve is applied again and again (Dong,
+    Roth & Su 2022, theorem 2.14); kappa is then the baseline of the joint event, see `prior.kappa_all` and
+    `prior.kappa_any`.
+
+    Args:
+        kappa: Baseline success, of any shape, in [0, 1].
+        curve: Of the mechanism.
+        n_targets: Unknown records that one release is of, >= 1.
+
+    Returns:
+        Largest probability of success, of kappa's shape.
+
+    Raises:
+        ValueError: kappa outside [0, 1], n_targets < 1, or not a curve.
+    """
+    if not isinstance(curve, TradeOff):
+        raise ValueError(f"curve must be a trade-off curve, got {curve!r}")
+    validate.integer(n_targets=n_targets)
+    base = check_kappa(kappa)
+    found = curve.power(base)
+    if n_targets > 1:
+        with np.errstate(divide="ignore"):
+            log_power = np.log(base)
+        for _ in range(n_targets):
+            log_power = curve.log_power(log_power)
+        found = np.exp(log_power)
+    return np.clip(found, base, 1.0)
+
+
+def from_rdp(kappa: Array | float, alpha: Array | float, epsilon: Array | float) -> np.ndarray:
+    """Theorem 2: (kappa exp(epsilon))^((alpha - 1) / alpha), the least over all orders given.
+
+    Args:
+        kappa: Of any shape, in [0, 1].
+        alpha: One order, or several (n,), > 1; inf is pure privacy.
+        epsilon: Of one order anything that broadcasts against kappa; of several (n,) or (..., n). >= 0.
+
+    Returns:
+        Of kappa's shape, or what it broadcasts to.
+
+    Raises:
+        ValueError: alpha <= 1, epsilon < 0 or nan, or shapes that do not fit.
+    """
+    orders, epsilons, base = numbers(alpha=alpha), numbers(epsilon=epsilon), check_kappa(kappa)
+    if not (orders > 1).all():
+        raise ValueError(f"alpha must be > 1, got {orders[~(orders > 1)].flat[0]}")
+    if not (epsilons >= 0).all():
+        raise ValueError(f"epsilon must be >= 0, got {epsilons[~(epsilons >= 0)].flat[0]}")
+    if orders.ndim > 1 or not orders.size or (orders.ndim and epsilons.shape[-1:] != orders.shape):
+        raise ValueError(f"alpha must be one order or as many as epsilon, got shapes {orders.shape}, {epsilons.shape}")
+    if not orders.ndim:
+        return _rounded((1 - 1 / orders) * (_log(base) + epsilons), base)
+    log_kappa, best = _log(base), None
+    for i, order in enumerate(orders):
+        bound = (1 - 1 / order) * (log_kappa + epsilons[..., i])
+        best = bound if best is None else np.minimum(best, bound)
+    assert best is not None
+    return _rounded(best, base)
+
+
+def from_pure_dp(kappa: Array | float, epsilon: Array | float) -> np.ndarray:
+    """Corollary 3: kappa exp(epsilon), for pure epsilon-differential privacy.
+
+    `from_tradeoff` with `tradeoff.EpsilonDelta(epsilon)` is never more, and less where kappa is large.
+
+    Args:
+        kappa: In [0, 1].
+        epsilon: >= 0; broadcasts against kappa.
+
+    Raises:
+        ValueError: kappa outside [0, 1], epsilon < 0 or nan.
+    """
+    return from_rdp(kappa, math.inf, epsilon)
+
+
+def from_zcdp(kappa: Array | float, rho: Array | float) -> np.ndarray:
+    """Corollary 4: exp(-(sqrt(log(1 / kappa)) - sqrt(rho))^2) where rho < log(1 / kappa), else 1.
+
+    Args:
+        kappa: In [0, 1].
+        rho: >= 0; broadcasts against kappa.
+
+    Raises:
+        ValueError: kappa outside [0, 1], rho < 0 or nan.
+    """
+    base, budget = check_kappa(kappa), numbers(rho=rho)
+    if not (budget >= 0).all():
+        raise ValueError(f"rho must be >= 0, got {budget[~(budget >= 0)].flat[0]}")
+    with np.errstate(invalid="ignore"):
+        gap = np.maximum(np.sqrt(-_log(base)) - np.sqrt(budget), 0)
+    # No budget is enough to make a success of what cannot be guessed, but for an infinite one.
+    return _rounded(-(np.where(np.isnan(gap), 0.0, gap) ** 2), base)
+
+
+class Bound(NamedTuple):
+    """A bound with the condition that it needs.
+
+    Attributes:
+        gamma: Largest probability of success; 1 where nothing is certified.
+        reason: Why it is 1, or "".
+    """
+
+    gamma: float
+    reason: str
+
+
+def uniform_prior(
+    eta: float, d: int, *, epsilon: float | None = None, rho: float | None = None, radius: float = 1.0
+) -> Bound:
+    """Proposition 6: a target uniform in a ball, of which kappa is (eta / radius)^d.
+
+    Args:
+        eta: Euclidean distance that counts as success, >= 0.
+        d: Dimension, >= 1.
+        epsilon: Of pure privacy, or
+        rho: of zCDP: one of the two.
+        radius: Of the ball, > 0.
+
+    Raises:
+        ValueError: an argument out of its range, both or none of epsilon and rho.
+    """
+    log_kappa = float(prior.log_kappa_uniform_ball(eta, d, radius=radius))
+    if log_kappa >= 0:
+        return Bound(1.0, f"eta must be < the radius {radius:g} for anything to be hidden, got {eta:g}")
+    return _of_prior(log_kappa, epsilon, rho)
+
+
+def gaussian_prior(
+    eta: float,
+    d: int,
+    sigma: float,
+    *,
+    epsilon: float | None = None,
+    rho: float | None = None,
+    is_chernoff: bool = False,
+) -> Bound:
+    """Proposition 7: a target from N(mean, sigma^2 I), of which kappa is P[chi^2_d <= (eta / sigma)^2].
+
+    Args:
+        eta: Euclidean distance that counts as success, >= 0.
+        d: Dimension, >= 1.
+        sigma: > 0.
+        epsilon: Of pure privacy, or
+        rho: of zCDP: one of the two.
+        is_chernoff: The proposition's own closed form, (b exp(1 - b))^(d / 2) for kappa with b = eta^2 / (d sigma^2),
+            which needs b < 1; looser than the exact kappa.
+
+    Raises:
+        ValueError: an argument out of its range, both or none of epsilon and rho.
+    """
+    log_kappa = float(prior.log_kappa_gaussian(eta, d, sigma))
+    if is_chernoff:
+        b = (eta / sigma) ** 2 / d
+        if not b < 1:
+            return Bound(
+                1.0, f"eta must be < sigma sqrt(d) = {sigma * math.sqrt(d):g} for the closed form, got {eta:g}"
+            )
+        log_kappa = -math.inf if b == 0 else d / 2 * (1 - b + math.log(b))
+    return _of_prior(log_kappa, epsilon, rho)
+
+
+def _of_prior(log_kappa: float, epsilon: float | None, rho: float | None) -> Bound:
+    if (epsilon is None) == (rho is None):
+        raise ValueError(f"epsilon or rho must be given, and not both, got {epsilon} and {rho}")
+    room = -log_kappa
+    if epsilon is not None:
+        check_finite(epsilon=epsilon)
+        log_gamma, name, value = epsilon - room, "epsilon", epsilon
+    else:
+        assert rho is not None
+        check_finite(rho=rho)
+        log_gamma, name, value = -(max(math.sqrt(room) - math.sqrt(rho), 0.0) ** 2), "rho", rho
+    if value >= room:
+        return Bound(1.0, f"{name} must be < log(1 / kappa) = {room:g}, got {value:g}")
+    return Bound(float(_rounded(np.asarray(log_gamma), np.exp(np.asarray(log_kappa)))), "")
+
+
+class DPGuarantee(NamedTuple):
+    """(epsilon, delta)-differential privacy."""
+
+    epsilon: float
+    delta: float
+
+
+def to_dp(gamma: float, p: float) -> DPGuarantee:
+    """Theorem 5, the converse: robustness against all priors on two records implies differential privacy.
+
+    Where no adversary is right with more than probability gamma, for whichever two records further than eta apart of
+    which the first has probability 1 - p and the second p, the mechanism is (log((1 - p) / p), 1 - (1 - gamma) / p)-DP
+    between such records, under "replace_one".
+
+    Args:
+        gamma: In [1 - p, 1]: guessing has 1 - p already.
+        p: In (0, 1/2].
+
+    Raises:
+        ValueError: an argument out of its range.
+    """
+    share, success = float(number(p=p)), float(number(gamma=gamma))
+    if not 0 < share <= 0.5:
+        raise ValueError(f"p must be in (0, 0.5], got {p}")
+    if not 1 - share <= success <= 1:
+        raise ValueError(f"gamma must be in [1 - p, 1] = [{1 - share:g}, 1], got {gamma}")
+    epsilon = math.log1p(-share) - math.log(share)
+    return DPGuarantee(epsilon, min(1.0, 1 - (1 - success) / share + SLACK))
+
+
+def check_kappa(kappa: Any) -> np.ndarray:
+    """Baselines as float64.
+
+    Raises:
+        ValueError: not real numbers, nan, or outside [0, 1].
+    """
+    base = numbers(kappa=kappa)
+    validate.probability(kappa=base)
+    return base
+
+
+def _log(base: np.ndarray) -> np.ndarray:
+    with np.errstate(divide="ignore"):
+        return np.log(base)
+
+
+def _rounded(log_gamma: np.ndarray, base: np.ndarray) -> np.ndarray:
+    """A logarithm to what it is of, upward, in [kappa, 1]; what is not a number certifies nothing."""
+    scale = np.maximum(1, np.where(np.isfinite(log_gamma), -log_gamma, 1))
+    raised = np.where(np.isnan(log_gamma), 0.0, np.minimum(log_gamma + SLACK * scale, 0))
+    return np.clip(np.exp(raised), base, 1.0)

@@ -27,6 +27,7 @@ from drjax.bounds.calibration import (
     largest_rho,
     most_steps,
     smallest_noise_multiplier,
+    success_of_mu,
 )
 from drjax.bounds.closed_forms import check_finite
 from drjax.bounds.curve import SLACK, TradeOff, number, numbers
@@ -60,6 +61,7 @@ __all__ = [
     "mse_from_prior",
     "mse_without_prior",
     "smallest_noise_multiplier",
+    "success_of_mu",
     "to_dp",
     "uniform_prior",
 ]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from tyro.extras import SubcommandApp
 
 import drjax
-from drjax.cli import commands, model_commands
+from drjax.cli import bound_commands, commands, model_commands
 
 DESCRIPTION = "What an informed adversary can take back out of a published embedding or network."
 
@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _app() -> SubcommandApp:
-    app, attack, data = SubcommandApp(), SubcommandApp(), SubcommandApp()
+    app, attack, data, bound = SubcommandApp(), SubcommandApp(), SubcommandApp(), SubcommandApp()
     app.command(commands.audit)
     attack.command(name="embedding")(commands.attack_embedding)
     attack.command(name="model")(model_commands.attack_model)
@@ -51,4 +51,7 @@ def _app() -> SubcommandApp:
     data.command(name="info")(commands.data_info)
     data.command(name="fetch")(commands.fetch_data)
     app.command(data, name="data")
+    for name in ("rero", "epsilon", "noise", "tradeoff"):
+        bound.command(name=name)(getattr(bound_commands, f"bound_{name}"))
+    app.command(bound, name="bound", help="What a guarantee of differential privacy leaves to any adversary.")
     return app

@@ -3,11 +3,8 @@
     python -m experiments.informed_adversary.bound --results experiments/informed_adversary/results
 
 Success is an error of at most eta^2 / d, where that is the mean over targets of the nearest neighbour's error: a radius
-that does not depend on the target, as the bound needs. kappa, what the best fixed guess reaches, is estimated by the
-best of the public records and their mean. A mu-GDP training, the target zeroed out in one of two neighbours, then lets
-no attack succeed more often than Phi(Phi^-1(kappa) + mu).
-
-Source: Balle, Cherubin & Hayes (2022), definition 2; Kaissis et al. (2023) for Gaussian differential privacy.
+that does not depend on the target, as the bound needs. kappa, what the best fixed guess reaches, is that of the best
+guess that was found among public records; `drjax.bounds.prior` also has what no guess at all can reach.
 """
 
 from __future__ import annotations
@@ -19,30 +16,20 @@ from typing import Any
 import numpy as np
 import tyro
 from matplotlib.figure import Figure
-from scipy.stats import norm
 
 from drjax.attacks.metrics import share_interval
+from drjax.bounds.prior import EmpiricalKappa, kappa_empirical
+from drjax.bounds.rero import success_of_mu
 from drjax.reports import plots, records
 from experiments.informed_adversary.run import RESULTS, records_of
 
-N_PRIOR = 4000
-"""Public records that kappa is estimated on, at most: distances of all pairs."""
+N_PRIOR = 20_000
+"""Public records that kappa is estimated on, at most."""
 
 
-def kappa_of(public: np.ndarray, mse: float) -> float:
-    """Share of public records (N, d) within that mean squared error of the best guess among them and their mean."""
-    guesses = np.concatenate([public.mean(axis=0)[None], public]).astype(np.float64)
-    records_ = public.astype(np.float64)
-    squared = np.sum(guesses**2, axis=1)[:, None] + np.sum(records_**2, axis=1) - 2 * guesses @ records_.T
-    within = squared <= mse * public.shape[1]
-    # A record is no guess at itself.
-    count = within.sum(axis=1) - np.append(0, np.ones(len(records_)))
-    return float(count.max() / (len(records_) - 1))
-
-
-def bound(kappa: float, mu: float) -> float:
-    """Largest probability of success that mu-GDP allows where guessing has kappa."""
-    return float(norm.cdf(norm.ppf(kappa) + mu))
+def kappa_of(public: np.ndarray, mse: float) -> EmpiricalKappa:
+    """What guesses reach on public records (N, d), success being an error of at most mse."""
+    return kappa_empirical(public, float(np.sqrt(mse * public.shape[1])))
 
 
 def rows(cells: Sequence[Mapping[str, Any]], public: np.ndarray) -> list[dict[str, Any]]:
@@ -70,7 +57,8 @@ def rows(cells: Sequence[Mapping[str, Any]], public: np.ndarray) -> list[dict[st
                 "accuracy": accuracies[cell["setting"]],
                 "mse": float(np.mean(errors)),
                 "success": share_interval(int(np.sum(errors <= radius)), len(errors)),
-                "bound": bound(kappa, mu),
+                "bound": float(success_of_mu(kappa.kappa, mu)),
+                "bound_of_all": float(success_of_mu(kappa.upper_of_all, mu)),
                 "radius": radius,
                 "kappa": kappa,
             }
@@ -84,8 +72,9 @@ def draw(found: Sequence[Mapping[str, Any]]) -> Figure:
     ax = figure.subplots()
     mus = np.unique([row["mu"] for row in found])
     grid = np.geomspace(mus.min(), mus.max(), 200)
-    ax.plot(grid, [bound(found[0]["kappa"], mu) for mu in grid], color="black", label="no attack does better")
-    ax.axhline(found[0]["kappa"], color="grey", linestyle=":", label="best guess without the model")
+    kappa = found[0]["kappa"]
+    ax.plot(grid, success_of_mu(kappa.kappa, grid), color="black", label="no attack does better")
+    ax.axhline(kappa.kappa, color="grey", linestyle=":", label="best guess that was found, without the model")
     for name in dict.fromkeys(row["attack"] for row in found):
         own = [row for row in found if row["attack"] == name]
         share = np.array([row["success"] for row in own])
@@ -112,14 +101,20 @@ def main(*, results: Path) -> None:
     if not cells:
         raise ValueError(f"results must hold the factor 'privacy', got none in {results}")
     found = rows(cells, data.x[parts.shadow[:N_PRIOR]].reshape(min(N_PRIOR, len(parts.shadow)), -1))
-    print(f"radius (MSE) {found[0]['radius']:.4f}, kappa {found[0]['kappa']:.4f}")
-    print("| mu | epsilon at delta 1e-5 | accuracy | attack | MSE | success (95% interval) | bound |")
-    print("|---|---|---|---|---|---|---|")
+    kappa = found[0]["kappa"]
+    print(f"radius (MSE) {found[0]['radius']:.4f}")
+    print(
+        f"kappa {kappa.kappa:.4f} (95% on each side: {kappa.lower:.4f} to {kappa.upper:.4f}); "
+        f"of any guess at most {kappa.upper_of_all:.3f}"
+    )
+    print("| mu | epsilon at delta 1e-5 | accuracy | attack | MSE | success (95% interval) | bound | for any guess |")
+    print("|---|---|---|---|---|---|---|---|")
     for row in found:
         share = row["success"]
         print(
             f"| {row['mu']:g} | {row['epsilon']:.3g} | {row['accuracy']:.3f} | {row['attack']} | {row['mse']:.4f} | "
-            f"{share[0]:.2f} ({share[1]:.2f} to {share[2]:.2f}) | {row['bound']:.3f} |"
+            f"{share[0]:.2f} ({share[1]:.2f} to {share[2]:.2f}) | {row['bound']:.3f} | "
+            f"{row['bound_of_all']:.3f} |"
         )
     plots.save_figure(draw(found), results / "privacy.png")
 

@@ -161,12 +161,12 @@ def test_bound_is_over_every_success(tmp_path, capsys, monkeypatch):
         assert low <= float(row[7])
 
 
-def test_kappa_and_bound():
-    public = np.array([[0.0, 0.0], [0.0, 0.1], [0.1, 0.0], [1.0, 1.0], [0.9, 0.2]])
-    # Within an MSE of 0.01 of the first lie two of the four others.
-    assert bound.kappa_of(public, 0.01) == 0.5
-    assert bound.bound(0.5, 1.0) == pytest.approx(0.8413447)
-    assert bound.bound(0.1, 1.0) == pytest.approx(0.389, abs=1e-3)
+def test_kappa_takes_a_mean_squared_error():
+    # Half of the records are one point, and the others are far from everything.
+    public = np.concatenate([np.zeros((500, 4)), np.arange(1, 501)[:, None] * np.ones(4)])
+    found = bound.kappa_of(np.random.default_rng(0).permutation(public), 0.01)
+    assert found.lower < 0.5 < found.upper_of_all
+    assert bound.kappa_of(public, 1e6).kappa == 1
 
 
 def test_settings_have_names_of_their_own():

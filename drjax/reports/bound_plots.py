@@ -1,0 +1,69 @@
+"""Figures of bounds: success over the baseline, and trade-off curves. Each returns a Figure."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from drjax.bounds import rero
+from drjax.bounds.curve import TradeOff
+from drjax.reports import plots
+
+
+def success_over_baseline(
+    curves: Mapping[str, TradeOff],
+    *,
+    marks: Sequence[float] = (),
+    looser: Mapping[str, np.ndarray] | None = None,
+    kappa: np.ndarray | None = None,
+    n_targets: int = 1,
+) -> Figure:
+    """Largest probability of a reconstruction over the probability without the release, on logarithmic axes.
+
+    Args:
+        curves: By label.
+        marks: Baselines to mark on the first curve.
+        looser: Other bounds by label, (m,) at `kappa`, dashed.
+        kappa: (m,) where everything is drawn; 1e-6 to 1 if not given.
+        n_targets: See `rero.from_tradeoff`.
+    """
+    grid = np.geomspace(1e-6, 1, 300) if kappa is None else kappa
+    figure = Figure(figsize=(plots.WIDTH, 4.2), layout="constrained")
+    ax = figure.subplots()
+    colors = itertools.cycle(plots.SERIES)
+    for label, curve in curves.items():
+        ax.plot(grid, rero.from_tradeoff(grid, curve, n_targets=n_targets), color=next(colors), label=label)
+    for label, values in (looser or {}).items():
+        ax.plot(grid, values, color=next(colors), linestyle="--", label=label)
+    if marks:
+        first = next(iter(curves.values()))
+        ax.plot(marks, rero.from_tradeoff(np.array(marks), first, n_targets=n_targets), "o", color=plots.SERIES[0])
+    ax.plot(grid, grid, color=plots.BASELINE, linestyle=":", label="without the release")
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_ylim(grid[0], 1.3)
+    ax.set_xlabel("success of the best guess without the release, kappa")
+    ax.set_ylabel("success of any reconstruction, at most")
+    ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5))
+    plots.style_axes(ax)
+    return figure
+
+
+def power_over_level(curves: Mapping[str, TradeOff]) -> Figure:
+    """Detections over false alarms, on linear and on logarithmic axes."""
+    figure = Figure(figsize=(plots.WIDTH, 4.0), layout="constrained")
+    axes = figure.subplots(1, 2)
+    for ax, grid in zip(axes, (np.linspace(0, 1, 301), np.geomspace(1e-9, 1, 301)), strict=True):
+        for (label, curve), color in zip(curves.items(), itertools.cycle(plots.SERIES), strict=False):
+            ax.plot(grid, curve.power(grid), color=color, label=label)
+        ax.plot(grid, grid, color=plots.BASELINE, linestyle=":", label="guessing")
+        ax.set_xlabel("false alarms")
+        plots.style_axes(ax)
+    axes[0].set_ylabel("detections of the target, at most")
+    axes[1].set_xscale("log")
+    axes[1].set_yscale("log")
+    axes[1].legend(fontsize=8, loc="lower right")
+    return figure

@@ -18,7 +18,8 @@ SPELLINGS = {"--attack": "--attacks"}
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs `drjax`; exits with 0, or with 2 and one line on standard error for anything a user can mend.
+    """Runs `drjax`; exits with 0, or with 2 and one line on standard error for anything a user can mend, such
+    as an optional package that is missing.
 
     `drjax attack model` exits with 1 where it finds nothing that it would rely on.
     """
@@ -34,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     except BrokenPipeError:
         # The reader of our output has gone (drjax data list | head): nobody is left to report it to.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, ImportError) as error:
         print(f"drjax: error: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(2)
 

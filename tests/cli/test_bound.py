@@ -1,4 +1,5 @@
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -103,6 +104,14 @@ def test_the_table(capsys):
         "0.5    0",
         "0.001  none",
     ]
+
+
+def test_a_missing_package_is_named(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "dp_accounting", None)
+    with pytest.raises(SystemExit) as stop:
+        main(["bound", "epsilon", "--noise-multiplier", "1", "--rate", "0.5", "--neighbouring", "zero_out"])
+    assert stop.value.code == 2
+    assert "pip install 'drjax[dp]'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

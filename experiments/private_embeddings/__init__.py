@@ -1,0 +1,1 @@
+"""Attacks on embeddings of noisy records under the bound of reconstruction robustness."""

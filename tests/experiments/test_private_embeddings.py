@@ -1,0 +1,28 @@
+import numpy as np
+
+from drjax.reports import records
+from experiments.private_embeddings import run
+
+SMALL = run.Config(n_known=40, n_shadow=300, n_targets=60, mu=(1.0, 40.0))
+
+
+def test_no_attack_is_above_the_bound_and_little_noise_hides_nothing(tmp_path, capsys):
+    run.main(config=SMALL, out=tmp_path)
+    written = records.read_records(tmp_path / run.RESULTS)
+    rows = written[1:]
+    assert (tmp_path / run.FIGURE).is_file()
+    assert len(capsys.readouterr().out.splitlines()) == len(rows) + 3
+    assert written[0]["provenance"]["commit"]
+    for row in rows:
+        # 60 targets: the lower end of the interval is what a bound can be held against.
+        assert row["success"]["low"] <= row["bound"] <= row["bound_of_all"]
+    clear = [row for row in rows if row["mu"] == 40 and "Gaussian" in row["attack"]]
+    assert [row["success"]["estimate"] for row in clear] == [1.0]
+
+
+def test_the_posterior_is_over_public_records():
+    public = np.array([[0.0, 0.0], [0.1, 0.0], [0.0, 0.1], [5.0, 5.0]])
+    seen = np.array([[0.05, 0.05], [5.2, 5.0]])
+    guess = run.most_likely(seen, public, 0.5, 0.12)
+    # Within 0.12 of the first lie three records.
+    np.testing.assert_array_equal(guess, public[[0, 3]])

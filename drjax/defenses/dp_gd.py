@@ -4,9 +4,9 @@
 published. What is private is the parameters of every step, and so of the last; the number of records, the expected
 size of a batch, the first parameters and all hyperparameters are public.
 
-The accountant is that of Gaussian differential privacy, exact for full batches. Batches drawn at random leak less than
-it says: it is an upper bound then, without credit for sampling. The central limit approximation of Bu et al. (2020),
-mu = rate sqrt(steps (exp(1 / noise_multiplier^2) - 1)), gives such credit but can fall below the truth.
+The accountant `mu` is that of Gaussian differential privacy, exact for full batches. Batches drawn at random leak less
+than it says: it is an upper bound then, without credit for sampling, which `DPGD.guarantee` gives. The central limit
+approximation of Bu et al. (2020), mu = rate sqrt(steps (exp(1 / noise_multiplier^2) - 1)), can fall below the truth.
 
 Source: Abadi et al., "Deep learning with differential privacy" (2016), algorithm 1.
 """
@@ -25,6 +25,8 @@ import numpy as np
 from jax.core import Tracer
 from scipy.stats import binom
 
+from drjax.bounds import accounting
+from drjax.bounds.accounting import Guarantee
 from drjax.bounds.gdp import SENSITIVITY, check_positive, delta_of, epsilon_of, mu_of, noise_multiplier_for
 from drjax.core import validate
 from drjax.core.types import Array, PyTree, hyperparams, traced
@@ -95,6 +97,19 @@ class DPGD:
     def mu(self, steps: int) -> float:
         """`mu_of` this noise multiplier and relation."""
         return mu_of(self.noise_multiplier, steps, self.neighbouring)
+
+    def guarantee(self, *, steps: int, rate: float = 1.0) -> Guarantee:
+        """What that many steps guarantee, over full batches or Poisson batches of that rate; see `accounting.dp_sgd`.
+
+        Batches of `poisson_batches` have limited room: add (1 + exp(epsilon)) * `OVERFLOW` to delta.
+
+        Raises:
+            ValueError: an argument out of its range.
+            ImportError: rate < 1 and dp-accounting is not installed.
+        """
+        if rate == 1:
+            return accounting.dp_gd(self.noise_multiplier, steps, neighbouring=self.neighbouring)
+        return accounting.dp_sgd(self.noise_multiplier, rate, steps, neighbouring=self.neighbouring)
 
     def delta(self, epsilon: float, *, steps: int) -> float:
         """`delta_of` that many steps."""

@@ -369,6 +369,14 @@ def test_a_bad_hyperparameter_is_named(name, value):
         private(**{name: value})
 
 
+def test_sampling_is_given_credit_by_the_guarantee():
+    mechanism = private(noise_multiplier=1.5, neighbouring="replace_one")
+    assert mechanism.guarantee(steps=9).curve.mu == pytest.approx(mechanism.mu(9))
+    sampled = mechanism.guarantee(steps=9, rate=0.1)
+    assert sampled.curve.neighbouring == "replace_one"
+    assert 0 < sampled.epsilon(1e-5) < 0.5 * mechanism.epsilon(1e-5, steps=9)
+
+
 def test_the_neighbouring_relation_has_no_default_and_only_known_names():
     with pytest.raises(TypeError, match="neighbouring"):
         DPGD(clip_norm=1.0, noise_multiplier=1.0)

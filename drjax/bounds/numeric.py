@@ -187,6 +187,20 @@ def count(event: Any) -> int:
     return int(getattr(event, "count", 1)) * (count(inner) if inner is not None else 1)
 
 
+def halved_noise(event: Any) -> Any:
+    """The same event with half the noise multiplier of every Gaussian and Laplace mechanism in it."""
+    import attr
+
+    module = require_dp_accounting()
+    if isinstance(event, (module.GaussianDpEvent, module.LaplaceDpEvent)):
+        return attr.evolve(event, noise_multiplier=event.noise_multiplier / 2)
+    if isinstance(getattr(event, "event", None), module.DpEvent):
+        return attr.evolve(event, event=halved_noise(event.event))
+    if isinstance(event, module.ComposedDpEvent):
+        return attr.evolve(event, events=[halved_noise(child) for child in event.events])
+    return event
+
+
 def interval_for(span: float, interval: float) -> float:
     """The step of the grid, at least `interval`, for losses within +-span."""
     return max(interval, 2 * span / MAX_POINTS)

@@ -33,6 +33,7 @@ from drjax.bounds.numeric import (
     Numeric,
     count,
     from_pld,
+    halved_noise,
     interval_for,
     relation_of,
     require_dp_accounting,
@@ -249,12 +250,14 @@ def from_event(event: Any, *, neighbouring: str, direction: str = "both", interv
     if not isinstance(event, module.DpEvent):
         raise ValueError(f"event must be a dp_accounting.DpEvent, got {event!r}")
     reasons = []
-    for accountant in (
-        module.pld.PLDAccountant(relation, value_discretization_interval=interval),
-        module.rdp.RdpAccountant(ORDERS, relation),
+    # The accountant of losses doubles a sensitivity under "replace_one", the one of Renyi's divergence does not.
+    halved = halved_noise(event) if neighbouring == "replace_one" else event
+    for accountant, counted in (
+        (module.pld.PLDAccountant(relation, value_discretization_interval=interval), event),
+        (module.rdp.RdpAccountant(ORDERS, relation), halved),
     ):
         try:
-            accountant.compose(event)
+            accountant.compose(counted)
         except module.UnsupportedEventError as error:
             reasons.append(str(error).strip())
             continue

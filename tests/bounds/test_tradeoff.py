@@ -204,6 +204,16 @@ def test_an_event_known_in_renyis_terms_alone():
     np.testing.assert_allclose(found.power(level), exact, rtol=0.05)
 
 
+def test_renyis_terms_count_a_replaced_record_twice():
+    # The accountant of losses refuses both, and dp-accounting's other one doubles no sensitivity.
+    mixed = dp.ComposedDpEvent([dp.SelfComposedDpEvent(dp.GaussianDpEvent(2.0), 2), dp.ZCDpEvent(0.01, 0.0)])
+    found = tradeoff.from_event(mixed, neighbouring="replace_one")
+    assert isinstance(found, tradeoff.RDP)
+    np.testing.assert_allclose(found.epsilons, np.array(found.orders) * (1.0 + 0.01), rtol=1e-9)
+    laplace = tradeoff.from_event(dp.LaplaceDpEvent(1.0), neighbouring="replace_one")
+    assert np.all(laplace.power(LEVELS) >= tradeoff.Laplace(2.0).power(LEVELS) * (1 - 1e-9))
+
+
 def test_an_event_without_privacy_guarantees_nothing():
     assert tradeoff.from_event(dp.NonPrivateDpEvent(), neighbouring="zero_out").power(1e-300) == 1
 

@@ -1,0 +1,94 @@
+"""The file of a budget ledger: hashes that show damage, a lock, and a write that survives a kill."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from drjax.core import validate
+
+SCHEMA_VERSION = 1
+"""Version of the file's layout; a reader refuses others."""
+
+
+def load(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Header and entries of a file whose hashes are right.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: no ledger's file, a damaged one, or one of another schema version.
+    """
+    try:
+        document = json.loads(path.read_bytes())
+        header, rows, head = (document[name] for name in ("header", "entries", "head"))
+        version, expected = header["schema"], [chained("", header)]
+        for row in rows:
+            expected.append(chained(expected[-1], {name: row[name] for name in row if name != "hash"}))
+        is_intact = len(document) == 3 and [*(row["hash"] for row in rows), head] == [*expected[1:], expected[-1]]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"path must be a ledger's file, got {path}: {error!r}") from error
+    if version != SCHEMA_VERSION:
+        raise ValueError(f"path must be a ledger of schema version {SCHEMA_VERSION}, got {version!r} in {path}")
+    if not is_intact:
+        raise ValueError(f"path must be an intact ledger, got {path}, whose hashes do not match: damaged or edited")
+    return header, rows
+
+
+def chained(previous: str, content: dict[str, Any]) -> str:
+    """SHA-256 of a hash and what comes after it."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256((previous + text).encode()).hexdigest()
+
+
+def replace(path: Path, document: dict[str, Any]) -> None:
+    """Puts the file in place of the old one; who holds the lock is alone with the temporary file."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    with open(temporary, "w", encoding="utf-8") as file:
+        json.dump(document, file, indent=1, allow_nan=False, ensure_ascii=False)
+        file.flush()
+        os.fsync(file.fileno())
+    if path.exists():
+        shutil.copymode(path, temporary)
+    os.replace(temporary, path)
+    # The new name is on the disk once the folder is.
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+@contextmanager
+def locked(path: Path, timeout: float) -> Iterator[None]:
+    """Alone with a ledger among all processes and threads; a process that dies lets go.
+
+    Raises:
+        TimeoutError: another process holds the lock for longer than `timeout` seconds.
+        ImportError: the system has no POSIX locks.
+    """
+    try:
+        import fcntl
+    except ImportError as error:
+        raise ImportError("a ledger is changed under a POSIX lock (fcntl), which this system lacks") from error
+    validate.non_negative(timeout=timeout)
+    # A file of its own, never removed: the ledger's is replaced, and a lock on the old one would keep nobody out.
+    with open(path.with_name(f".{path.name}.lock"), "a") as file:
+        end = time.monotonic() + timeout
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if time.monotonic() >= end:
+                    raise TimeoutError(
+                        f"timeout must be longer than others hold the lock {file.name}, got {timeout:g} seconds"
+                    ) from error
+                time.sleep(0.01)
+        yield

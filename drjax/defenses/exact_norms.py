@@ -1,0 +1,54 @@
+"""Norm bounds that hold of the float64 numbers that come out, not up to rounding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from drjax.bounds.curve import number
+from drjax.bounds.gdp import check_positive
+from drjax.core import validate
+from drjax.core.types import Array
+from drjax.defenses.exact_noise import power_of_two
+
+
+def clip_l1(rows: Array, bound: float, *, grid: float | None = None) -> np.ndarray:
+    """Rows shortened to an L1 norm of at most `bound`, exactly; otherwise as `clip_l2`."""
+    return _clipped(rows, bound, grid, lambda unit: np.abs(unit).sum(axis=1))
+
+
+def clip_l2(rows: Array, bound: float, *, grid: float | None = None) -> np.ndarray:
+    """Rows shortened to a Euclidean norm of at most `bound`: of the float64 numbers that come out, not up to rounding.
+
+    To leave room for rounding, rows within (d + 8) 2^-52 of the bound are shortened too. On the host, O(n d).
+
+    Args:
+        rows: (n, d), finite.
+        bound: > 0.
+        grid: A power of two, at least bound / 2^53: entries are cut to multiples of it, towards 0. A sum of fewer than
+            2^53 grid / bound such rows is exact in any order.
+
+    Returns:
+        (n, d) float64.
+
+    Raises:
+        ValueError: rows are not a finite matrix, bound is not finite and > 0, or grid is no such number.
+    """
+    return _clipped(rows, bound, grid, lambda unit: np.sqrt((unit * unit).sum(axis=1)))
+
+
+def _clipped(rows: Array, bound: float, grid: float | None, norm: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    x = validate.matrix(rows, "rows").astype(np.float64)
+    check_positive(bound=number(bound=bound))
+    # Norms of rows with a largest entry of 1 neither overflow nor vanish.
+    top = np.abs(x).max(axis=1)
+    unit = x / np.where(top > 0, top, 1)[:, None]
+    limit = float(bound) / np.maximum(norm(unit), 1) * (1 - (x.shape[1] + 8) * 2.0**-52)
+    clipped = np.where((top > limit)[:, None], unit * limit[:, None], x)
+    if grid is None:
+        return clipped
+    step = power_of_two(grid)
+    if step < bound / 2**53:
+        raise ValueError(f"grid must be at least bound / 2**53 = {bound / 2**53:g}, got {grid!r}")
+    return np.trunc(clipped / step) * step

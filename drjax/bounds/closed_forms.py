@@ -74,6 +74,11 @@ class EpsilonDelta(TradeOff):
         """Where it is proven."""
         return "Wasserman & Zhou (2010), A statistical framework for differential privacy; Kairouz et al. (2015)"
 
+    def epsilon_at(self, delta: float) -> float:
+        """As of any curve, and `epsilon` at `delta` itself, where rounding must not decide."""
+        found = super().epsilon_at(delta)
+        return min(found, float(self.epsilon)) if delta >= self.delta else found
+
     def _log_power(self, log_alpha: np.ndarray) -> np.ndarray:
         steep = np.logaddexp(self.epsilon + log_alpha, np.log(self.delta))
         # 1 - exp(-epsilon) (1 - delta - alpha); 1 - alpha by expm1, or levels near 1 would lose it.

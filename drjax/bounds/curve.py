@@ -114,7 +114,11 @@ class TradeOff(abc.ABC):
         if not 0 <= value < math.inf:
             raise ValueError(f"epsilon must be a finite number >= 0, got {epsilon!r}")
         found = self._log_delta(value)
-        return 1.0 if math.isnan(found) else min(1.0, math.exp(min(found + SLACK, 0.0)))
+        if math.isnan(found):
+            return 1.0
+        # What is too small for float64 is not 0.
+        least = 0.0 if found == -math.inf else math.nextafter(0.0, 1.0)
+        return max(least, math.exp(min(found + SLACK, 0.0)))
 
     def epsilon_at(self, delta: float) -> float:
         """An upper bound on the smallest epsilon with `delta_at(epsilon)` <= delta; inf where there is none.

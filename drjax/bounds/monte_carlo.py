@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from scipy.stats import beta, binom
+from scipy.stats import binom
 
+from drjax.bounds.audit_statistics import binomial_high
 from drjax.bounds.curve import number, numbers
 from drjax.bounds.gdp import check_positive
 from drjax.core import validate
@@ -125,7 +126,7 @@ def monte_carlo(
             reason = f"kappa {level:g} is too near 1 for {n} draws"
             continue
         hits = _passing(with_target, without[rank - 1])
-        upper[i] = max(level, float(beta.ppf(1 - error, hits + 1, n - hits)) if hits < n else 1.0)
+        upper[i] = max(level, float(binomial_high(hits, n, error)))
     return Estimate(gamma.reshape(base.shape), upper.reshape(base.shape), confidence, n, reason)
 
 

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.spatial.distance import cdist
 from scipy.special import gammainc, gammaln
-from scipy.stats import beta
 
+from drjax.bounds.audit_statistics import binomial_high, binomial_low
 from drjax.bounds.curve import SLACK, number, numbers
 from drjax.bounds.gdp import check_positive
 from drjax.core import validate
@@ -187,7 +187,7 @@ def kappa_empirical(
     validate.integer(max_guesses=max_guesses)
     if not 0 < float(number(confidence=confidence)) < 1:
         raise ValueError(f"confidence must be in (0, 1), got {confidence}")
-    half = len(x) // 2
+    half, tail = len(x) // 2, 1 - confidence
     chosen, held_out = x[:half], x[half:]
     tried = [chosen.mean(axis=0)[None], chosen[:max_guesses]]
     if guesses is not None:
@@ -206,15 +206,15 @@ def kappa_empirical(
         apart = np.array([float(_errors(error, a[None], b[None])[0, 0]) for a, b in pairs])
         if error is euclidean:
             # The better of two statements that may each fail: half of what may go wrong to each.
-            share = (1 + confidence) / 2
-            met = min(_upper(int(np.sum(apart <= 2 * radius)), half, share), _near_share(apart**2, radius**2, share))
+            collisions = float(binomial_high(np.sum(apart <= 2 * radius), half, tail / 2))
+            met = min(collisions, _near_share(apart**2, radius**2, 1 - tail / 2))
         else:
-            met = _upper(int(np.sum(apart <= 2 * radius)), half, confidence)
+            met = float(binomial_high(np.sum(apart <= 2 * radius), half, tail))
         everyone = math.sqrt(met)
     return EmpiricalKappa(
         hits / len(held_out),
-        _lower(hits, len(held_out), confidence),
-        _upper(hits, len(held_out), confidence),
+        float(binomial_low(hits, len(held_out), tail)),
+        float(binomial_high(hits, len(held_out), tail)),
         max(everyone, hits / len(held_out)),
         guess,
         confidence,
@@ -241,14 +241,6 @@ def _errors(error: Error, records: np.ndarray, guesses: np.ndarray) -> np.ndarra
     if found.shape != (len(records), len(guesses)) or np.isnan(found).any():
         raise ValueError(f"error must give ({len(records)}, {len(guesses)}) numbers, got shape {found.shape}, or nan")
     return found
-
-
-def _lower(hits: int, n: int, confidence: float) -> float:
-    return float(beta.ppf(1 - confidence, hits, n - hits + 1)) if hits else 0.0
-
-
-def _upper(hits: int, n: int, confidence: float) -> float:
-    return float(beta.ppf(confidence, hits + 1, n - hits)) if hits < n else 1.0
 
 
 def _check_eta(eta: Any) -> np.ndarray:

@@ -91,6 +91,15 @@ def test_no_epsilon_reaches_a_delta_below_that_of_the_curve():
     assert math.isinf(tradeoff.EpsilonDelta(1.0, 0.1).epsilon_at(0.05))
 
 
+def test_epsilon_at_no_delta_and_at_the_guarantee_itself():
+    assert math.isinf(tradeoff.Gaussian(2.0).epsilon_at(0.0))
+    assert math.isinf(tradeoff.ZCDP(0.5).epsilon_at(0.0))
+    assert tradeoff.Gaussian(2.0).delta_at(1000.0) == math.nextafter(0, 1)
+    assert tradeoff.EpsilonDelta(1.0, 1e-5).epsilon_at(1e-5) == 1.0
+    assert tradeoff.EpsilonDelta(1.0).epsilon_at(0.0) == 1.0
+    assert tradeoff.Gaussian(0.0).epsilon_at(0.0) == 0
+
+
 def best_test(p, q, level):
     """Power of the best randomised test between two finite distributions, by sorting outcomes."""
     with np.errstate(divide="ignore"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import log_ndtr, ndtri_exp
@@ -29,15 +30,8 @@ class Gaussian(TradeOff):
     def _check(self) -> None:
         check_finite(mu=self.mu)
 
-    @property
-    def is_exact(self) -> bool:
-        """True."""
-        return True
-
-    @property
-    def source(self) -> str:
-        """Where it is proven."""
-        return f"{DONG}, equation 6"
+    EXACT: ClassVar[bool] = True
+    SOURCE: ClassVar[str] = f"{DONG}, equation 6"
 
     def _log_power(self, log_alpha: np.ndarray) -> np.ndarray:
         return log_ndtr(ndtri_exp(log_alpha) + self.mu)
@@ -64,15 +58,10 @@ class EpsilonDelta(TradeOff):
         check_finite(epsilon=self.epsilon)
         validate.probability(delta=number(delta=self.delta))
 
-    @property
-    def is_exact(self) -> bool:
-        """True: of the worst mechanism with that guarantee."""
-        return True
-
-    @property
-    def source(self) -> str:
-        """Where it is proven."""
-        return "Wasserman & Zhou (2010), A statistical framework for differential privacy; Kairouz et al. (2015)"
+    EXACT: ClassVar[bool] = True
+    SOURCE: ClassVar[str] = (
+        "Wasserman & Zhou (2010), theorem 2.4; Kairouz, Oh & Viswanath (2015)"
+    )
 
     def epsilon_at(self, delta: float) -> float:
         """As of any curve, and `epsilon` at `delta` itself, where rounding must not decide."""
@@ -107,15 +96,8 @@ class Laplace(TradeOff):
     def _check(self) -> None:
         check_finite(mu=self.mu)
 
-    @property
-    def is_exact(self) -> bool:
-        """True."""
-        return True
-
-    @property
-    def source(self) -> str:
-        """Where it is proven."""
-        return f"{DONG}, proposition A.6"
+    EXACT: ClassVar[bool] = True
+    SOURCE: ClassVar[str] = f"{DONG}, proposition A.6"
 
     def _log_power(self, log_alpha: np.ndarray) -> np.ndarray:
         # Levels up to exp(-mu) / 2, up to 1/2, and above: the threshold is right of both centres, between, or left.
@@ -149,15 +131,8 @@ class RandomizedResponse(TradeOff):
                 f"truth must be in (1 / n_categories, 1] = ({1 / self.n_categories:g}, 1], got {self.truth}"
             )
 
-    @property
-    def is_exact(self) -> bool:
-        """True."""
-        return True
-
-    @property
-    def source(self) -> str:
-        """Where it is proven."""
-        return "Neyman & Pearson's lemma; the mechanism is Warner's (1965)"
+    EXACT: ClassVar[bool] = True
+    SOURCE: ClassVar[str] = "Neyman & Pearson's lemma; the mechanism is Warner's (1965)"
 
     @property
     def other(self) -> float:
@@ -206,15 +181,8 @@ class RDP(TradeOff):
         object.__setattr__(self, "orders", tuple(map(float, orders)))
         object.__setattr__(self, "epsilons", tuple(map(float, epsilons)))
 
-    @property
-    def is_exact(self) -> bool:
-        """False: no mechanism attains it at every level."""
-        return False
-
-    @property
-    def source(self) -> str:
-        """Where it is proven."""
-        return "Balle, Cherubin & Hayes (2022), theorem 2, in both directions"
+    EXACT: ClassVar[bool] = False
+    SOURCE: ClassVar[str] = "Balle, Cherubin & Hayes (2022), theorem 2, in both directions"
 
     def pairs(self) -> list[tuple[float, float]]:
         """Orders with their epsilons, those without a guarantee left out."""
@@ -254,15 +222,8 @@ class ZCDP(TradeOff):
     def _check(self) -> None:
         check_finite(rho=self.rho)
 
-    @property
-    def is_exact(self) -> bool:
-        """False: no mechanism attains it at every level."""
-        return False
-
-    @property
-    def source(self) -> str:
-        """Where it is proven."""
-        return "Balle, Cherubin & Hayes (2022), corollary 4, in both directions"
+    EXACT: ClassVar[bool] = False
+    SOURCE: ClassVar[str] = "Balle, Cherubin & Hayes (2022), corollary 4, in both directions"
 
     def _log_power(self, log_alpha: np.ndarray) -> np.ndarray:
         root = math.sqrt(self.rho)

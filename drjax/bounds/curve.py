@@ -13,7 +13,7 @@ import abc
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -38,6 +38,9 @@ class TradeOff(abc.ABC):
         neighbouring: Relation that it was derived for, a name in `RELATIONS`; None where nobody has said.
     """
 
+    EXACT: ClassVar[bool] = False
+    SOURCE: ClassVar[str] = ""
+
     neighbouring: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -50,14 +53,14 @@ class TradeOff(abc.ABC):
         """Raises ValueError for parameters out of their range."""
 
     @property
-    @abc.abstractmethod
     def is_exact(self) -> bool:
         """Whether some mechanism of this description attains the curve; an upper bound otherwise."""
+        return self.EXACT
 
     @property
-    @abc.abstractmethod
     def source(self) -> str:
         """Where it is proven."""
+        return self.SOURCE
 
     @abc.abstractmethod
     def _log_power(self, log_alpha: np.ndarray) -> np.ndarray:

@@ -80,11 +80,6 @@ class Numeric(TradeOff):
     reference: str
 
     @property
-    def is_exact(self) -> bool:
-        """False: an upper bound, by as much as losses are rounded."""
-        return False
-
-    @property
     def source(self) -> str:
         """Where it is proven."""
         return self.reference

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -47,6 +48,34 @@ def success_over_baseline(
     ax.set_ylim(grid[0], 1.3)
     ax.set_xlabel("success of the best guess without the release, kappa")
     ax.set_ylabel("success of any reconstruction, at most")
+    ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5))
+    plots.style_axes(ax)
+    return figure
+
+
+def success_over_mu(rows: Sequence[Mapping[str, Any]], *, kappa: float, mse: float) -> Figure:
+    """Success of every attack over mu, with its interval, under the bound of Gaussian differential privacy.
+
+    Args:
+        rows: One for each mu and attack: "mu", "attack", and "success" as (estimate, low, high).
+        kappa: Success of the best guess without the release.
+        mse: Error that counts as success, for the label.
+    """
+    figure = Figure(figsize=(plots.WIDTH, 4.0), layout="constrained")
+    ax = figure.subplots()
+    mus = np.unique([row["mu"] for row in rows])
+    grid = np.geomspace(mus.min(), mus.max(), 200)
+    ax.plot(grid, rero.success_of_mu(kappa, grid), color="black", label="no attack does better")
+    ax.axhline(kappa, color="grey", linestyle=":", label="best guess that was found, without the release")
+    for name, color in zip(dict.fromkeys(row["attack"] for row in rows), itertools.cycle(plots.SERIES), strict=False):
+        own = [row for row in rows if row["attack"] == name]
+        share = np.array([row["success"] for row in own])
+        ends = np.clip([share[:, 0] - share[:, 1], share[:, 2] - share[:, 0]], 0, None)
+        ax.errorbar([row["mu"] for row in own], share[:, 0], ends, marker="o", capsize=2, color=color, label=name)
+    ax.set_xscale("log")
+    ax.set_xlabel("mu of Gaussian differential privacy (smaller is more private)")
+    ax.set_ylabel(f"targets rebuilt to an MSE of {mse:.3f}")
+    ax.set_ylim(-0.02, 1.02)
     ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5))
     plots.style_axes(ax)
     return figure

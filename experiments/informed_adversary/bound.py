@@ -15,12 +15,11 @@ from typing import Any
 
 import numpy as np
 import tyro
-from matplotlib.figure import Figure
 
 from drjax.attacks.metrics import share_interval
 from drjax.bounds.prior import EmpiricalKappa, kappa_empirical
 from drjax.bounds.rero import success_of_mu
-from drjax.reports import plots, records
+from drjax.reports import bound_plots, plots, records
 from experiments.informed_adversary.run import RESULTS, records_of
 
 N_PRIOR = 20_000
@@ -66,29 +65,6 @@ def rows(cells: Sequence[Mapping[str, Any]], public: np.ndarray) -> list[dict[st
     return sorted(found, key=lambda row: (row["mu"], row["attack"]))
 
 
-def draw(found: Sequence[Mapping[str, Any]]) -> Figure:
-    """Success of every attack over mu, with its interval, under the bound."""
-    figure = Figure(figsize=(8.2, 4.0), layout="constrained")
-    ax = figure.subplots()
-    mus = np.unique([row["mu"] for row in found])
-    grid = np.geomspace(mus.min(), mus.max(), 200)
-    kappa = found[0]["kappa"]
-    ax.plot(grid, success_of_mu(kappa.kappa, grid), color="black", label="no attack does better")
-    ax.axhline(kappa.kappa, color="grey", linestyle=":", label="best guess that was found, without the model")
-    for name in dict.fromkeys(row["attack"] for row in found):
-        own = [row for row in found if row["attack"] == name]
-        share = np.array([row["success"] for row in own])
-        ends = np.clip([share[:, 0] - share[:, 1], share[:, 2] - share[:, 0]], 0, None)
-        ax.errorbar([row["mu"] for row in own], share[:, 0], ends, marker="o", capsize=2, label=name)
-    ax.set_xscale("log")
-    ax.set_xlabel("mu of Gaussian differential privacy (smaller is more private)")
-    ax.set_ylabel(f"targets rebuilt to an MSE of {found[0]['radius']:.3f}")
-    ax.set_ylim(-0.02, 1.02)
-    ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5))
-    plots.style_axes(ax)
-    return figure
-
-
 def main(*, results: Path) -> None:
     """Prints the table of success and bound, and draws it as privacy.png beside the results.
 
@@ -116,7 +92,8 @@ def main(*, results: Path) -> None:
             f"{share[0]:.2f} ({share[1]:.2f} to {share[2]:.2f}) | {row['bound']:.3f} | "
             f"{row['bound_of_all']:.3f} |"
         )
-    plots.save_figure(draw(found), results / "privacy.png")
+    figure = bound_plots.success_over_mu(found, kappa=kappa.kappa, mse=found[0]["radius"])
+    plots.save_figure(figure, results / "privacy.png")
 
 
 if __name__ == "__main__":

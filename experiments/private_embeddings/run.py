@@ -13,14 +13,12 @@ public records and by a Gaussian one. Two others see only the embedding.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import tyro
-from matplotlib.figure import Figure
 from scipy.spatial.distance import cdist
 from scipy.special import softmax
 
@@ -35,7 +33,7 @@ from drjax.core import validate
 from drjax.data import load, split
 from drjax.defenses.noisy_dr import InputNoise
 from drjax.dr import PCA
-from drjax.reports import plots, records
+from drjax.reports import bound_plots, plots, records
 
 RESULTS, FIGURE = "results.jsonl", "success.png"
 
@@ -101,7 +99,6 @@ def run(config: Config) -> list[dict[str, Any]]:
             "Gaussian posterior, noisy record itself": denoised(seen, prior, sigma),
             "ridge on shadow embeddings": fit_ridge(np.asarray(shadows.coords), public).reconstruct(coords).x,
             "closed form of PCA": closed_form.reconstruct_pca(known, coords, prior=prior).x,
-            "best guess without the release": np.broadcast_to(kappa.guess, targets.shape),
         }
         for name, guess in found.items():
             hits = int(np.sum(np.linalg.norm(guess - targets, axis=1) <= radius))
@@ -135,27 +132,6 @@ def _row(mu: float, attack: str, hits: int, n: int, kappa: EmpiricalKappa, mse: 
     return {"mu": mu, "attack": attack, "success": share_interval(hits, n), "mse": mse, **bound, **kappas}
 
 
-def draw(rows: Sequence[Mapping[str, Any]]) -> Figure:
-    """Success of every attack over mu, with its interval, under the bound."""
-    figure = Figure(figsize=(plots.WIDTH, 4.0), layout="constrained")
-    ax = figure.subplots()
-    mus = np.unique([row["mu"] for row in rows])
-    grid = np.geomspace(mus.min(), mus.max(), 200)
-    ax.plot(grid, success_of_mu(rows[0]["kappa"], grid), color="black", label="no attack does better")
-    for name, color in zip(dict.fromkeys(row["attack"] for row in rows), plots.SERIES, strict=False):
-        own = [row for row in rows if row["attack"] == name]
-        share = np.array([row["success"] for row in own])
-        ends = np.clip([share[:, 0] - share[:, 1], share[:, 2] - share[:, 0]], 0, None)
-        ax.errorbar([row["mu"] for row in own], share[:, 0], ends, marker="o", capsize=2, color=color, label=name)
-    ax.set_xscale("log")
-    ax.set_xlabel("mu of Gaussian differential privacy (smaller is more private)")
-    ax.set_ylabel(f"targets rebuilt to an MSE of {rows[0]['mse']:.3f}")
-    ax.set_ylim(-0.02, 1.02)
-    ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5))
-    plots.style_axes(ax)
-    return figure
-
-
 def main(*, config: tyro.conf.OmitArgPrefixes[Config] = Config(), out: Path = Path("runs/private_embeddings")) -> None:
     """Computes all rows, prints them and writes results.jsonl and success.png.
 
@@ -169,7 +145,8 @@ def main(*, config: tyro.conf.OmitArgPrefixes[Config] = Config(), out: Path = Pa
     (out / RESULTS).unlink(missing_ok=True)
     for kind, line in zip(("run", *("attack" for _ in rows)), lines, strict=True):
         records.append_record(out / RESULTS, kind, **line)
-    plots.save_figure(draw(rows), out / FIGURE)
+    figure = bound_plots.success_over_mu(rows, kappa=rows[0]["kappa"], mse=rows[0]["mse"])
+    plots.save_figure(figure, out / FIGURE)
     print(
         f"radius (MSE) {rows[0]['mse']:.4f}, kappa {rows[0]['kappa']:.4f}, of any guess {rows[0]['kappa_of_all']:.3f}"
     )

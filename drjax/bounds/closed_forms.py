@@ -59,9 +59,7 @@ class EpsilonDelta(TradeOff):
         validate.probability(delta=number(delta=self.delta))
 
     EXACT: ClassVar[bool] = True
-    SOURCE: ClassVar[str] = (
-        "Wasserman & Zhou (2010), theorem 2.4; Kairouz, Oh & Viswanath (2015)"
-    )
+    SOURCE: ClassVar[str] = "Wasserman & Zhou (2010), theorem 2.4; Kairouz, Oh & Viswanath (2015)"
 
     def epsilon_at(self, delta: float) -> float:
         """As of any curve, and `epsilon` at `delta` itself, where rounding must not decide."""

@@ -167,7 +167,8 @@ def draw_factors(settings: Settings) -> Figure:
     ax.set_yticks([-i for i in range(len(shown))], [f"{f}: {s}" if f != s else f for f, s in shown], fontsize=7)
     ax.set_ylim(0.7 - len(shown), 0.7)
     ax.set_xlabel("mean squared error, median over targets")
-    ax.legend(fontsize=8, ncols=len(COLUMNS), loc="lower center", bbox_to_anchor=(0.4, 1.0), columnspacing=1)
+    # Of the figure: long names of settings leave little of its width to the axes.
+    figure.legend(fontsize=8, ncols=len(COLUMNS), loc="outside upper center", columnspacing=1)
     ax.grid(axis="y", color=plots.GRID, linewidth=0.5)
     plots.style_axes(ax)
     return figure

@@ -59,7 +59,7 @@ class EpsilonDelta(TradeOff):
         validate.probability(delta=number(delta=self.delta))
 
     EXACT: ClassVar[bool] = True
-    SOURCE: ClassVar[str] = "Wasserman & Zhou (2010), theorem 2.4; Kairouz, Oh & Viswanath (2015)"
+    SOURCE: ClassVar[str] = "Wasserman & Zhou (2010); Kairouz, Oh & Viswanath (2015)"
 
     def epsilon_at(self, delta: float) -> float:
         """As of any curve, and `epsilon` at `delta` itself, where rounding must not decide."""
@@ -95,7 +95,7 @@ class Laplace(TradeOff):
         check_finite(mu=self.mu)
 
     EXACT: ClassVar[bool] = True
-    SOURCE: ClassVar[str] = f"{DONG}, proposition A.6"
+    SOURCE: ClassVar[str] = "Neyman & Pearson's lemma: the likelihood ratio rises with the output"
 
     def _log_power(self, log_alpha: np.ndarray) -> np.ndarray:
         # Levels up to exp(-mu) / 2, up to 1/2, and above: the threshold is right of both centres, between, or left.

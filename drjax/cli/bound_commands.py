@@ -71,6 +71,7 @@ def bound_epsilon(
     mechanism: _Mechanism = _NONE,
     deltas: tuple[float, ...] = DELTAS,
     json: bool = False,
+    plot: Path | None = None,
 ) -> None:
     """Which epsilon a mechanism has, at each delta.
 
@@ -78,11 +79,15 @@ def bound_epsilon(
         mechanism: What is released.
         deltas: At which epsilon is asked for.
         json: Print JSON in the place of a table.
+        plot: PNG file to write: epsilon over delta.
     """
     found = mechanism.guarantee()
     validate.probability(deltas=np.array(deltas))
     rows = [{"delta": delta, "epsilon": found.epsilon(delta)} for delta in deltas]
     _print(rows, _facts(found), is_json=json)
+    if plot is not None:
+        grid = np.geomspace(min(1e-12, *(d for d in deltas if d > 0)), 0.1, 60)
+        _save(bound_plots.epsilon_over_delta(grid, np.array([found.epsilon(d) for d in grid])), plot, is_json=json)
 
 
 def bound_noise(
@@ -96,6 +101,7 @@ def bound_noise(
     rate: float = 1.0,
     sensitivity: float | None = None,
     json: bool = False,
+    plot: Path | None = None,
 ) -> None:
     """How much noise keeps reconstructions to a success rate, or a guarantee to an epsilon.
 
@@ -109,6 +115,7 @@ def bound_noise(
         rate: Probability that a record is in a batch; 1 for full batches.
         sensitivity: Of a result that is released once, for the scale of the noise on it.
         json: Print JSON in the place of a table.
+        plot: PNG file to write: the success rate, or epsilon, over the noise multiplier.
     """
     if (epsilon is None) == (kappa is None) or (kappa is None) != (success is None):
         raise ValueError("the goal must be --kappa with --success, or --epsilon with --delta")
@@ -139,6 +146,18 @@ def bound_noise(
     for at in (delta,) if epsilon is not None else DELTAS[:2]:
         rows.append({"quantity": f"epsilon at delta {at:g}", "value": found.epsilon(at)})
     _print(rows, _facts(found), is_json=json)
+    if plot is not None:
+        label = f"epsilon at delta {delta:g}" if kappa is None else f"success of any reconstruction, kappa {kappa:g}"
+
+        def value(guarantee: Guarantee) -> float:
+            if kappa is None:
+                return guarantee.epsilon(delta)
+            return float(rero.from_tradeoff(kappa, guarantee.target_curve))
+
+        grid = noise * np.geomspace(0.25, 4, 33)
+        same = {"steps": steps, "rate": rate, "neighbouring": neighbouring}
+        values = np.array([value(Mechanism(noise_multiplier=float(z), **same).guarantee()) for z in grid])
+        _save(bound_plots.over_noise(grid, values, found=(noise, value(found)), label=label), plot, is_json=json)
 
 
 def bound_tradeoff(

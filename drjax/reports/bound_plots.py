@@ -96,3 +96,35 @@ def power_over_level(curves: Mapping[str, TradeOff]) -> Figure:
     axes[1].set_yscale("log")
     axes[1].legend(fontsize=8, loc="lower right")
     return figure
+
+
+def over_noise(noise: np.ndarray, values: np.ndarray, *, found: tuple[float, float], label: str) -> Figure:
+    """A guarantee over the noise multiplier, on logarithmic axes.
+
+    Args:
+        noise: (m,) noise multipliers.
+        values: (m,) the guarantee at each; points that are not finite are left out.
+        found: Noise and guarantee to mark.
+        label: Of the guarantee.
+    """
+    figure = _line(noise, values, x_label="noise multiplier", y_label=label)
+    figure.axes[0].plot(*found, "o", color=plots.SERIES[0])
+    return figure
+
+
+def epsilon_over_delta(deltas: np.ndarray, epsilons: np.ndarray) -> Figure:
+    """Epsilon over delta (m,), on logarithmic axes; points that are not finite, or 0, are left out."""
+    return _line(deltas, epsilons, x_label="delta", y_label="epsilon")
+
+
+def _line(x: np.ndarray, y: np.ndarray, *, x_label: str, y_label: str) -> Figure:
+    figure = Figure(figsize=(0.6 * plots.WIDTH, 3.6), layout="constrained")
+    ax = figure.subplots()
+    shown = np.isfinite(y) & (y > 0)
+    ax.plot(x[shown], y[shown], color=plots.SERIES[0])
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlabel(x_label)
+    ax.set_ylabel(y_label)
+    plots.style_axes(ax)
+    return figure

@@ -96,6 +96,23 @@ def test_scales_of_noise_on_one_result(capsys):
         assert laplace == pytest.approx(3.0)
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("epsilon", "--mu", "1"),
+        ("noise", "--neighbouring", "zero_out", "--kappa", "0.01", "--success", "0.05"),
+        ("noise", "--neighbouring", "zero_out", "--epsilon", "1"),
+        ("tradeoff", "--rho", "0.5"),
+    ],
+)
+def test_every_command_draws(capsys, tmp_path, arguments):
+    plot = tmp_path / "plot.png"
+    main(["bound", *arguments, "--plot", str(plot)])
+    assert capsys.readouterr().out.splitlines()[-1] == f"Written: {plot}"
+    with Image.open(plot) as image:
+        assert len(image.convert("L").getcolors()) > 10
+
+
 def test_the_table(capsys):
     main(["bound", "epsilon", "--epsilon", "1", "--delta", "0.01", "--deltas", "0.5", "0.001"])
     assert capsys.readouterr().out.splitlines() == [

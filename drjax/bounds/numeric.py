@@ -22,7 +22,7 @@ from drjax.core import validate
 INTERVAL = 1e-4
 """Default step of the grid that privacy losses are rounded up to."""
 
-MAX_POINTS = 2_000_000
+MAX_POINTS = 200_000
 """Losses of one mechanism; a step that would need more is made larger, which is looser but still an upper bound."""
 
 DIRECTIONS = ("with_target", "both")
@@ -98,10 +98,14 @@ class Numeric(TradeOff):
         """Lines that matter, by slope, and the logarithms of the levels at which each crosses the next, decreasing."""
         kept = np.append(self.log_deltas[:-1] - self.log_deltas[1:] > LEAST_FALL, True)
         slopes, deltas = self.log_slopes[kept], self.log_deltas[kept]
-        gap = deltas[:-1] + np.log(-np.expm1(deltas[1:] - deltas[:-1]))
-        crossings = gap - slopes[1:] - np.log(-np.expm1(slopes[:-1] - slopes[1:]))
-        # Where rounding puts two out of order the line that is taken is not the best one, and still above the curve.
-        return slopes, deltas, np.minimum.accumulate(crossings)
+        while True:
+            crossings = _crossings(slopes, deltas)
+            # A line that crosses the next one before it crosses the last is above one of them everywhere.
+            is_below = np.ones(len(slopes), bool)
+            is_below[1:-1] = crossings[1:] < crossings[:-1]
+            if is_below.all():
+                return slopes, deltas, crossings
+            slopes, deltas = slopes[is_below], deltas[is_below]
 
     def _log_delta(self, epsilon: float) -> float:
         # Delta is convex in exp(epsilon), and falls: the chord is above it, and the last delta holds for all after.
@@ -114,6 +118,12 @@ class Numeric(TradeOff):
         share = math.expm1(epsilon - slopes[i]) / math.expm1(slopes[i + 1] - slopes[i])
         low, high = float(deltas[i]), float(deltas[i + 1])
         return float(np.logaddexp(low + math.log1p(-share), high + math.log(share))) if 0 < share < 1 else low
+
+
+def _crossings(log_slopes: np.ndarray, log_deltas: np.ndarray) -> np.ndarray:
+    """Logarithms of the levels (delta_i - delta_i+1) / (slope_i+1 - slope_i) at which neighbouring lines cross."""
+    gap = log_deltas[:-1] + np.log(-np.expm1(log_deltas[1:] - log_deltas[:-1]))
+    return gap - log_slopes[1:] - np.log(-np.expm1(log_slopes[:-1] - log_slopes[1:]))
 
 
 def rounding_of(probabilities: np.ndarray, n_composed: int) -> float:

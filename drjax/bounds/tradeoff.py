@@ -116,6 +116,9 @@ def _compose_renyi(curves: tuple[TradeOff, ...], neighbouring: str | None) -> RD
 ORDERS = (1.1, 1.25, 1.5, 1.75, *range(2, 65), *(2**k for k in range(7, 13)))
 """Orders at which guarantees that hold at all of them are composed with others."""
 
+WHOLE_ORDERS = tuple(order for order in ORDERS if isinstance(order, int))
+"""Those at which the divergence of a sampled Gaussian is a finite sum (Mironov, Talwar & Zhang 2019)."""
+
 
 def _renyi(curve: TradeOff, order: float) -> float:
     match curve:
@@ -299,8 +302,8 @@ def subsampled_gaussian(
         interval: Step of the grid of losses.
 
     Returns:
-        `Gaussian` at a rate of 1, else the least of a `Numeric` and of the Gaussian without sampling, which is the
-        tighter one in the far tail.
+        `Gaussian` at a rate of 1, else the least of a `Numeric`, of `RDP`, which is the tighter one in the far tail,
+        and of the Gaussian without sampling.
 
     Raises:
         ValueError: an argument out of its range.
@@ -332,7 +335,15 @@ def subsampled_gaussian(
         n_composed=steps,
         reference=SAMPLED,
     )
-    return Minimum((sampled, unsampled), neighbouring=neighbouring)
+    if neighbouring == "replace_one":
+        return Minimum((sampled, unsampled), neighbouring=neighbouring)
+    # Below what rounding adds to every delta, some 1e-11, Renyi's divergence goes on to tell small levels apart.
+    dp = require_dp_accounting()
+    accountant = dp.rdp.RdpAccountant(WHOLE_ORDERS, relation_of(neighbouring))
+    step = dp.PoissonSampledDpEvent(float(rate), dp.GaussianDpEvent(float(noise_multiplier)))
+    accountant.compose(dp.SelfComposedDpEvent(step, int(steps)))
+    renyi = RDP(WHOLE_ORDERS, np.maximum(accountant._rdp, 0).tolist(), neighbouring=neighbouring)
+    return Minimum((sampled, renyi, unsampled), neighbouring=neighbouring)
 
 
 def _relation(curves: tuple[TradeOff, ...]) -> str | None:

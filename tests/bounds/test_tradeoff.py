@@ -186,6 +186,15 @@ def test_sampled_curves_agree_with_the_accountant_and_riskcal(noise, rate, steps
     np.testing.assert_allclose(curve.power(alpha), theirs, rtol=2e-3)
 
 
+def test_sampled_curves_go_on_where_rounding_hides_small_levels():
+    curve = tradeoff.subsampled_gaussian(1.1, 0.01, 1000, neighbouring="zero_out")
+    numeric = curve.curves[0]
+    assert float(numeric.power(1e-20)) > 1e-13
+    assert float(curve.power(1e-20)) < 1e-16
+    # The curve is at most a few times what a test of the largest single loss of all steps has.
+    assert curve.epsilon_at(1e-14) < 6 < numeric.epsilon_at(1e-14)
+
+
 @pytest.mark.parametrize(
     ("event", "neighbouring", "expected"),
     [

@@ -273,7 +273,8 @@ def advanced_composition(epsilon: float, delta: float, k: int, slack: float) -> 
     share = float(number(slack=slack))
     if not 0 < share < 1:
         raise ValueError(f"slack must be in (0, 1), got {slack}")
-    advanced = e * math.sqrt(2 * k * math.log(1 / share)) + k * e * math.expm1(e)
+    # Beyond an epsilon of 1 the second term alone is more than k epsilon.
+    advanced = e * math.sqrt(2 * k * math.log(1 / share)) + k * e * math.expm1(min(e, 1.0))
     return _up(min(advanced, k * e)), min(1.0, _up(k * d + share))
 
 

@@ -113,6 +113,7 @@ def test_composition_of_guarantees():
     epsilon, delta = accounting.advanced_composition(0.05, 1e-7, 200, 1e-5)
     assert epsilon == pytest.approx(0.05 * math.sqrt(400 * math.log(1e5)) + 10 * math.expm1(0.05))
     assert delta == pytest.approx(200e-7 + 1e-5)
+    assert accounting.advanced_composition(1000.0, 0.0, 3, 1e-5)[0] == pytest.approx(3000.0)
     # The tight composition is below the advanced one, which is below the naive one here.
     tight = tradeoff.compose(*[tradeoff.EpsilonDelta(0.05, 1e-7)] * 200).epsilon_at(delta)
     assert tight < epsilon < 10

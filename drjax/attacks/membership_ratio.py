@@ -28,6 +28,9 @@ Where the shift comes from is the method:
 Of a centred release with its mean, z stands for z - mean, and the mean's own likelihood ratio is added. The division by
 e keeps the two apart: a mean that lies towards z lowers q_k and e alike.
 
+Where it gains little: with N < d and k near N a member's reconstruction error all but vanishes and is enough, which
+"rank_one" matches and the others do not quite; and for Gaussian records of nearly one variance in all directions.
+
 Source: the statistic and its shifts are drjax's own; the test is that of Carlini et al., "Membership inference attacks
 from first principles" (2022); the update is that of Bunch, Nielsen & Sorensen (1978).
 """

@@ -37,7 +37,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from drjax.attacks import roc
-from drjax.attacks.membership_ratio import Shadows, fit_shadows, ratio_score_prefixes, ratio_scores
+from drjax.attacks.membership_ratio import ratio_score_prefixes, ratio_scores
 from drjax.attacks.membership_scores import (
     Release,
     embedding_distances,
@@ -46,6 +46,7 @@ from drjax.attacks.membership_scores import (
     pca_scores,
     release_of,
 )
+from drjax.attacks.membership_shadows import Shadows, fit_shadows
 from drjax.attacks.metrics import UNKNOWN, Interval, share_interval
 from drjax.core import batching, validate
 from drjax.core.linalg import HIGHEST

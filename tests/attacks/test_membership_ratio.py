@@ -10,9 +10,10 @@ from scipy.stats import spearmanr
 from sklearn.datasets import load_digits
 
 from drjax.attacks import roc
-from drjax.attacks.membership_ratio import METHODS, PRIOR_SHADOWS, Shadows, fit_shadows, ratio_score_prefixes
+from drjax.attacks.membership_ratio import METHODS, PRIOR_SHADOWS, ratio_score_prefixes
 from drjax.attacks.membership_ratio import ratio_scores as scores_of
 from drjax.attacks.membership_scores import Release, pca_scores, release_of
+from drjax.attacks.membership_shadows import Shadows, fit_shadows
 
 KEY = jax.random.key(11)
 D = 20

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import tyro
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from drjax.reports import plots, records
 from experiments.pca_membership.run import ATTACKS, RATES, RESULTS
@@ -63,6 +64,7 @@ def draw_sizes(cells: Sequence[Mapping[str, Any]]) -> Figure:
         axes[1][column].set_xlabel("records, N")
         for ax in (axes[0][column], axes[1][column]):
             ax.set_xscale("log")
+            ax.xaxis.set_minor_formatter(NullFormatter())
             plots.style_axes(ax)
     axes[0][0].set_ylabel("AUC at the best k")
     axes[1][0].set_ylabel("TPR at 1% FPR")
@@ -90,7 +92,8 @@ def draw_components(cells: Sequence[Mapping[str, Any]]) -> Figure:
         ax.set_title(name, fontsize=9)
         ax.set_xlabel("components intercepted, k")
         ax.set_ylabel("AUC")
-        ax.legend(fontsize=6, loc="lower right", ncols=2)
+        # Where the AUC is low its lines are at the bottom.
+        ax.legend(fontsize=6, loc="upper right" if ax.dataLim.y1 < 0.85 else "lower right", ncols=2)
         plots.style_axes(ax)
     for ax in axes[len(names) :]:
         ax.remove()

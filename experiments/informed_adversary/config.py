@@ -227,9 +227,7 @@ def settings(factor: str, scale: Scale) -> list[Setting]:
             Setting(name=f"shadows of {name}", shadow_classes=classes, target_classes=UPPER)
             for name, classes in (("all digits", None), ("0 to 4, targets 5 to 9", LOWER))
         ],
-        "privacy": [
-            Setting(name=f"mu {mu:g}", mu=mu, has_examples=True) for mu in (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
-        ],
+        "privacy": [Setting(name=f"mu {mu:g}", mu=mu) for mu in (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)],
         "cifar10": _cifar10(scale),
     }[factor]
 

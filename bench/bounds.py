@@ -1,4 +1,4 @@
-"""Bounds: evaluations a second of a curve, and seconds to compose one, beside riskcal where it has the same.
+"""Bounds: evaluations a second of a curve, seconds to compose one, beside riskcal where it has the same; exact noise.
 
     OPENBLAS_NUM_THREADS=1 taskset -c 0 python -m bench.bounds     # one core
 
@@ -14,8 +14,12 @@ import tyro
 
 from bench import harness
 from drjax.bounds import accounting, rero, tradeoff
+from drjax.defenses.mechanisms import Gaussian, Laplace
 
 EVALUATIONS = 1_000_000
+
+COORDINATES = 1_000_000
+"""Of a release."""
 
 COMPOSED = ((1.1, 0.01, 1000), (0.8, 0.05, 300), (2.0, 0.5, 30), (0.5, 0.001, 3000), (1.0, 0.004, 15_000))
 """Noise multiplier, rate and steps of sampled Gaussian mechanisms."""
@@ -54,9 +58,22 @@ def main(*, repeats: int = 7, out: Path = harness.RESULTS / "bounds.jsonl") -> N
             return accounting.dp_sgd(noise, rate, steps, neighbouring="zero_out").target_curve.power(np.array([0.01]))
 
         rows.append(harness.measure("bounds/compose", compose, repeats=repeats, **labels))
+    value = np.zeros(COORDINATES)
+    for mechanism in (
+        Laplace(neighbouring="zero_out", sensitivity=1.0, scale=1.0),
+        Gaussian(neighbouring="zero_out", sensitivity=1.0, scale=1.0),
+    ):
+        name = type(mechanism).__name__
+
+        def release(mechanism: Laplace | Gaussian = mechanism) -> np.ndarray:
+            return mechanism.release(value, grid=2.0**-20, on_grid=True).value
+
+        rows.append(harness.measure("bounds/release", release, repeats=repeats, noise=name, coordinates=COORDINATES))
     for row in rows:
-        what = row.get("curve") or "{noise_multiplier}, {rate}, {steps}".format(**row)
+        what = row.get("curve") or row.get("noise") or "{noise_multiplier}, {rate}, {steps}".format(**row)
         rate_text = f", {EVALUATIONS / row['run_s'] / 1e6:.1f} million/s" if "curve" in row else ""
+        if "noise" in row:
+            rate_text = f", {1e6 * row['run_s'] / COORDINATES:.2f} microseconds a coordinate"
         print(f"{row['name']} {what}: {row['run_s']:.3f} s{rate_text}")
         harness.append_row(out, row)
 

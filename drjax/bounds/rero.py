@@ -29,7 +29,6 @@ from drjax.bounds.calibration import (
     smallest_noise_multiplier,
     success_of_mu,
 )
-from drjax.bounds.closed_forms import check_finite
 from drjax.bounds.curve import SLACK, TradeOff, number, numbers
 from drjax.bounds.monte_carlo import Estimate, Pair, SampledGaussianPair, monte_carlo
 from drjax.bounds.mse import (
@@ -168,16 +167,22 @@ class Bound(NamedTuple):
     """A bound with the condition that it needs.
 
     Attributes:
-        gamma: Largest probability of success; 1 where nothing is certified.
-        reason: Why it is 1, or "".
+        gamma: Largest probability of success, of the shape that the arguments broadcast to; 1 where nothing is
+            certified.
+        reason: Why it is 1 somewhere, and where first; or "".
     """
 
-    gamma: float
+    gamma: np.ndarray
     reason: str
 
 
 def uniform_prior(
-    eta: float, d: int, *, epsilon: float | None = None, rho: float | None = None, radius: float = 1.0
+    eta: Array | float,
+    d: int,
+    *,
+    epsilon: Array | float | None = None,
+    rho: Array | float | None = None,
+    radius: float = 1.0,
 ) -> Bound:
     """Proposition 6: a target uniform in a ball, of which kappa is (eta / radius)^d.
 
@@ -185,25 +190,24 @@ def uniform_prior(
         eta: Euclidean distance that counts as success, >= 0.
         d: Dimension, >= 1.
         epsilon: Of pure privacy, or
-        rho: of zCDP: one of the two.
+        rho: of zCDP: one of the two; broadcasts against eta.
         radius: Of the ball, > 0.
 
     Raises:
         ValueError: an argument out of its range, both or none of epsilon and rho.
     """
-    log_kappa = float(prior.log_kappa_uniform_ball(eta, d, radius=radius))
-    if log_kappa >= 0:
-        return Bound(1.0, f"eta must be < the radius {radius:g} for anything to be hidden, got {eta:g}")
-    return _of_prior(log_kappa, epsilon, rho)
+    log_kappa = prior.log_kappa_uniform_ball(eta, d, radius=radius)
+    rule = f"eta must be < the radius {radius:g} for anything to be hidden"
+    return _of_prior(log_kappa, epsilon, rho, numbers(eta=eta), log_kappa < 0, rule)
 
 
 def gaussian_prior(
-    eta: float,
+    eta: Array | float,
     d: int,
     sigma: float,
     *,
-    epsilon: float | None = None,
-    rho: float | None = None,
+    epsilon: Array | float | None = None,
+    rho: Array | float | None = None,
     is_chernoff: bool = False,
 ) -> Bound:
     """Proposition 7: a target from N(mean, sigma^2 I), of which kappa is P[chi^2_d <= (eta / sigma)^2].
@@ -213,38 +217,43 @@ def gaussian_prior(
         d: Dimension, >= 1.
         sigma: > 0.
         epsilon: Of pure privacy, or
-        rho: of zCDP: one of the two.
+        rho: of zCDP: one of the two; broadcasts against eta.
         is_chernoff: The proposition's own closed form, (b exp(1 - b))^(d / 2) for kappa with b = eta^2 / (d sigma^2),
             which needs b < 1; looser than the exact kappa.
 
     Raises:
         ValueError: an argument out of its range, both or none of epsilon and rho.
     """
-    log_kappa = float(prior.log_kappa_gaussian(eta, d, sigma))
-    if is_chernoff:
-        b = (eta / sigma) ** 2 / d
-        if not b < 1:
-            return Bound(
-                1.0, f"eta must be < sigma sqrt(d) = {sigma * math.sqrt(d):g} for the closed form, got {eta:g}"
-            )
-        log_kappa = -math.inf if b == 0 else d / 2 * (1 - b + math.log(b))
-    return _of_prior(log_kappa, epsilon, rho)
+    log_kappa = prior.log_kappa_gaussian(eta, d, sigma)
+    distance = numbers(eta=eta)
+    rule = f"eta must be < sigma sqrt(d) = {sigma * math.sqrt(d):g} for the closed form"
+    if not is_chernoff:
+        return _of_prior(log_kappa, epsilon, rho, distance, np.ones_like(distance, bool), rule)
+    b = (distance / sigma) ** 2 / d
+    log_kappa = d / 2 * (1 - b + _log(b))
+    return _of_prior(log_kappa, epsilon, rho, distance, b < 1, rule)
 
 
-def _of_prior(log_kappa: float, epsilon: float | None, rho: float | None) -> Bound:
+def _of_prior(log_kappa: np.ndarray, epsilon: Any, rho: Any, eta: np.ndarray, is_valid: np.ndarray, rule: str) -> Bound:
+    """Corollary 3 or 4 where eta is valid and the budget less than log(1 / kappa)."""
     if (epsilon is None) == (rho is None):
         raise ValueError(f"epsilon or rho must be given, and not both, got {epsilon} and {rho}")
-    room = -log_kappa
-    if epsilon is not None:
-        check_finite(epsilon=epsilon)
-        log_gamma, name, value = epsilon - room, "epsilon", epsilon
-    else:
-        assert rho is not None
-        check_finite(rho=rho)
-        log_gamma, name, value = -(max(math.sqrt(room) - math.sqrt(rho), 0.0) ** 2), "rho", rho
-    if value >= room:
-        return Bound(1.0, f"{name} must be < log(1 / kappa) = {room:g}, got {value:g}")
-    return Bound(float(_rounded(np.asarray(log_gamma), np.exp(np.asarray(log_kappa)))), "")
+    name, given = ("epsilon", epsilon) if rho is None else ("rho", rho)
+    budget = numbers(**{name: given})
+    bad = ~((budget >= 0) & (budget < math.inf))
+    if bad.any():
+        raise ValueError(f"{name} must be a finite number >= 0, got {budget[bad].flat[0]}")
+    room, budget, eta, is_valid = np.broadcast_arrays(-log_kappa, budget, eta, is_valid)
+    with np.errstate(invalid="ignore"):
+        gap = np.maximum(np.sqrt(room) - np.sqrt(budget), 0)
+        log_gamma = budget - room if rho is None else -(gap**2)
+    fits = budget < room
+    gamma = np.where(is_valid & fits, _rounded(log_gamma, np.exp(-room)), 1.0)
+    if not is_valid.all():
+        return Bound(gamma, f"{rule}, got {eta[~is_valid].flat[0]:g}")
+    if not fits.all():
+        return Bound(gamma, f"{name} must be < log(1 / kappa) = {room[~fits].flat[0]:g}, got {budget[~fits].flat[0]:g}")
+    return Bound(gamma, "")
 
 
 class DPGuarantee(NamedTuple):

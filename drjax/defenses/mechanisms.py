@@ -163,7 +163,7 @@ class Laplace:
 
         The guarantee is pure, with the epsilon of this mechanism: the noise is raised to cover what rounding adds to
         the sensitivity, by 2^-20 of it on the default grid, and by more beyond 2^20 epsilon coordinates. Costs about
-        0.6 microseconds a coordinate. Nobody can repeat the draw.
+        0.5 microseconds a coordinate (`bench.bounds`). Nobody can repeat the draw.
 
         Args:
             value: Finite real numbers, any shape but empty.
@@ -309,7 +309,7 @@ class Gaussian:
         """The value for publication: rounded to a grid, plus exact discrete Gaussian noise from the operating system.
 
         The guarantee is rho-zCDP with rho = mu^2 / 2, and not mu-GDP: what discrete noise has been proven to give;
-        `for_release` chooses mu for an (epsilon, delta). Costs about 1.5 microseconds a coordinate. Otherwise as
+        `for_release` chooses mu for an (epsilon, delta). Costs about 1.2 microseconds a coordinate. Otherwise as
         `Laplace.release`, with `clip_l2` for `clip_l1`.
 
         Source: Canonne, Kamath & Steinke (2020), theorem 4, which adds up over coordinates.

@@ -169,6 +169,50 @@ def test_proposition_7():
     assert far == (1.0, f"eta must be < sigma sqrt(d) = {2 * math.sqrt(30):g} for the closed form, got 20")
 
 
+@pytest.mark.parametrize("epsilon", [0.5, 2.0])
+@pytest.mark.parametrize("eta", [0.05, 0.2, 0.5])
+def test_no_bayes_attack_on_a_uniform_prior_beats_proposition_6(epsilon, eta):
+    # A number uniform in [-1, 1] with Laplace noise: the posterior falls with the distance to what is seen, so that the
+    # best interval lies around it, as far as [-1, 1] allows.
+    rng, n = np.random.default_rng(0), 100_000
+    z = rng.uniform(-1, 1, n)
+    seen = z + rng.laplace(size=n) / epsilon
+    hits = np.sum(np.abs(np.clip(seen, eta - 1, 1 - eta) - z) <= eta)
+    bound = rero.uniform_prior(eta, 1, epsilon=epsilon)
+    assert successes(hits, n) <= float(bound.gamma)
+    assert hits / n > eta
+
+
+@pytest.mark.parametrize("mu", [0.5, 2.0])
+@pytest.mark.parametrize("d", [1, 4])
+def test_no_bayes_attack_on_a_gaussian_prior_beats_proposition_7(d, mu):
+    # So short that none of the records is beyond the unit ball, to which the noise is calibrated.
+    s, noise = 0.9 / (math.sqrt(d) + 5), 1 / mu
+    rng, n = np.random.default_rng(d), 100_000
+    z = s * rng.standard_normal((n, d))
+    assert np.linalg.norm(z, axis=1).max() < 1
+    seen = z + noise * rng.standard_normal((n, d))
+    error = np.linalg.norm(seen * s**2 / (s**2 + noise**2) - z, axis=1)
+    eta = s * math.sqrt(d) * np.array([0.2, 0.5, 0.8])
+    hits = np.array([np.sum(error <= one) for one in eta])
+    exact = rero.gaussian_prior(eta, d, s, rho=mu**2 / 2).gamma
+    closed = rero.gaussian_prior(eta, d, s, rho=mu**2 / 2, is_chernoff=True).gamma
+    assert all(successes(hit, n) <= bound for hit, bound in zip(hits, exact, strict=True))
+    assert np.all(exact <= closed)
+
+
+def test_propositions_take_many_distances_and_budgets():
+    eta, epsilon = np.array([0.1, 0.5, 2.0]), np.array([[1.0], [40.0]])
+    found = rero.uniform_prior(eta, 20, epsilon=epsilon)
+    assert found.gamma.shape == (2, 3)
+    np.testing.assert_allclose(found.gamma[:, :2], np.minimum(eta[:2] ** 20 * np.exp(epsilon), 1), rtol=1e-9)
+    assert np.all(found.gamma[:, 2] == 1)
+    assert found.reason == "eta must be < the radius 1 for anything to be hidden, got 2"
+    one = [float(rero.gaussian_prior(e, 20, 0.3, rho=0.7).gamma) for e in eta]
+    np.testing.assert_array_equal(rero.gaussian_prior(eta, 20, 0.3, rho=0.7).gamma, one)
+    assert float(rero.uniform_prior(0.0, 20, epsilon=1.0).gamma) == 0
+
+
 def test_theorem_5_is_the_converse_of_what_a_gaussian_mechanism_allows():
     # Of two records at distance mu in units of the noise the best guess is right with the Bayes probability; the
     # privacy that follows is what the Gaussian curve has at that epsilon.

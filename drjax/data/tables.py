@@ -99,7 +99,7 @@ def encode(columns: Columns, categorical: Iterable[str]) -> Encoded:
     scales: list[np.ndarray] = []
     for name, column in columns.items():
         if name in one_hot:
-            codes, categories = coded(_texts(name, column))
+            codes, categories = coded(text_column(name, column))
             if len(categories) > MAX_CATEGORIES:
                 raise ValueError(
                     f"column {name!r} has {len(categories)} different values, more than the {MAX_CATEGORIES} that can "
@@ -110,7 +110,7 @@ def encode(columns: Columns, categorical: Iterable[str]) -> Encoded:
             offset, scale = np.zeros(len(categories)), np.ones(len(categories))
             names += [f"{name}={category}" for category in categories]
         else:
-            block, offset, scale = unit_range(_numbers(name, column)[:, None])
+            block, offset, scale = unit_range(number_column(name, column)[:, None])
             names.append(name)
         blocks.append(block)
         offsets.append(offset)
@@ -124,7 +124,7 @@ def numeric(columns: Columns) -> np.ndarray:
     Raises:
         ValueError: a column that is not numeric, or a missing or infinite value.
     """
-    return np.column_stack([_numbers(name, column) for name, column in columns.items()])
+    return np.column_stack([number_column(name, column) for name, column in columns.items()])
 
 
 def read_csv(name: str, blob: bytes) -> Columns:
@@ -200,8 +200,12 @@ def _check_unique(name: str, header: list[str]) -> None:
         raise ValueError(f"{name} has {times} columns named {column!r}: give each column its own name")
 
 
-def _numbers(name: str, column: pa.ChunkedArray) -> np.ndarray:
-    """A feature column as finite float64."""
+def number_column(name: str, column: pa.ChunkedArray) -> np.ndarray:
+    """A column of numbers as finite (n,) float64.
+
+    Raises:
+        ValueError: text or another type, or a missing or infinite value.
+    """
     column = _plain(column)
     kind = column.type
     if _is_text(kind):
@@ -218,24 +222,35 @@ def _numbers(name: str, column: pa.ChunkedArray) -> np.ndarray:
     return values
 
 
-def _texts(name: str, column: pa.ChunkedArray) -> np.ndarray:
-    """A categorical column as text; every cell must be filled."""
+def text_column(name: str, column: pa.ChunkedArray, *, allow_missing: bool = False) -> np.ndarray:
+    """A categorical column as text (n,) without surrounding space; a missing cell is "".
+
+    Raises:
+        ValueError: a column that cannot be read as text, or a missing cell where none is allowed.
+    """
     try:
         text = pc.utf8_trim_whitespace(_plain(column).cast(pa.string()))
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
         raise ValueError(
             f"column {name!r} holds {column.type}, not text: leave it out with --drop {shlex.quote(name)}"
         ) from None
-    missing = pc.fill_null(pc.equal(text, ""), True).to_numpy()
-    require_finite(np.where(missing, np.nan, 0.0), f"column {name!r}")
+    text = pc.fill_null(text, "")
+    if not allow_missing:
+        require_finite(np.where(pc.equal(text, "").to_numpy(), np.nan, 0.0), f"column {name!r}")
     return text.to_numpy().astype(str)
+
+
+def is_numeric_column(column: pa.ChunkedArray) -> bool:
+    """Whether a column holds numbers, or text that reads as numbers where it is not missing."""
+    column = _plain(column)
+    return _holds_numbers(column) if _is_text(column.type) else _is_numeric(column.type)
 
 
 def _labels(name: str, column: pa.ChunkedArray) -> tuple[np.ndarray, tuple[str, ...] | None]:
     """Integer labels as they are; text as codes with the names that they stand for."""
     column = _plain(column)
     if not _is_text(column.type) or _holds_numbers(column):
-        values = _numbers(name, column)
+        values = number_column(name, column)
         if (values != np.round(values)).any():
             row = int(np.argmax(values != np.round(values)))
             raise ValueError(
@@ -243,7 +258,7 @@ def _labels(name: str, column: pa.ChunkedArray) -> tuple[np.ndarray, tuple[str, 
                 "leave it among the features, or drop it"
             )
         return values.astype(np.int64), None
-    return coded(_texts(name, column))
+    return coded(text_column(name, column))
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -15,7 +15,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 import jax
 import numpy as np
@@ -104,16 +104,30 @@ def run(config: Config, out: Path, *, say: Callable[[str], None] = print) -> lis
     return records.read_records(file)
 
 
+class Draws(Protocol):
+    """What a trial has to know of a configuration."""
+
+    @property
+    def seed(self) -> int:
+        """Of the order of the records."""
+        ...
+
+    @property
+    def most_public(self) -> int:
+        """Public records, at most."""
+        ...
+
+
 class Trial:
     """One draw of members and others, and the curator's release of all components."""
 
-    def __init__(self, config: Config, x: np.ndarray, n: int, index: int) -> None:
+    def __init__(self, config: Draws, x: np.ndarray, n: int, index: int) -> None:
         rng = np.random.default_rng([config.seed, n, index])
         rows = rng.permutation(len(x))
         if len(x) < 2 * n:
             raise ValueError(f"n must be at most half of the {len(x)} records, got {n}")
-        self.members, self.others, self.public = (x[part] for part in np.split(rows, [n, 2 * n]))
-        self.public = self.public[: config.most_public]
+        parts = np.split(rows, [n, 2 * n, 2 * n + config.most_public])
+        self.members, self.others, self.public = (x[part] for part in parts[:3])
         self.candidates = np.concatenate([self.members, self.others])
         self.is_member = np.arange(2 * n) < n
 
@@ -122,7 +136,7 @@ class Trial:
         return membership.release_of(self.members, self.members.shape[1])
 
 
-def trials(config: Config, x: np.ndarray, n: int, count: int) -> Iterator[Trial]:
+def trials(config: Draws, x: np.ndarray, n: int, count: int) -> Iterator[Trial]:
     """The first `count` draws at that N: the same for every attack."""
     return (Trial(config, x, n, index) for index in range(count))
 
@@ -158,7 +172,7 @@ _ATTACKS = {"reconstruction": reconstruction, "ratio": ratio}
 
 
 def _rates(scores: np.ndarray, is_member: np.ndarray, best: int) -> list[float]:
-    """nan where so few others cannot show such a rate."""
+    """TPR at every rate of `RATES`; nan where so few others cannot show such a rate."""
     return [float(roc.tpr_at_fpr(scores[:, best], is_member, fpr=rate).estimate) for rate in RATES]
 
 
@@ -170,11 +184,11 @@ def _summary(ks: np.ndarray, aucs: list[np.ndarray], rates: list[list[float]], s
     best = table.max(axis=1)
     return {
         "k": ks.tolist(),
-        "auc": {"mean": _digits(table.mean(axis=0)), "half": _digits(_half(table))},
-        "best": {"mean": float(best.mean()), "half": float(_half(best[:, None])[0])},
+        "auc": {"mean": digits(table.mean(axis=0)), "half": digits(half_width(table))},
+        "best": {"mean": float(best.mean()), "half": float(half_width(best[:, None])[0])},
         "best_k": int(ks[int(np.argmax(table.mean(axis=0)))]),
         "tpr": {
-            f"{rate:g}": {"mean": float(column.mean()), "half": float(_half(column[:, None])[0])}
+            f"{rate:g}": {"mean": float(column.mean()), "half": float(half_width(column[:, None])[0])}
             for rate, column in zip(RATES, shares.T, strict=True)
             if np.isfinite(column).all()
         },
@@ -183,12 +197,14 @@ def _summary(ks: np.ndarray, aucs: list[np.ndarray], rates: list[list[float]], s
     }
 
 
-def _half(table: np.ndarray) -> np.ndarray:
+def half_width(table: np.ndarray) -> np.ndarray:
+    """Half of the 95% interval of the mean over trials (the rows), of each column, by Student's t."""
     n = len(table)
     return student.ppf(0.975, n - 1) * table.std(axis=0, ddof=1) / np.sqrt(n)
 
 
-def _digits(values: np.ndarray) -> list[float]:
+def digits(values: np.ndarray) -> list[float]:
+    """Five digits of each."""
     return [float(f"{value:.5g}") for value in values]
 
 

@@ -215,15 +215,21 @@ class Schema:
         return pa.table({column.name: cells[column.name] for column in self.columns})
 
     def to_json(self) -> dict[str, Any]:
-        """What `infer` takes as `given` to make it again without the records; float bounds survive exactly."""
-        return {
-            column.name: (
-                {"kind": column.kind, "categories": list(column.categories)}
-                if column.kind == "category"
-                else {"kind": column.kind, "lower": column.lower, "upper": column.upper, "decimals": column.decimals}
-            )
-            for column in self.columns
-        }
+        """What `infer` takes as `given` to make it again without the records; float bounds survive exactly.
+
+        A column that is not public says so, and remains so until somebody takes "from_records" out.
+        """
+        found = {}
+        for column in self.columns:
+            said: dict[str, Any] = {} if column.is_public else {"from_records": True}
+            if column.kind == "category":
+                said |= {"kind": column.kind, "categories": list(column.categories)}
+            else:
+                said |= {"kind": column.kind, "lower": column.lower, "upper": column.upper}
+            if column.kind == "number":
+                said["decimals"] = column.decimals
+            found[column.name] = said
+        return found
 
 
 def infer(
@@ -240,7 +246,8 @@ def infer(
         table: From `tables.read_csv` or `tables.read_parquet`.
         target: The column to predict.
         given: By column: [lower, upper]; a list of texts, the categories; or an object with "lower" and "upper" or
-            "categories", and "kind" or "decimals" if wanted. A key that is no column is an error.
+            "categories", and "kind" or "decimals" if wanted; with "from_records" true it is as good as not given. A key
+            that is no column is an error.
         drop: Columns to leave out.
         task: "classification" or "regression", of the target; None to tell by its values.
 
@@ -305,17 +312,18 @@ def read_table(path: Path) -> Columns:
 def _column(name: str, values: pa.ChunkedArray, given: Any, task: str | None, *, is_target: bool) -> Column:
     dtype = _type_of(values)
     said = _said(name, given)
-    is_numeric = tables.is_numeric_column(values) and dtype != "bool"
-    if "categories" in said or said.get("kind") == "category" or task == "classification" or not is_numeric:
+    is_category = "categories" in said or said.get("kind") == "category" or task == "classification"
+    # Bounds given for text are an error, which reading it as numbers will say.
+    if is_category or not ("lower" in said or (tables.is_numeric_column(values) and dtype != "bool")):
         found = said.get("categories")
         return Column(name=name, kind="category", categories=found or _categories(name, values), dtype=dtype,
-                      is_public=found is not None)  # fmt: skip
+                      is_public=found is not None and not said.get("from_records"))  # fmt: skip
     numbers = tables.number_column(name, values)
     is_whole = bool(np.all(numbers == np.rint(numbers)))
     if is_target and task is None and not said and is_whole and len(np.unique(numbers)) <= MOST_CLASSES:
         return Column(name=name, kind="category", categories=_categories(name, values), dtype=dtype)
     lower, upper = said.get("lower"), said.get("upper")
-    is_public = lower is not None
+    is_public = lower is not None and not said.get("from_records")
     if lower is None or upper is None:
         lower, upper = float(numbers.min()), float(numbers.max())
         # A column of one value has bounds all the same.
@@ -335,7 +343,7 @@ def _said(name: str, given: Any) -> dict[str, Any]:
         is_pair = len(given) == 2 and all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in given)
         is_texts = all(isinstance(v, str) for v in given)
         said = {"lower": given[0], "upper": given[1]} if is_pair else {"categories": given} if is_texts else {}
-    allowed = {"lower", "upper", "categories", "kind", "decimals"}
+    allowed = {"lower", "upper", "categories", "kind", "decimals", "from_records"}
     if (
         not said
         or set(said) - allowed

@@ -43,11 +43,18 @@ def test_names_the_columns_whose_bounds_come_from_the_records():
 
 
 def test_what_it_writes_makes_it_again_without_the_records():
-    found = schema.infer(table(), target="smoker")
+    found = schema.infer(table(), target="smoker", given=GIVEN)
     other = tables.read_csv("other", b"age,income,work,height,smoker\n20,1.0,Private,1.7,no\n")
     again = schema.infer(other, target="smoker", given=json.loads(json.dumps(found.to_json())))
     assert [str(c) for c in again.columns] == [str(c) for c in found.columns]
     assert again.from_records == ()
+
+
+def test_what_was_read_off_the_records_remains_so_until_somebody_says_otherwise():
+    said = json.loads(json.dumps(schema.infer(table(), given={"age": [0, 120]}).to_json()))
+    assert schema.infer(table(), given=said).from_records == ("income", "work", "height", "smoker")
+    del said["work"]["from_records"]
+    assert schema.infer(table(), given=said).from_records == ("income", "height", "smoker")
 
 
 def test_kinds_are_told_by_the_values():
@@ -111,6 +118,7 @@ def test_parquet_types_are_kept():
         ({"target": "sex"}, "target must name columns of the table, .* got 'sex'"),
         ({"given": {"age": [1]}}, "bounds of 'age' must be"),
         ({"given": {"age": [5, 5]}}, "bounds of 'age' must be finite, lower < upper, got 5.0, 5.0"),
+        ({"given": {"work": [0, 1]}}, "column 'work' holds text"),
         ({"given": {"age": {"lower": 1}}}, "bounds of 'age' must be"),
         ({"given": {"work": ["a", "a"]}}, "categories of 'work' must be distinct"),
         ({"given": {"age": {"lower": "a", "upper": "b"}}}, "lower of 'age' must be a number, got 'a'"),

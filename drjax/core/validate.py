@@ -107,6 +107,20 @@ def finite(**arrays: Any) -> None:
             )
 
 
+def is_abstract(value: Any) -> bool:
+    """Whether a number is traced, or a placeholder that JAX put in its stead: it has no value to check.
+
+    Whoever rebuilds a pytree calls its constructor: transformations with tracers and with bare objects,
+    `jax.eval_shape` with shapes, and `lower` of a jitted function, which says what it was called with, with
+    `jax.stages.ArgInfo`.
+    """
+    import jax
+    from jax.core import Tracer
+
+    abstract = (Tracer, jax.ShapeDtypeStruct, jax.stages.ArgInfo)
+    return type(value) is object or isinstance(value, abstract)
+
+
 def prng_key(key: Any, name: str = "key") -> None:
     """A single new-style JAX PRNG key, as `jax.random.key(seed)` makes."""
     import jax

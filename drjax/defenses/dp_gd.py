@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 from scipy.stats import binom
 
 from drjax.bounds import accounting
@@ -78,7 +77,7 @@ class DPGD:
         validate.one_of(SENSITIVITY, neighbouring=self.neighbouring)
         for name in ("clip_norm", "noise_multiplier"):
             value = getattr(self, name)
-            if type(value) is object or isinstance(value, (Tracer, jax.ShapeDtypeStruct)):
+            if validate.is_abstract(value):
                 continue
             check_positive(**{name: value})
             if isinstance(value, Real):

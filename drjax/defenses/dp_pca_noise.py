@@ -10,7 +10,6 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 
 from drjax.bounds import tradeoff
 from drjax.bounds.accounting import Guarantee
@@ -107,7 +106,7 @@ class NoisyMoment:
             object.__setattr__(self, "center", np.asarray(self.center, np.float64))
         for name in self.POSITIVE:
             value = getattr(self, name)
-            if is_abstract(value):
+            if validate.is_abstract(value):
                 continue
             check_positive(**{name: value})
             if isinstance(value, Real):
@@ -228,7 +227,7 @@ class LaplaceNoise(NoisyMoment):
     def __post_init__(self) -> None:
         """Checks every field."""
         super().__post_init__()
-        if self.convention == PUBLIC and not (is_abstract(self.lower) or is_abstract(self.upper)):
+        if self.convention == PUBLIC and not (validate.is_abstract(self.lower) or validate.is_abstract(self.upper)):
             if self.lower is None or self.upper is None:
                 raise ValueError("lower and upper must be given: ranges taken from the records are not private")
             lower, upper = sensitivity.check_ranges(self.lower, self.upper)
@@ -376,8 +375,3 @@ def components_of(moment: Any, n_components: int | float, *, symmetric: bool = T
         jnp.asarray(chosen, jnp.int32),
         jnp.where(finite, jnp.uint32(Status.OK), jnp.uint32(Status.NON_FINITE)),
     )
-
-
-def is_abstract(value: Any) -> bool:
-    """Whether a field is traced, or a placeholder that JAX put in its stead."""
-    return type(value) is object or isinstance(value, (Tracer, jax.ShapeDtypeStruct, jax.stages.ArgInfo))

@@ -27,7 +27,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 
 from drjax.bounds import tradeoff
 from drjax.bounds.curve import RELATIONS, number, smallest
@@ -329,7 +328,7 @@ def _check(mechanism: Any) -> None:
     check_positive(sensitivity=number(sensitivity=mechanism.sensitivity))
     object.__setattr__(mechanism, "sensitivity", float(mechanism.sensitivity))
     scale = mechanism.scale
-    if type(scale) is object or isinstance(scale, (Tracer, jax.ShapeDtypeStruct)):
+    if validate.is_abstract(scale):
         return
     check_positive(scale=scale)
     if isinstance(scale, Real):

@@ -17,7 +17,6 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 
 from drjax.core import validate
 from drjax.core.linalg import compute_dtype
@@ -265,7 +264,7 @@ def _check(defense: Any, scale: str) -> None:
     if isinstance(defense.method, type) or not hasattr(defense.method, "fit_transform"):
         raise ValueError(f"method must be a DR method, got {defense.method!r}")
     value = getattr(defense, scale)
-    if type(value) is object or isinstance(value, (Tracer, jax.ShapeDtypeStruct)):
+    if validate.is_abstract(value):
         return
     is_number = isinstance(value, (Real, np.ndarray, jax.Array)) and not isinstance(value, bool)
     entries = np.asarray(value if is_number else math.nan)

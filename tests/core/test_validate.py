@@ -4,6 +4,10 @@ import numpy as np
 import pytest
 
 from drjax.core import validate
+from drjax.defenses import mechanisms, noisy_dr
+from drjax.defenses.dp_gd import DPGD
+from drjax.defenses.dp_pca import AnalyticGauss
+from drjax.dr import PCA
 
 NAN, INF = float("nan"), float("inf")
 
@@ -126,3 +130,28 @@ def test_prng_key_refuses_seeds_and_raw_keys(bad):
 def test_prng_key_refuses_a_batch_of_keys():
     with pytest.raises(ValueError, match="shared_key must be a single key"):
         validate.prng_key(jax.random.split(jax.random.key(0), 2), "shared_key")
+
+
+def test_placeholders_of_jax_have_no_value_to_check_and_numbers_do():
+    seen = []
+    jax.jit(lambda x: seen.append(x) or x)(1.0)
+    lowered = jax.jit(lambda x: x).lower(1.0).args_info
+    for value in (seen[0], object(), jax.ShapeDtypeStruct((), "float32"), *jax.tree.leaves(lowered)):
+        assert validate.is_abstract(value)
+    for value in (1.0, NAN, np.ones(2), jnp.ones(()), None, "a"):
+        assert not validate.is_abstract(value)
+
+
+def test_a_function_of_any_mechanism_can_be_lowered():
+    pca = PCA(n_components=2)
+    for mechanism in (
+        mechanisms.Laplace(neighbouring="zero_out", sensitivity=1.0, scale=2.0),
+        mechanisms.Gaussian(neighbouring="zero_out", sensitivity=1.0, scale=2.0),
+        DPGD(neighbouring="zero_out", clip_norm=1.0, noise_multiplier=2.0),
+        noisy_dr.InputNoise(method=pca, sigma=0.1),
+        noisy_dr.OutputNoise(method=pca, sigma=0.1),
+        noisy_dr.Rounding(method=pca, step=0.1),
+        AnalyticGauss(neighbouring="zero_out", n_components=2, noise_multiplier=2.0),
+    ):
+        lowered = jax.jit(lambda given: jax.tree.leaves(given)[0] * 2.0).lower(mechanism)
+        assert type(lowered.args_info[0][0]) is type(mechanism)

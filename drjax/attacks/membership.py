@@ -20,7 +20,7 @@ components of their own data each are attacked one by one; `any_party` adds up. 
 `informed_game`, which only noise can keep open.
 
 `drjax.attacks.membership_scores` has what needs no public data, `drjax.attacks.membership_ratio` the likelihood ratio,
-`drjax.attacks.roc` the figures.
+`drjax.attacks.membership_noisy` what knowing a private curator's noise is worth, `drjax.attacks.roc` the figures.
 
 Source: Zari et al., "Membership inference attack against principal component analysis" (paper 001).
 """

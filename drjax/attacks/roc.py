@@ -22,11 +22,15 @@ from scipy.special import expit, logit
 from scipy.stats import norm, rankdata
 
 from drjax.attacks.metrics import UNKNOWN, Interval, share_interval
+from drjax.bounds.curve import TradeOff
 from drjax.core import validate
 from drjax.core.types import Array
 
 FALSE_POSITIVE_RATES = (0.01, 0.001)
 """Where the true-positive rate is reported."""
+
+LEVELS = np.unique(np.concatenate([[0.0], np.geomspace(1e-12, 1, 4001), np.linspace(0, 1, 20001)]))
+"""Where a trade-off curve is summed up: half of them where it may be steep."""
 
 SLACK = 1e-9
 """Added to rate * n before rounding down: 0.29 * 100 is 28.999999999999996 in floating point."""
@@ -164,6 +168,30 @@ def auc(scores: Array, is_member: Array, *, level: float = 0.95) -> Interval:
         return Interval(estimate, low, high)
     half = norm.ppf((1 + level) / 2) * math.sqrt(variance) / (estimate * (1 - estimate))
     return Interval(estimate, float(expit(logit(estimate) - half)), float(expit(logit(estimate) + half)))
+
+
+def auc_ceiling(curve: TradeOff, *, steps: int = 1) -> float:
+    """The largest expected AUC of any test under a trade-off curve, in [1/2, 1], from above by less than 1e-4.
+
+    A true-positive rate is at most the power at the false-positive rate; for mu-GDP the area is Phi(mu / sqrt 2). An
+    attack on one release may be lucky and lie above.
+
+    Args:
+        curve: Of the guarantee.
+        steps: Neighbours between the two that are told apart, >= 1: 2 for one record in another's place where the curve
+            is that of a record left out.
+
+    Raises:
+        ValueError: not a curve, or steps < 1.
+    """
+    if not isinstance(curve, TradeOff):
+        raise ValueError(f"curve must be a trade-off curve, got {curve!r}")
+    validate.integer(steps=steps)
+    power = LEVELS
+    for _ in range(steps):
+        power = curve.power(power)
+    # Curves do not fall, so the value at the right end of each interval is the largest on it.
+    return float(min(1.0, max(0.5, np.sum(power[1:] * np.diff(LEVELS)))))
 
 
 def auc_columns(scores: Array, is_member: Array) -> np.ndarray:

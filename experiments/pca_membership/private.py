@@ -366,8 +366,8 @@ def informed(config: Config, draws: Draws, job: Job) -> dict[str, Any]:
         curator = curators.mechanism(job.curator, job.neighbouring, epsilon, 1 / draws.n, given)
         point: dict[str, Any] = {
             "epsilon": epsilon,
-            "ceiling": stronger.auc_ceiling(curator.guarantee().curve),
-            "promised": stronger.auc_ceiling(EpsilonDelta(epsilon, 1 / draws.n, neighbouring=job.neighbouring)),
+            "ceiling": roc.auc_ceiling(curator.guarantee().curve),
+            "promised": roc.auc_ceiling(EpsilonDelta(epsilon, 1 / draws.n, neighbouring=job.neighbouring)),
         }
         for published in ("scatter", *(("components",) if draws.x.shape[1] <= config.most_solved else ())):
             key = jax.random.fold_in(jax.random.key(config.seed + 2), i)

@@ -14,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from drjax.attacks import membership, roc
-from drjax.bounds.tradeoff import TradeOff
 from drjax.core.types import Array
 from drjax.defenses.dp_pca_noise import mirrored
 from drjax.defenses.dp_pca_sensitivity import laplace_sensitivity
@@ -23,8 +22,6 @@ from experiments.pca_membership import curators
 from experiments.pca_membership.curators import Case
 
 RELATION = "replace_one"
-STEPS = 20_000
-"""Levels at which a curve is integrated; the sum errs upward by less than 1 / STEPS."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,11 +105,3 @@ def informed(key: Array, given: Case, curator: Any, *, games: int, published: st
     known = curators.bounded(curator, given.records)[1:]
     noise = entry_noise(curator, len(given.records))
     return membership.informed_game(game_key, known, pairs, published=published, mechanism=noise)
-
-
-def auc_ceiling(curve: TradeOff) -> float:
-    """The largest AUC of any test between two neighbours: the integral of the power over the level, upward."""
-    # Half of the levels are where the curve may be steep.
-    levels = np.union1d(np.geomspace(1e-12, 1, STEPS // 2), np.linspace(0, 1, STEPS // 2 + 1)[1:])
-    widths = np.diff(levels, prepend=0.0)
-    return float(min(1.0, np.sum(widths * curve.power(levels))))

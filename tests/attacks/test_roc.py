@@ -3,11 +3,13 @@
 import jax
 import numpy as np
 import pytest
+from scipy.integrate import quad
 from scipy.stats import mannwhitneyu, norm
 from sklearn import metrics as sklearn_metrics
 
 from drjax.attacks import roc
 from drjax.attacks.metrics import UNKNOWN, share_interval
+from drjax.bounds import tradeoff
 
 KEY = jax.random.key(2)
 
@@ -185,3 +187,26 @@ def test_columns_must_be_a_table_of_numbers(table):
 def test_a_key_is_needed_to_split():
     with pytest.raises(ValueError, match="key"):
         roc.balanced_accuracy(0, *normal_scores())
+
+
+@pytest.mark.parametrize("mu", [0.0, 0.3, 1.0, 4.0])
+def test_the_ceiling_of_a_gaussian_curve_is_its_closed_form(mu):
+    found, exact = roc.auc_ceiling(tradeoff.Gaussian(mu)), norm.cdf(mu / np.sqrt(2))
+    assert exact <= found <= exact + 2e-4  # sums to the right are above by a step of 5e-5 at most, and slack
+
+
+def test_the_ceiling_is_the_integral_of_the_curve():
+    curve = tradeoff.minimum(tradeoff.EpsilonDelta(1.0, 1e-3), tradeoff.ZCDP(0.4))
+    integral = quad(lambda a: float(curve.power(a)), 0, 1, limit=500)[0]
+    assert integral <= roc.auc_ceiling(curve) + 1e-6
+    assert roc.auc_ceiling(curve) <= integral + 2e-4
+    assert roc.auc_ceiling(tradeoff.EpsilonDelta(0.0, 0.0)) == pytest.approx(0.5, abs=1e-4)
+
+
+def test_two_steps_of_a_gaussian_curve_are_one_of_twice_the_mu():
+    assert roc.auc_ceiling(tradeoff.Gaussian(0.7), steps=2) == pytest.approx(norm.cdf(1.4 / np.sqrt(2)), abs=2e-4)
+
+
+def test_the_ceiling_asks_for_a_curve():
+    with pytest.raises(ValueError, match=r"curve must be a trade-off curve, got 0\.5"):
+        roc.auc_ceiling(0.5)  # pyright: ignore[reportArgumentType]

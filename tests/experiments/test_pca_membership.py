@@ -4,10 +4,8 @@ import math
 import jax
 import numpy as np
 import pytest
-from scipy.stats import norm
 
 from drjax.attacks import membership
-from drjax.bounds import tradeoff
 from drjax.data import load
 from drjax.defenses.dp_pca import PAPER, PUBLIC
 from drjax.reports import records
@@ -225,17 +223,6 @@ def test_curves_cross_between_the_last_epsilon_above_and_the_first_below():
     low, high, zero = crossing.curve_crossing([1, 10], naive[:, :2] + 0.1 + spread, naive[:, :2])
     assert low == pytest.approx(10)
     assert np.isnan((high, zero)).all()
-
-
-@pytest.mark.parametrize("mu", [0.1, 1.0, 3.0])
-def test_the_ceiling_of_a_gaussian_curve_is_the_closed_form(mu):
-    found = stronger.auc_ceiling(tradeoff.Gaussian(mu))
-    exact = norm.cdf(mu / math.sqrt(2))
-    assert exact <= found <= exact + 2 / stronger.STEPS
-
-
-def test_nothing_promised_is_no_ceiling():
-    assert stronger.auc_ceiling(tradeoff.EpsilonDelta(0.0, 1.0)) == 1
 
 
 def trial_of_digits(n=60):

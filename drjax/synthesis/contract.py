@@ -17,10 +17,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from drjax.bounds.accounting import Guarantee
+from drjax.core import validate
 from drjax.core.linalg import compute_dtype
 from drjax.core.types import Array, hyperparams
 
 TASKS = ("unsupervised", "classification", "regression")
+
+
+class NotPrivateWarning(UserWarning):
+    """What is about to be computed does not have the guarantee that its source claims."""
 
 
 class Synthetic(NamedTuple):
@@ -112,6 +117,18 @@ class Box:
     def d(self) -> int:
         """Features."""
         return len(self.lower)
+
+    def checked_center(self, center: Sequence[float] | Array) -> tuple[float, ...]:
+        """A public centre (d,), in the units of the records, as numbers.
+
+        Raises:
+            ValueError: another shape, or not finite.
+        """
+        c = np.asarray(center, np.float64)
+        if c.shape != (self.d,):
+            raise ValueError(f"center must have d = {self.d} entries, got shape {c.shape}")
+        validate.finite(center=c)
+        return tuple(c.tolist())
 
     def encode(self, x: Array) -> Any:
         """Records (..., d) to [-1, 1], clipped; nan goes to the middle, so that the bound holds of everything.

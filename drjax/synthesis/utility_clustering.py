@@ -1,0 +1,315 @@
+"""K-means and its silhouette as pure functions, so that a hundred synthetic data sets are clustered as one batch.
+
+    result = jax.vmap(lambda key, x: cluster(key, x, 8))(keys, xs)         # keys (m,), xs (m, n, d)
+
+Same algorithm as scikit-learn's `KMeans`: greedy k-means++ starts, Lloyd's iterations with its stopping rule, empty
+clusters moved to the records that are worst served. The silhouette is that of Rousseeuw (1987), exact on a random
+sample of fixed size, because it costs the square of it.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from drjax.core import batching, validate
+from drjax.core.linalg import HIGHEST, compute_dtype
+from drjax.core.types import Array, Status
+
+SAMPLE_SIZE = 2000
+"""Records that a silhouette is computed on."""
+
+
+class KMeansFit(NamedTuple):
+    """One clustering.
+
+    Attributes:
+        centers: (k, d), units of the records.
+        labels: (n,) int32, the nearest centre of each record.
+        inertia: (), sum of squared distances to it.
+        n_iter: (), int32 iterations of Lloyd.
+        status: (), uint32 `Status`: NOT_CONVERGED, NON_FINITE.
+    """
+
+    centers: Any
+    labels: Any
+    inertia: Any
+    n_iter: Any
+    status: Any
+
+
+class Clustering(NamedTuple):
+    """What clustering a data set gives.
+
+    Attributes:
+        silhouette: () in [-1, 1]: of a sample; 0 where all its records fall into one cluster, nan where a record is not
+            finite.
+        inertia: (), of all records; nan where one is not finite.
+        status: (), uint32 `Status`: NOT_CONVERGED; DEGENERATE for a single cluster; NON_FINITE.
+    """
+
+    silhouette: Any
+    inertia: Any
+    status: Any
+
+
+def cluster(
+    key: Array,
+    x: Array,
+    n_clusters: int,
+    *,
+    sample_size: int = SAMPLE_SIZE,
+    n_init: int = 10,
+    max_iter: int = 300,
+    tol: float = 1e-4,
+) -> Clustering:
+    """Clusters x (n, d) by k-means and scores the clusters by their silhouette.
+
+    Pure, safe under jit and vmap with everything but key and x static. Costs n_init Lloyd runs, O(n d k) an iteration,
+    and O(s^2 d) time and O(s^2) memory for a sample of s records.
+
+    Args:
+        key: Draws the starts and the sample.
+        x: (n, d).
+        n_clusters: k, in [2, n].
+        sample_size: Records of the silhouette, >= 2; all if there are fewer.
+        n_init: Starts, of which the one of least inertia counts, >= 1.
+        max_iter: Of one Lloyd run, >= 1.
+        tol: Relative to the mean variance of a feature: a run stops when the centres move by less, >= 0.
+
+    Raises:
+        ValueError: an argument out of its range.
+    """
+    validate.integer(minimum=2, n_clusters=n_clusters, sample_size=sample_size)
+    _check(x, n_clusters, n_init, max_iter, tol)
+    return _cluster(key, x, n_clusters, sample_size, n_init, max_iter, float(tol))
+
+
+def cluster_all(
+    key: Array,
+    xs: Array,
+    n_clusters: int,
+    *,
+    sample_size: int = SAMPLE_SIZE,
+    n_init: int = 10,
+    max_iter: int = 300,
+    tol: float = 1e-4,
+    batch_size: int | None = None,
+    progress: bool = False,
+) -> Clustering:
+    """`cluster` of each of m data sets xs (m, n, d), in batches that fit in memory; data set i draws from fold_in i.
+
+    Raises:
+        ValueError: an argument out of its range, or xs of another rank.
+    """
+    validate.prng_key(key)
+    if jnp.ndim(xs) != 3 or 0 in jnp.shape(xs):
+        raise ValueError(f"xs must be a non-empty (m, n, d) array, got shape {jnp.shape(xs)}")
+    validate.integer(minimum=2, n_clusters=n_clusters, sample_size=sample_size)
+    _check(xs[0], n_clusters, n_init, max_iter, tol)
+    keys = jax.vmap(functools.partial(jax.random.fold_in, key))(jnp.arange(len(xs)))
+    options = (n_clusters, sample_size, n_init, max_iter, float(tol))
+    return batching.map_lanes(
+        _clusterer(options), None, (keys, xs), batch_size=batch_size, progress=progress, description="data sets"
+    )
+
+
+@functools.cache
+def _clusterer(options: tuple) -> Any:
+    """One function for each set of options: the fan-out compiles once for each function."""
+
+    def run(context: None, lanes: Any) -> Clustering:
+        del context
+        return jax.vmap(lambda key, x: _cluster(key, x, *options))(*lanes)
+
+    return run
+
+
+def kmeans(
+    key: Array, x: Array, n_clusters: int, *, n_init: int = 10, max_iter: int = 300, tol: float = 1e-4
+) -> KMeansFit:
+    """The clustering of least inertia among n_init runs from greedy k-means++ starts.
+
+    Args:
+        key: Draws the starts.
+        x: (n, d).
+        n_clusters: k, in [1, n].
+        n_init: >= 1.
+        max_iter: >= 1.
+        tol: >= 0.
+
+    Raises:
+        ValueError: an argument out of its range.
+    """
+    _check(x, n_clusters, n_init, max_iter, tol)
+    return _kmeans(key, x, n_clusters, n_init, max_iter, float(tol))
+
+
+def lloyd(x: Array, start: Array, *, max_iter: int = 300, tol: float = 1e-4) -> KMeansFit:
+    """Lloyd's iterations from given centres (k, d); arguments as of `kmeans`.
+
+    Raises:
+        ValueError: an argument out of its range, or start and x with different numbers of columns.
+    """
+    validate.integer(max_iter=max_iter)
+    validate.non_negative(tol=tol)
+    validate.shape_2d(x=x, start=start)
+    if start.shape[1] != x.shape[1]:
+        raise ValueError(f"start must have the columns of x, {x.shape[1]}, got {start.shape[1]}")
+    return _lloyd_from(x, start, max_iter, float(tol))
+
+
+def silhouette(x: Array, labels: Array, n_clusters: int) -> jax.Array:
+    """Mean silhouette coefficient of records x (n, d) with labels (n,) in [0, n_clusters); () in [-1, 1].
+
+    A record alone in its cluster counts 0, and so does everything where only one cluster is inhabited. O(n^2 (d + k))
+    time, O(n^2) memory.
+
+    Raises:
+        ValueError: an argument out of its range.
+    """
+    validate.integer(n_clusters=n_clusters)
+    validate.shape_2d(x=x)
+    return _silhouette(jnp.asarray(x, compute_dtype(x)), jnp.asarray(labels), n_clusters)[0]
+
+
+def _check(x: Array, n_clusters: int, n_init: int, max_iter: int, tol: float) -> None:
+    validate.integer(n_clusters=n_clusters, n_init=n_init, max_iter=max_iter)
+    validate.non_negative(tol=tol)
+    validate.shape_2d(x=x)
+    validate.at_most(x.shape[0], "the rows of x", n_clusters=n_clusters)
+
+
+@functools.partial(jax.jit, static_argnums=(2, 3, 4, 5, 6))
+def _cluster(
+    key: Array, x: Array, n_clusters: int, sample_size: int, n_init: int, max_iter: int, tol: float
+) -> Clustering:
+    start_key, sample_key = jax.random.split(key)
+    fit = _kmeans(start_key, x, n_clusters, n_init, max_iter, tol)
+    z = _finite(x)[0]
+    n = z.shape[0]
+    rows = jax.random.choice(sample_key, n, (sample_size,), replace=False) if n > sample_size else jnp.arange(n)
+    score, n_found = _silhouette(z[rows], fit.labels[rows], n_clusters)
+    is_finite = (fit.status & Status.NON_FINITE) == 0
+    flag = jnp.where(n_found < 2, jnp.uint32(Status.DEGENERATE), jnp.uint32(0))
+    return Clustering(jnp.where(is_finite, score, jnp.nan), fit.inertia, fit.status | flag)
+
+
+@functools.partial(jax.jit, static_argnums=(2, 3, 4, 5))
+def _kmeans(key: Array, x: Array, n_clusters: int, n_init: int, max_iter: int, tol: float) -> KMeansFit:
+    z, is_finite = _finite(x)
+    center = z.mean(axis=0)
+    keys = jax.random.split(key, n_init)
+    starts = jax.vmap(lambda one: _plus_plus(one, z - center, n_clusters))(keys)
+    fits = jax.vmap(lambda start: _lloyd(z - center, start, max_iter, tol))(starts)
+    best = jnp.argmin(fits.inertia)
+    fit = jax.tree.map(lambda leaf: leaf[best], fits)
+    return _shown(fit._replace(centers=fit.centers + center), is_finite)
+
+
+@functools.partial(jax.jit, static_argnums=(2, 3))
+def _lloyd_from(x: Array, start: Array, max_iter: int, tol: float) -> KMeansFit:
+    z, is_finite = _finite(x)
+    center = z.mean(axis=0)
+    fit = _lloyd(z - center, jnp.asarray(start, z.dtype) - center, max_iter, tol)
+    return _shown(fit._replace(centers=fit.centers + center), is_finite)
+
+
+def _finite(x: Array) -> tuple[jax.Array, jax.Array]:
+    """x in the dtype of computation, and whether it is finite; zeros if not, so that no loop meets a nan."""
+    z = jnp.asarray(x, compute_dtype(x))
+    is_finite = jnp.all(jnp.isfinite(z))
+    return jnp.where(is_finite, z, 0), is_finite
+
+
+def _shown(fit: KMeansFit, is_finite: jax.Array) -> KMeansFit:
+    return fit._replace(
+        inertia=jnp.where(is_finite, fit.inertia, jnp.nan),
+        status=fit.status | jnp.where(is_finite, jnp.uint32(0), jnp.uint32(Status.NON_FINITE)),
+    )
+
+
+def _squares(x: jax.Array, centers: jax.Array) -> jax.Array:
+    """Squared distances (n, k); x should be centred, or large means take the digits of small distances."""
+    products = jnp.matmul(x, centers.T, precision=HIGHEST)
+    return jnp.maximum(jnp.sum(x**2, axis=1)[:, None] - 2 * products + jnp.sum(centers**2, axis=1), 0)
+
+
+def _plus_plus(key: jax.Array, x: jax.Array, k: int) -> jax.Array:
+    """Centres (k, d): each the best of a few records that were drawn by their squared distance to those before."""
+    n_trials = 2 + int(math.log(k))
+    first_key, key = jax.random.split(key)
+    first = x[jax.random.randint(first_key, (), 0, x.shape[0])]
+    centers = jnp.zeros((k, x.shape[1]), x.dtype).at[0].set(first)
+    nearest = _squares(x, first[None])[:, 0]
+
+    def add(i: Any, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        centers, nearest = carry
+        # Where every record coincides with a centre all are as good: log(0) + Gumbel noise would be a draw from none.
+        weights = jnp.where(jnp.any(nearest > 0), nearest, 1)
+        drawn = jax.random.categorical(jax.random.fold_in(key, i), jnp.log(weights), shape=(n_trials,))
+        improved = jnp.minimum(nearest[:, None], _squares(x, x[drawn]))
+        best = jnp.argmin(improved.sum(axis=0))
+        return centers.at[i].set(x[drawn[best]]), improved[:, best]
+
+    return jax.lax.fori_loop(1, k, add, (centers, nearest))[0]
+
+
+def _lloyd(x: jax.Array, start: jax.Array, max_iter: int, tol: float) -> KMeansFit:
+    k = start.shape[0]
+    limit = tol * jnp.mean(jnp.var(x, axis=0))
+
+    def assign(centers: jax.Array) -> jax.Array:
+        # |x|^2 is the same for every centre, so the nearest is found without it.
+        scores = jnp.sum(centers**2, axis=1) - 2 * jnp.matmul(x, centers.T, precision=HIGHEST)
+        return jnp.argmin(scores, axis=1).astype(jnp.int32)
+
+    def update(labels: jax.Array, centers: jax.Array) -> jax.Array:
+        members = jax.nn.one_hot(labels, k, dtype=x.dtype)
+        counts, sums = members.sum(axis=0), jnp.matmul(members.T, x, precision=HIGHEST)
+        empty = counts == 0
+        worst = jax.lax.top_k(jnp.sum((x - centers[labels]) ** 2, axis=1), k)[1]
+        moved = worst[jnp.maximum(jnp.cumsum(empty) - 1, 0)]
+        taken = jnp.where(empty[:, None], jax.nn.one_hot(labels[moved], k, dtype=x.dtype), 0)
+        sums = jnp.where(empty[:, None], x[moved], sums - jnp.matmul(taken.T, x[moved], precision=HIGHEST))
+        counts = jnp.where(empty, 1, counts - taken.sum(axis=0))
+        # A cluster can lose its only record to an empty one; it stays where it was.
+        return jnp.where(counts[:, None] > 0, sums / jnp.maximum(counts, 1)[:, None], centers)
+
+    def step(carry: tuple) -> tuple:
+        centers, labels, n_iter, _ = carry
+        moved = update(labels, centers)
+        new_labels = assign(moved)
+        is_done = jnp.all(new_labels == labels) | (jnp.sum((moved - centers) ** 2) <= limit)
+        return moved, new_labels, n_iter + 1, is_done
+
+    def goes_on(carry: tuple) -> jax.Array:
+        return ~carry[3] & (carry[2] < max_iter)
+
+    first = (start, assign(start), jnp.int32(0), jnp.bool_(False))
+    centers, labels, n_iter, is_done = jax.lax.while_loop(goes_on, step, first)
+    inertia = jnp.sum((x - centers[labels]) ** 2)
+    status = jnp.where(is_done, jnp.uint32(0), jnp.uint32(Status.NOT_CONVERGED))
+    return KMeansFit(centers, labels, inertia, n_iter, status)
+
+
+@functools.partial(jax.jit, static_argnums=2)
+def _silhouette(x: jax.Array, labels: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
+    """The score, and how many clusters are inhabited."""
+    centred = x - x.mean(axis=0)
+    n = x.shape[0]
+    distances = jnp.sqrt(_squares(centred, centred)).at[jnp.diag_indices(n)].set(0)
+    members = jax.nn.one_hot(labels, k, dtype=x.dtype)
+    counts = members.sum(axis=0)
+    totals = jnp.matmul(distances, members, precision=HIGHEST)
+    own = jnp.take_along_axis(totals, labels[:, None], axis=1)[:, 0] / jnp.maximum(counts[labels] - 1, 1)
+    means = jnp.where((members > 0) | (counts == 0), jnp.inf, totals / jnp.maximum(counts, 1))
+    other = means.min(axis=1)
+    larger = jnp.maximum(own, other)
+    is_scored = (counts[labels] > 1) & jnp.isfinite(other) & (larger > 0)
+    coefficient = jnp.where(is_scored, (other - own) / jnp.where(is_scored, larger, 1), 0)
+    return coefficient.mean(), jnp.sum(counts > 0)

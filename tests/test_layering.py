@@ -17,6 +17,7 @@ LAYERS = (
     "reports",
     "sklearn",
     "audit",
+    "release",
     "cli",
 )
 OUTSIDE = ("experiments", "bench", "tests")

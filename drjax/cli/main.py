@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from tyro.extras import SubcommandApp
 
 import drjax
-from drjax.cli import bound_commands, commands, model_commands
+from drjax.cli import bound_commands, commands, membership_commands, model_commands, release_commands
 
 DESCRIPTION = "What an informed adversary can take back out of a published embedding or network."
 
 SPELLINGS = {"--attack": "--attacks"}
-"""Options that are understood by another name too: one attack reads better without the s."""
+"""Options of audits that are understood by another name too: one attack reads better without the s."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -23,14 +23,18 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     `drjax attack model` exits with 1 where it finds nothing that it would rely on.
     """
-    arguments = [SPELLINGS.get(word, word) for word in (sys.argv[1:] if argv is None else argv)]
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    is_audit = bool(arguments) and arguments[0].startswith("audit")
+    if is_audit:
+        arguments = [SPELLINGS.get(word, word) for word in arguments]
     if arguments in (["--version"], ["-V"]):
         print(f"drjax {drjax.__version__}")
         return
     try:
         _app().cli(prog="drjax", description=DESCRIPTION, args=arguments or ["--help"])
     except KeyboardInterrupt:
-        print("drjax: interrupted; finished work is kept, go on with --resume", file=sys.stderr)
+        kept = "; finished work is kept, go on with --resume" if is_audit else ""
+        print(f"drjax: interrupted{kept}", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:
         # The reader of our output has gone (drjax data list | head): nobody is left to report it to.
@@ -41,12 +45,13 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _app() -> SubcommandApp:
-    app, attack, data, bound = SubcommandApp(), SubcommandApp(), SubcommandApp(), SubcommandApp()
+    app, attack, data, bound, release = (SubcommandApp() for _ in range(5))
     app.command(commands.audit)
     attack.command(name="embedding")(commands.attack_embedding)
     attack.command(name="model")(model_commands.attack_model)
+    attack.command(name="membership")(membership_commands.attack_membership)
     app.command(name="audit-model")(model_commands.audit_model)
-    app.command(attack, name="attack", help="Take the one unknown record back from a release, knowing the others.")
+    app.command(attack, name="attack", help="Attack a release: take its one unknown record back, or tell who is in it.")
     app.command(commands.embed)
     data.command(name="list")(commands.list_data)
     data.command(name="info")(commands.data_info)
@@ -54,5 +59,12 @@ def _app() -> SubcommandApp:
     app.command(data, name="data")
     for name in ("rero", "epsilon", "noise", "tradeoff"):
         bound.command(name=name)(getattr(bound_commands, f"bound_{name}"))
+    for name in ("pca", "synthetic", "schema"):
+        release.command(name=name)(getattr(release_commands, name))
+    app.command(
+        release,
+        name="release",
+        help="Publish with differential privacy: components, or synthetic records.",
+    )
     app.command(bound, name="bound", help="What a guarantee of differential privacy leaves to any adversary.")
     return app

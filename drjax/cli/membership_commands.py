@@ -1,0 +1,212 @@
+"""`drjax attack membership`: which candidates are among the records of a published PCA?"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import jax
+import numpy as np
+import tyro
+from rich.console import Console
+from rich.table import Table as Grid
+
+from drjax.attacks import roc
+from drjax.attacks.metrics import Interval
+from drjax.cli.commands import check_new
+from drjax.core import validate
+from drjax.release import figures, intercepted
+from drjax.release.inputs import Table, read_table
+from drjax.release.intercepted import ATTACKS, Intercepted
+from drjax.reports import plots, records
+
+RATES = (0.01, 0.001)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidates:
+    """Whose membership is asked about: --candidates, or --members and --others to measure the attack.
+
+    Attributes:
+        candidates: Records, one a row (CSV, Parquet, NPY or NPZ).
+        label: Column of --candidates with the truth, 1 for members and 0 for others; no feature.
+        members: Records that were in the release.
+        others: Records that were not.
+    """
+
+    candidates: Path | None = None
+    label: str | None = None
+    members: Path | None = None
+    others: Path | None = None
+
+    def read(self) -> tuple[list[Table], np.ndarray | None]:
+        """The tables, and for each of their rows whether it is a member, if that is known.
+
+        Raises:
+            ValueError: options that do not go together, or a label that is not 0 or 1.
+            OSError: a file cannot be read.
+        """
+        pair = (self.members, self.others)
+        if self.candidates is None:
+            if None in pair or self.label is not None:
+                raise ValueError("candidates must be given, or members and others both and no label")
+            tables = [read_table(path) for path in pair if path is not None]
+            return tables, np.repeat([True, False], [len(table.values) for table in tables])
+        if pair != (None, None):
+            raise ValueError("members and others must be left out with --candidates: use --label for the truth")
+        table = read_table(self.candidates, label=self.label)
+        if table.label is None:
+            return [table], None
+        if not np.isin(table.label, (0, 1)).all():
+            wrong = table.label[~np.isin(table.label, (0, 1))][0]
+            raise ValueError(f"label must be a column of 0 and 1, got {wrong:g} in {self.label!r} of {table.source}")
+        return [table], table.label.astype(bool)
+
+
+def attack_membership(
+    components: Path,
+    out: Path,
+    *,
+    who: Annotated[Candidates, tyro.conf.arg(name="")] = Candidates(),
+    public: Path | None = None,
+    manifest: Path | None = None,
+    n_records: int | None = None,
+    centred: bool = False,
+    standardise_by: Literal["nothing", "public"] = "nothing",
+    attack: Annotated[str, tyro.conf.arg(metavar=f"{{{','.join(ATTACKS)}}}")] = "strongest",
+    n_shadows: int = 32,
+    top: int = 10,
+    plot: Path | None = None,
+    seed: int = 0,
+) -> None:
+    """Tell which candidates are among the records that principal components were computed from.
+
+    Values are used as they are: candidates and public records must be in the units that the components were computed
+    in. Columns of tables are matched by name where the components name theirs.
+
+    Args:
+        components: The release: NPZ with components (k, d) and, if published, eigenvalues (of X^T X / N), mean (of the
+            records) and n_records; what `drjax release pca` writes; or CSV or NPY with a component a row.
+        out: CSV or NPZ file to write, a score for each candidate, larger for members.
+        who: The candidates.
+        public: Other records of the same kind, as many as the release has or more: for the strongest attack.
+        manifest: Of `drjax release pca`: the noise is then known to the attack, and so is how records were cut.
+        n_records: Records of the release, if no file says.
+        centred: The curator subtracted the records' mean and kept it back.
+        standardise_by: public divides every column by its deviation among the public records, after their mean.
+        attack: strongest takes the best that the files allow.
+        n_shadows: Shadow releases from public records.
+        top: Most likely members to print.
+        plot: PNG file to write where the truth is known: the ROC curve, and the ceiling that a manifest proves.
+        seed: Of shadows and of intervals.
+    """
+    validate.one_of(ATTACKS, attack=attack)
+    validate.integer(minimum=2, n_shadows=n_shadows)
+    validate.integer(minimum=0, top=top, seed=seed)
+    if out.suffix not in (".csv", ".npz"):
+        raise ValueError(f"out must end in .csv or .npz, got {out}")
+    for file in (out, *(() if plot is None else (plot,))):
+        check_new(file)
+    found = intercepted.intercept(components, manifest=manifest, n_records=n_records, centred=centred)
+    tables, is_member = who.read()
+    if plot is not None and is_member is None:
+        raise ValueError("plot must be left out where nobody says who the members are: --label, or --members --others")
+    sample = None if public is None else read_table(public)
+    if standardise_by == "public":
+        if sample is None:
+            raise ValueError("public must be given with --standardise-by public")
+        found = intercepted.standardised(found, sample)
+    name, why = intercepted.chosen(attack, found, has_public=sample is not None)
+    candidates = np.concatenate([found.prepared(table) for table in tables])
+    shadow_key, figure_key = jax.random.split(jax.random.key(seed))
+    scores = intercepted.scores(
+        shadow_key,
+        name,
+        found,
+        candidates,
+        public=None if sample is None else found.prepared(sample),
+        n_shadows=n_shadows,
+    )
+    rows = np.concatenate([np.arange(len(table.values)) for table in tables])
+    _write(out, rows, scores, is_member)
+    console = Console()
+    print(_released(found))
+    print(f"Attack: {name}, {why}.")
+    print(_units(found, standardise_by))
+    if top:
+        console.print(_grid(rows, scores, is_member, top))
+    if is_member is not None:
+        print("\n".join(_figures(figure_key, found, scores, is_member)))
+        if plot is not None:
+            curve = roc.roc_curve(scores, is_member)
+            ceilings = {} if found.curve is None else {"no attack is above this": found.curve}
+            plots.save_figure(figures.roc_under_ceilings({name: (curve.fpr, curve.tpr)}, ceilings), plot)
+            print(f"Written: {plot}")
+    print(f"Written: {out}")
+
+
+def _write(out: Path, rows: np.ndarray, scores: np.ndarray, is_member: np.ndarray | None) -> None:
+    """One line per candidate in the order of the files, rows counted from 0."""
+    rank = np.empty(len(scores), np.int64)
+    rank[np.argsort(-scores, kind="stable")] = np.arange(1, len(scores) + 1)
+    columns = {"row": rows, "score": scores, "rank": rank}
+    if is_member is not None:
+        columns["member"] = is_member.astype(np.int64)
+    if out.suffix == ".npz":
+        records.save_arrays(out, **columns)
+        return
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
+    records.atomic_write_text(out, text.getvalue())
+
+
+def _released(found: Intercepted) -> str:
+    release = found.release
+    parts = [name for name in ("eigenvalues", "mean") if getattr(release, name) is not None]
+    parts += ["the noisy second moment"] if found.moment is not None else []
+    of = "" if release.n_records is None else f" of {release.n_records:,} records"
+    held = f", with {' and '.join(parts)}" if parts else ""
+    return f"Release: {release.n_components} components of {release.components.shape[1]} columns{of}{held}."
+
+
+def _units(found: Intercepted, standardise_by: str) -> str:
+    if found.mechanism is not None:
+        return "Values are centred, scaled and cut as those of the release were."
+    if standardise_by == "public":
+        return "Values are standardised by the public records."
+    if found.center.any() or (found.scale != 1).any():
+        return "Values are centred and scaled by the vectors that come with the components."
+    return "Values are used as they are: they must be in the units that the components were computed in."
+
+
+def _grid(rows: np.ndarray, scores: np.ndarray, is_member: np.ndarray | None, top: int) -> Grid:
+    heads = ["rank", "row", "score", *([] if is_member is None else ["member"])]
+    grid = Grid(*heads, title="Most likely members", title_justify="left")
+    for rank, i in enumerate(np.argsort(-scores, kind="stable")[:top], start=1):
+        truth = [] if is_member is None else ["yes" if is_member[i] else "no"]
+        grid.add_row(str(rank), str(rows[i]), f"{scores[i]:.4g}", *truth)
+    return grid
+
+
+def _figures(key: jax.Array, found: Intercepted, scores: np.ndarray, is_member: np.ndarray) -> list[str]:
+    measured = roc.evaluate(key, scores, is_member, rates=RATES)
+    lines = [f"{measured.n_members:,} members and {measured.n_non_members:,} others; figures with 95% intervals."]
+    ceiling = "" if found.curve is None else f"; the guarantee allows {roc.auc_ceiling(found.curve):.3f} at most"
+    lines.append(f"AUC: {_interval(measured.auc)} (guessing: 0.5){ceiling}")
+    for rate, value in measured.tpr.items():
+        most = "" if found.curve is None else f"; {float(found.curve.power(rate)):.4f} at most"
+        lines.append(f"Members found at {rate:.1%} false alarms: {_interval(value)}{most}")
+    lines.append(f"Balanced accuracy: {_interval(measured.balanced_accuracy.held_out)} (guessing: 0.5)")
+    return lines
+
+
+def _interval(value: Interval) -> str:
+    if math.isnan(value.estimate):
+        return "too few others"
+    return f"{value.estimate:.3f} [{value.low:.3f}, {value.high:.3f}]"

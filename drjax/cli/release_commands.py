@@ -1,0 +1,141 @@
+"""Commands that publish with a guarantee: `drjax release pca|synthetic|schema`."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from drjax.cli.commands import Positional, run_folder
+from drjax.release import PCAReleaseConfig, PCAReleaseResult, release_pca
+from drjax.release.manifest import NOT_PRIVATE
+from drjax.release.synthetic import SyntheticReleaseConfig, release_synthetic, write_schema
+
+
+def pca(
+    config: Annotated[PCAReleaseConfig, tyro.conf.arg(name="")],
+    *,
+    out: Path | None = None,
+    quiet: bool = False,
+) -> None:
+    """Publish principal components of private records with differential privacy.
+
+    Args:
+        config: What to release.
+        out: Folder to write, a new one; runs/release-pca-NAME if not given, with a number behind it if that exists.
+        quiet: Print errors only.
+    """
+    folder = out or run_folder(f"release-pca-{config.data.stem}", resume=False)
+    result = release_pca(config, folder, command=_command(), progress=not quiet and sys.stderr.isatty())
+    if not quiet:
+        print("\n".join(in_words(result)))
+
+
+def in_words(result: PCAReleaseResult) -> list[str]:
+    """What was released, in a few lines."""
+    entry = result.manifest["guarantee"]
+    kept, attacks = result.utility.chosen, result.membership.attacks
+    lines = [f"Released: {result.manifest['released']}."]
+    if entry["holds"]:
+        lines.append(_guarantee(entry))
+    else:
+        lines.insert(0, f"{NOT_PRIVATE}.")
+    lines.append(f"Bounds: {'; '.join(f'{name}: {text}' for name, text in result.manifest['bounds'].items())}.")
+    lines.append(f"Expected to keep {kept.estimate:.0%} of the energy ({kept.low:.0%} to {kept.high:.0%}). Private.")
+    plain, noisy = (max(a.auc for a in attacks if a.is_private == flag) for flag in (False, True))
+    ceiling = "" if result.ceiling is None else f"; the guarantee allows {result.ceiling:.3f}"
+    lines.append(
+        f"Expected AUC of membership: {plain.estimate:.3f} without noise, {noisy.estimate:.3f} [{noisy.low:.3f}, "
+        f"{noisy.high:.3f}] with it{ceiling}. Private."
+    )
+    return lines + _where(result.folder, result.manifest)
+
+
+def synthetic(
+    config: Annotated[SyntheticReleaseConfig, tyro.conf.arg(name="")],
+    *,
+    out: Path | None = None,
+    quiet: bool = False,
+) -> None:
+    """Publish synthetic records in the place of private ones, with differential privacy.
+
+    Args:
+        config: What to release.
+        out: Folder to write, a new one; runs/release-synthetic-NAME if not given, with a number behind it if that
+            exists.
+        quiet: Print errors only.
+    """
+    folder = out or run_folder(f"release-synthetic-{config.data.stem}", resume=False)
+    result = release_synthetic(config, folder, command=_command(), progress=not quiet and sys.stderr.isatty())
+    if quiet:
+        return
+    entry, rehearsed = result.manifest["guarantee"], result.rehearsed
+    if not entry["holds"]:
+        print(f"{NOT_PRIVATE}.")
+    print(f"Released: {result.manifest['released']}.")
+    for column in result.schema.columns:
+        print(f"  {column}{'' if column.is_public else ' (READ OFF THE RECORDS)'}")
+    if entry["holds"]:
+        print(_guarantee(entry))
+    chosen = rehearsed.chosen
+    print(
+        f"Expected {rehearsed.measure}: {chosen.estimate:.3f} ({chosen.low:.3f} to {chosen.high:.3f}); real records "
+        f"{rehearsed.real:.3f}, knowing nothing {rehearsed.ignorant:.3f}. Private."
+    )
+    best = max(rehearsed.attacks, key=lambda attack: attack.auc.estimate)
+    print(f"Expected AUC of membership: {best.auc.estimate:.3f} [{best.auc.low:.3f}, {best.auc.high:.3f}]. Private.")
+    print("\n".join(_where(result.folder, result.manifest)))
+
+
+def schema(
+    data: Positional[Path],
+    out: Path,
+    *,
+    target: str | None = None,
+    task: Literal["classification", "regression"] | None = None,
+    drop: tuple[str, ...] = (),
+    public: Path | None = None,
+) -> None:
+    """Write the columns of a table as a bounds file to edit: what each may hold, and which of that nobody has given.
+
+    Args:
+        data: Private records: CSV or Parquet.
+        out: JSON file to write, a new one.
+        target: Column to predict from the others.
+        task: Of the target; if not given, by its values.
+        drop: Columns to leave out.
+        public: Records of the same kind that are no secret: their ranges and categories need no editing.
+    """
+    found = write_schema(data, out, target=target, task=task, drop=drop, public=public)
+    for column in found.columns:
+        print(column)
+    print(f"Written: {out}")
+    if found.from_records:
+        print(
+            f'{len(found.from_records)} entries were read off the records ("from_records": true): the file is private. '
+            "Put what is known without them in their place and take the mark out; until then a release refuses them."
+        )
+
+
+def _command() -> str | None:
+    return shlex.join(["drjax", *sys.argv[1:]]) if Path(sys.argv[0]).stem == "drjax" else None
+
+
+def _guarantee(entry: Mapping[str, Any]) -> str:
+    return (
+        f"Guarantee: epsilon {entry['epsilon']:.4g} at delta {entry['delta']:g}; {entry['neighbouring']}: "
+        f"{entry['neighbours']}."
+    )
+
+
+def _where(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
+    what = "Publish" if manifest["guarantee"]["holds"] else "Not private"
+    names = [*manifest["files"], "manifest.json"]
+    return [
+        f"{what}: {', '.join(str(folder / name) for name in names)}",
+        f"Keep:    {folder / 'private' / 'report.html'}",
+    ]

@@ -1,0 +1,107 @@
+"""Records from the user's files in their units: nothing is scaled by numbers that the records themselves give."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from drjax.data import load_values, tables
+from drjax.data.checksums import sha256
+
+_TABLES = {".csv": tables.read_csv, ".tsv": tables.read_csv, ".parquet": tables.read_parquet}
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A file of records.
+
+    Attributes:
+        source: The file.
+        values: (n, d) float64, as they are in the file.
+        columns: d names, or None for an array file.
+        label: (n,) the column that was asked for as label, or None.
+        sha256: Of the file's bytes, 64 hexadecimal digits.
+    """
+
+    source: Path
+    values: np.ndarray
+    columns: tuple[str, ...] | None
+    label: np.ndarray | None
+    sha256: str
+
+
+def read_table(path: Path | str, *, drop: Sequence[str] = (), label: str | None = None) -> Table:
+    """Reads CSV, TSV, Parquet, NPY or NPZ (an array `x`, or the only matrix).
+
+    Args:
+        path: The file.
+        drop: Columns of a table to leave out.
+        label: Column of a table that is no feature.
+
+    Raises:
+        FileNotFoundError: nothing at `path`.
+        ValueError: unreadable or damaged file, not numeric or not finite, names that are no columns, or `drop` and
+            `label` for an array.
+    """
+    path = Path(path)
+    suffix = path.suffix.lower()
+    if suffix not in _TABLES:
+        if drop or label is not None:
+            raise ValueError(f"drop and label must be left out for an array file, which names no columns, got {path}")
+        values = load_values(path)
+        return Table(path, values.astype(np.float64), None, None, sha256(path.read_bytes()))
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}: check the path")
+    blob = path.read_bytes()
+    columns = dict(_TABLES[suffix](str(path), blob))
+    unknown = [name for name in (*drop, *(() if label is None else (label,))) if name not in columns]
+    if unknown:
+        raise ValueError(f"{path} must have the columns that options name, got no {unknown[0]!r} in {_listed(columns)}")
+    found = None if label is None else _numeric(path, {label: columns.pop(label)})[:, 0]
+    kept = {name: column for name, column in columns.items() if name not in drop}
+    if not kept:
+        raise ValueError(f"{path} must have a column left, got all of {_listed(columns)} dropped")
+    return Table(path, _numeric(path, kept), tuple(kept), found, sha256(blob))
+
+
+def matched(table: Table, columns: Sequence[str] | None, d: int) -> np.ndarray:
+    """The values (n, d) in the order of the columns named; those of other names are left out.
+
+    Args:
+        table: Where the values are.
+        columns: d names; None where they are not known, and then the order has to be the same.
+        d: How many columns are asked for.
+
+    Raises:
+        ValueError: a column is missing, or nothing is named and the number of columns differs.
+    """
+    if table.columns is not None and columns is not None:
+        missing = [name for name in columns if name not in table.columns]
+        if missing:
+            raise ValueError(
+                f"{table.source} must have the columns {_listed(columns)}, got no {missing[0]!r}"
+                f"{f' and {len(missing) - 1} others' if len(missing) > 1 else ''}"
+            )
+        return table.values[:, [table.columns.index(name) for name in columns]]
+    if table.values.shape[1] != d:
+        raise ValueError(f"{table.source} must have {d} columns, got {table.values.shape[1]}")
+    return table.values
+
+
+def _numeric(path: Path, columns: tables.Columns) -> np.ndarray:
+    try:
+        return tables.numeric(columns)
+    except ValueError as error:
+        # Behind the colon are options of other commands that recode columns.
+        what = str(error).rpartition(": ")[0]
+        raise ValueError(
+            f"{path} must hold numbers only: {what}; write numbers, or leave it out with --drop"
+        ) from error
+
+
+def _listed(names: Sequence[str] | tables.Columns) -> str:
+    some = list(names)
+    return ", ".join(some[:10]) + (f" and {len(some) - 10} more" if len(some) > 10 else "")

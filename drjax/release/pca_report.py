@@ -1,0 +1,273 @@
+"""What the report of a private PCA says: expected utility, membership attacks, and the most that any reaches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from drjax.attacks import roc
+from drjax.attacks.metrics import Interval
+from drjax.bounds import tradeoff
+from drjax.bounds.curve import TradeOff
+from drjax.defenses.dp_pca import PCARelease
+from drjax.release import expected, figures, manifest, page
+from drjax.release.expected import Membership, Utility
+from drjax.reports import records
+from drjax.reports.html import ReportFigure, ReportTable
+
+if TYPE_CHECKING:
+    from drjax.release.pca import PCAReleaseConfig
+
+LIMITS = (
+    "Utility and attacks are computed on the records themselves, with noise drawn for this report: the published "
+    "release has a draw of its own, better or worse.",
+    "Whoever chooses epsilon, mechanism, bounds or the number of components after a look at this report makes the "
+    "choice depend on the records, which the guarantee does not cover. Rehearse on public records instead.",
+    "The attacks are those of drjax: a stronger one may find more, up to the ceiling, which holds for any. The ceiling "
+    "is that of an adversary who knows everything but which of two records is there.",
+    "Figures are averages over records: an unusual one is easier to find than most, up to the ceiling.",
+)
+
+
+def write(
+    path: Path,
+    config: PCAReleaseConfig,
+    *,
+    name: str,
+    delta: float,
+    n_records: int,
+    columns: int,
+    released: PCARelease,
+    swapped: TradeOff,
+    holds: bool,
+    sources: Mapping[str, str],
+    utility: Utility,
+    membership: Membership,
+    command: str,
+) -> None:
+    """Writes the report.
+
+    Args:
+        path: HTML file.
+        config: Of the release.
+        name: Of the mechanism.
+        delta: Of the guarantee.
+        n_records: n, private or not.
+        columns: d.
+        released: What was drawn.
+        swapped: Curve of the same noise for a record replaced by another, which is the simulated game.
+        holds: Whether the bounds are public.
+        sources: Where each bound is from, in words.
+        utility: Expected.
+        membership: Expected.
+        command: For the report.
+    """
+    k = len(released.components)
+    curve = released.curve
+    relation = str(curve.neighbouring)
+    ceiling = roc.auc_ceiling(swapped)
+    best = {flag: _strongest(membership, flag) for flag in (False, True)}
+    most = f"No attack of any kind has an AUC above {ceiling:.3f}." if holds else "Nothing is guaranteed beyond these."
+    warnings = [(page.KEEP, "")]
+    if not holds:
+        warnings.insert(0, (manifest.NOT_PRIVATE + ".", "What the figures below show is no more than a measurement."))
+    notes: list[tuple[str, tuple[str, ...]]] = [
+        ("What may be published", _publish(holds)),
+        ("What the guarantee does not cover", manifest.NOT_COVERED),
+        ("How to read this report", LIMITS),
+    ]
+    kept = f"{_percent(utility.chosen.estimate)} (90% of draws: {_range(utility.chosen, _percent)})"
+    page.write(
+        page.Page(
+            title=f"Private PCA of {config.data.name}",
+            warnings=tuple(warnings),
+            level="not shown" if holds else "high",
+            headline=f"epsilon {config.epsilon:g} at delta {delta:g}: "
+            + (f"{_percent(utility.chosen.estimate)} of the energy kept" if holds else "NOT guaranteed"),
+            summary=(
+                f"The components are expected to keep {kept} of the variance that as many components can keep.",
+                f"{best[True].name}, the strongest attack tried, tells members from others with an AUC of "
+                f"{_interval(best[True].auc)} (1/2 is guessing); without noise {best[False].name.lower()} has "
+                f"{_interval(best[False].auc)}. {most}",
+            ),
+            facts=(
+                ("Mechanism", name),
+                ("Neighbours", f"{relation}: {manifest.RELATIONS[relation]}"),
+                ("Proven", _curve(curve) if holds else "nothing"),
+                ("Records", f"{n_records:,}"),
+                ("Columns", f"{columns:,}"),
+                ("Components published", f"{k:,}"),
+            ),
+            tables=(
+                _utility_table(utility, k),
+                _membership_table(membership),
+                *((_ceiling_table(curve, swapped),) if holds else ()),
+                _bounds_table(sources, released.note if holds else "nothing"),
+            ),
+            figures=_figures(config, utility, membership, swapped if holds else None),
+            notes=tuple(notes),
+            command=command,
+            provenance=records.provenance(config.seed),
+        ),
+        path,
+    )
+
+
+def _strongest(membership: Membership, is_private: bool) -> expected.AttackResult:
+    own = [attack for attack in membership.attacks if attack.is_private == is_private]
+    return max(own, key=lambda attack: attack.auc.estimate)
+
+
+def _publish(holds: bool) -> tuple[str, ...]:
+    if not holds:
+        return ("Nothing in this folder has a guarantee: the bounds were computed from the private records.",)
+    return (
+        "components.npz, all of it: components, eigenvalues and the noisy second moment have one guarantee together.",
+        "manifest.json, which says what is guaranteed and holds no number that depends on the records.",
+        "Nothing else: this report, and whatever else is computed from the records, stays with whoever holds them.",
+    )
+
+
+def _utility_table(utility: Utility, k: int) -> ReportTable:
+    rows = [
+        ("Energy kept, q", f"{utility.chosen.estimate:.3f}", f"{_range(utility.chosen)}", "1: nothing is lost"),
+    ]
+    if utility.angle is not None:
+        angle = utility.angle
+        rows.append(
+            (
+                "Largest angle to the true components, degrees",
+                f"{angle.estimate:.1f}",
+                _range(angle, lambda value: f"{value:.1f}"),
+                "0: the same subspace; 90: one direction is missed",
+            )
+        )
+    else:
+        rows.append(("Components published", f"{k}", _range(utility.n_components, _whole), "of the noisy matrix"))
+    rows.append(
+        (
+            "Components with 90% of the energy",
+            f"{utility.k_noisy.estimate:.0f}",
+            _range(utility.k_noisy, _whole),
+            f"{utility.k_true} without noise: noise has energy too",
+        )
+    )
+    return ReportTable(
+        title="Expected utility",
+        lead=f"From {utility.n_trials} draws of the noise on the records. Private: computed from them.",
+        headers=("Measure", "Mean", "90% of draws", "How to read it"),
+        rows=tuple(rows),
+    )
+
+
+def _membership_table(membership: Membership) -> ReportTable:
+    whose = "public ones" if membership.has_public else "a part of the private ones, which no real adversary has"
+    lead = (
+        f"Who was in the release? {membership.n_splits} random splits: {membership.n_members:,} records are released, "
+        f"{membership.n_others:,} others are not, and the adversary has {membership.n_population:,} records, {whose}. "
+        "With fewer records than in the real release each one counts for more, so the figures err towards finding "
+        "members. Mean over the splits with the 95% interval of that mean."
+    )
+    rows = tuple(
+        (attack.name, "with noise" if attack.is_private else "none", _interval(attack.auc), _interval(attack.tpr))
+        for attack in membership.attacks
+    )
+    return ReportTable(
+        title="Expected membership attacks",
+        lead=lead,
+        headers=("Attack", "Noise", "AUC", f"Members found at {expected.FPR:.0%} false alarms"),
+        rows=rows,
+    )
+
+
+def _ceiling_table(curve: TradeOff, swapped: TradeOff) -> ReportTable:
+    games = {"Is the record there, or another in its place? (as simulated)": swapped}
+    if curve != swapped:
+        named = {"zero_out": "one that counts for nothing", "add_or_remove": "none"}[str(curve.neighbouring)]
+        games[f"Is the record there, or {named}? (the relation of the guarantee)"] = curve
+    return ReportTable(
+        title="The most that any attack reaches",
+        lead="What the proven curve leaves to an adversary who knows all records but one, and everything else.",
+        headers=("Question", "AUC, at most", "Found at 1% false alarms, at most", "At 0.1%, at most"),
+        rows=tuple(
+            (
+                question,
+                f"{roc.auc_ceiling(one):.3f}",
+                *(f"{float(one.power(alpha)):.4f}" for alpha in (0.01, 0.001)),
+            )
+            for question, one in games.items()
+        ),
+    )
+
+
+def _bounds_table(sources: Mapping[str, str], note: str) -> ReportTable:
+    return ReportTable(
+        title="Bounds, and what is proven",
+        lead="Records are cut to bounds, and noise is in units of them. They must be public.",
+        headers=("Bound", "Where it is from"),
+        rows=(*((name.replace("_", " "), text) for name, text in sources.items()), ("proven", note)),
+    )
+
+
+def _figures(
+    config: PCAReleaseConfig, utility: Utility, membership: Membership, ceiling: TradeOff | None
+) -> tuple[ReportFigure, ...]:
+    kept = figures.kept_over_epsilon(
+        utility.epsilons, utility.energy, config.epsilon, label="energy kept, q (1: nothing is lost)"
+    )
+    shown = {
+        f"{attack.name}, {'with noise' if attack.is_private else 'without noise'}": attack
+        for attack in membership.attacks
+    }
+    curves = {label: (attack.fpr, attack.tprs) for label, attack in shown.items()}
+    ceilings = {} if ceiling is None else {"no attack is above this": ceiling}
+    dotted = frozenset(label for label, attack in shown.items() if not attack.is_private)
+    drawn = figures.roc_under_ceilings(curves, ceilings, dotted=dotted)
+    return (
+        ReportFigure(
+            title="What is kept at other epsilons",
+            caption="Captured energy over the most that as many components capture, with the middle 90% of the draws. "
+            "The epsilon of this release is marked. Private: do not choose epsilon by it (see below).",
+            png=figures.png(kept),
+            alt="Line of the energy kept over epsilon on a logarithmic axis, the chosen epsilon marked.",
+        ),
+        ReportFigure(
+            title="Telling members from others",
+            caption="Share of members found over the share of others called members, of all splits "
+            "together; dashed without noise, solid with it. "
+            + (
+                "With noise no attack on the release gets into the shaded area, whatever it knows; a curve, which is a "
+                "measurement, may touch it by chance."
+                if ceiling is not None
+                else "There is no ceiling: nothing is guaranteed."
+            ),
+            png=figures.png(drawn),
+            alt="ROC curves on linear and logarithmic axes, under the ceiling that the guarantee proves.",
+        ),
+    )
+
+
+def _curve(curve: TradeOff) -> str:
+    words = {tradeoff.ZCDP: "{rho:.4g}-zCDP", tradeoff.EpsilonDelta: "{epsilon:g}-DP"}
+    parts = tuple(curve.curves) if isinstance(curve, tradeoff.Minimum) else (curve,)
+    return " and ".join(words[type(part)].format(**vars(part)) for part in parts)
+
+
+def _interval(value: Interval) -> str:
+    if math.isnan(value.estimate):
+        return "too few records"
+    return f"{value.estimate:.3f} [{value.low:.3f}, {value.high:.3f}]"
+
+
+def _range(value: Interval, text=lambda value: f"{value:.3f}") -> str:
+    return f"{text(value.low)} to {text(value.high)}"
+
+
+def _percent(value: float) -> str:
+    return f"{value:.0%}"
+
+
+def _whole(value: float) -> str:
+    return f"{value:.0f}"

@@ -1,0 +1,354 @@
+"""A synthetic table for publication: schema with public bounds, noise, manifest, and a report for its owner.
+
+    config = SyntheticReleaseConfig(data=Path("people.csv"), epsilon=1.0, target="income", bounds=Path("bounds.json"))
+    result = release_synthetic(config, out)
+
+In the same order as `drjax.release.pca`: everything is checked; the method is rehearsed on the records with noise from
+a known key, for the report; the ledger is charged; noise from the operating system is drawn; the folder appears.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import numpy as np
+from tyro.conf import Positional
+
+from drjax.bounds.curve import RELATIONS
+from drjax.bounds.gdp import check_positive
+from drjax.core import validate
+from drjax.data import schema as schemas
+from drjax.data.checksums import sha256
+from drjax.data.schema import Schema
+from drjax.release import budget, manifest, rehearsal, synthetic_report
+from drjax.release.folder import PRIVATE, check_new_folder, new_folder
+from drjax.reports import records
+from drjax.synthesis.contract import Box
+from drjax.synthesis.pca_gauss import PCAGauss
+from drjax.synthesis.ron_gauss import RONGauss
+
+SCHEMA, REPORT = "schema.json", f"{PRIVATE}/report.html"
+
+DELTA = 1e-6
+"""Delta if none is given."""
+
+MOST_COMPONENTS = 50
+"""Components if no number is given; fewer where there are fewer features. On one-hot columns fewer lose more than their
+lower noise gains: experiments/pca_gauss."""
+
+CLIP_QUANTILE = 0.9
+"""Share of the public records' components whose norm the public clip norm covers."""
+
+METHODS = ("pca-gauss", "ron-gauss")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SyntheticReleaseConfig:
+    """A release of synthetic records.
+
+    Attributes:
+        data: Private records, one a row, with named columns: CSV or Parquet; numbers, text, or both.
+        epsilon: Of the guarantee, > 0.
+        delta: Of the guarantee; 1e-6 if not given, 0 for Laplace noise. Below 1 / records.
+        target: Column to predict from the others: kept out of the components, its classes modelled one by one.
+        task: classification or regression; if not given, by the target's values.
+        method: pca-gauss (Gaussians in private principal components) or ron-gauss (in random directions).
+        n_components: Dimensions of the Gaussians; 50 if not given, or as many as there are features.
+        neighbouring: Which data sets the guarantee compares. replace_one is the strongest.
+        bounds: JSON file: for every column [lower, upper], or the list of its categories; `drjax release schema` writes
+            one to start from.
+        public: Records of the same kind that are no secret, with the same columns: bounds that no file gives, centre,
+            components and clipping come from them, and cost nothing.
+        bounds_from_private_data: Take missing bounds from the private records: NO GUARANTEE HOLDS THEN.
+        n_synthetic: Synthetic records; as many as there are private ones if not given.
+        drop: Columns to leave out.
+        ledger: Budget ledger of the records (drjax.bounds.ledger), charged before noise is drawn.
+        trials: Rehearsals at each epsilon of the report.
+        seed: Of the rehearsals. The noise of the release is the operating system's, and nobody can repeat it.
+    """
+
+    data: Positional[Path]
+    epsilon: float
+    delta: float | None = None
+    target: str | None = None
+    task: Literal["classification", "regression"] | None = None
+    method: Literal["pca-gauss", "ron-gauss"] = "pca-gauss"
+    n_components: int | None = None
+    neighbouring: str = "replace_one"
+    bounds: Path | None = None
+    public: Path | None = None
+    bounds_from_private_data: bool = False
+    n_synthetic: int | None = None
+    drop: tuple[str, ...] = ()
+    ledger: Path | None = None
+    trials: int = 5
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Checks every field that can be checked without the data."""
+        check_positive(epsilon=self.epsilon)
+        if self.delta is not None and not 0 <= self.delta < 1:
+            raise ValueError(f"delta must be in [0, 1), got {self.delta}")
+        validate.one_of(METHODS, method=self.method)
+        validate.one_of(RELATIONS, neighbouring=self.neighbouring)
+        for name in ("n_components", "n_synthetic"):
+            if getattr(self, name) is not None:
+                validate.integer(**{name: getattr(self, name)})
+        if self.n_synthetic is None and self.neighbouring == "add_or_remove":
+            raise ValueError("n_synthetic must be given under add_or_remove, where the number of records is private")
+        if self.task is not None and self.target is None:
+            raise ValueError(f"task must be left out without a target, got {self.task!r}")
+        if self.public is not None and self.method != "pca-gauss":
+            raise ValueError(f"public must be left out for {self.method}, which draws its directions at random")
+        validate.integer(minimum=2, trials=self.trials)
+        validate.integer(minimum=0, seed=self.seed)
+
+
+@dataclass(frozen=True, eq=False)
+class SyntheticReleaseResult:
+    """What was released, and what was expected of it.
+
+    Attributes:
+        folder: Holds the synthetic table, `schema.json` and `manifest.json`, for publication, and
+            `private/report.html`, which is not.
+        manifest: As written.
+        schema: Of both tables.
+        rehearsed: See `rehearsal.Rehearsal`; private.
+    """
+
+    folder: Path
+    manifest: Mapping[str, Any]
+    schema: Schema
+    rehearsed: rehearsal.Rehearsal
+
+
+def read_schema(
+    data: Path,
+    *,
+    bounds: Path | None = None,
+    public: Path | None = None,
+    target: str | None = None,
+    task: str | None = None,
+    drop: tuple[str, ...] = (),
+) -> tuple[schemas.Columns, schemas.Columns | None, Schema]:
+    """The private table, the public one if there is one, and their schema; arguments as of the configuration.
+
+    Raises:
+        ValueError: a table or a bounds file that does not fit.
+        OSError: a file cannot be read.
+    """
+    private = schemas.read_table(data)
+    known = None if public is None else schemas.read_table(public)
+    given = {} if bounds is None else _json(bounds)
+    if known is not None:
+        found = schemas.infer(known, target=target, given=given, drop=drop, task=task)
+        # What public records say of their columns is public.
+        said = {
+            name: {k: v for k, v in entry.items() if k != "from_records"} for name, entry in found.to_json().items()
+        }
+        given = said | given
+    return private, known, schemas.infer(private, target=target, given=given, drop=drop, task=task)
+
+
+def release_synthetic(
+    config: SyntheticReleaseConfig, out: Path, *, command: str | None = None, progress: bool = False
+) -> SyntheticReleaseResult:
+    """Publishes a synthetic table into a new folder.
+
+    Args:
+        config: What to release, and how.
+        out: A new folder; it appears whole.
+        command: The shell command, for manifest and report.
+        progress: Show a bar on standard error.
+
+    Raises:
+        ValueError: a column without public bounds, input that does not fit, or a ledger with less left than this costs.
+            Nothing is written or charged then.
+        OSError: a file cannot be read, or the folder not be written.
+    """
+    check_new_folder(out)
+    private, public, schema = read_schema(
+        config.data,
+        bounds=config.bounds,
+        public=config.public,
+        target=config.target,
+        task=config.task,
+        drop=config.drop,
+    )
+    if schema.from_records and not config.bounds_from_private_data:
+        raise ValueError(refusal(schema))
+    holds = not schema.from_records
+    x, y = schema.encode(private)
+    n, delta = len(x), DELTA if config.delta is None else config.delta
+    validate.at_least(rehearsal.LEAST_RECORDS, **{f"the number of records in {config.data}": n})
+    if not delta < 1 / n:
+        raise ValueError(f"delta must be below 1 / records = {1 / n:.2g}, or one could be given away; got {delta:g}")
+    method, sources = _method(config, schema, public)
+    plan = method.plan(config.epsilon, delta, for_release=True)
+    curve = plan.guarantee.curve
+    label = f"synthetic data by {config.method}, epsilon {config.epsilon:g} at delta {delta:g}"
+    charged = (sha256(config.data.read_bytes()), config.neighbouring, curve, delta, label)
+    if config.ledger is not None:
+        budget.check_budget(config.ledger, *charged)
+    table_name = f"synthetic{'.parquet' if config.data.suffix.lower() == '.parquet' else '.csv'}"
+    with new_folder(out) as folder:
+        (folder / PRIVATE).mkdir()
+        rehearsed = rehearsal.rehearse(
+            jax.random.key(config.seed),
+            method,
+            schema,
+            x,
+            y,
+            config.epsilon,
+            delta,
+            n_trials=config.trials,
+            progress=progress,
+        )
+        if config.ledger is not None:
+            budget.charge(config.ledger, *charged)
+        published = method.release(x, y, config.epsilon, delta)
+        if published.guarantee.curve != curve:
+            raise RuntimeError(f"a release must have the curve it was charged for, {curve}; got {published.guarantee}")
+        made = published.sample(None, config.n_synthetic or n)
+        table = schema.decode(np.asarray(made.x), None if made.y is None else np.asarray(made.y))
+        blob = schemas.write_table(table, Path(table_name).suffix)
+        with records.atomic_open(folder / table_name) as file:
+            file.write(blob)
+        records.atomic_write_text(folder / SCHEMA, json.dumps(schema.to_json(), indent=1, ensure_ascii=False) + "\n")
+        content = {
+            "released": f"{len(made.x):,} synthetic records with {len(schema.columns)} columns, by {config.method}",
+            "guarantee": manifest.guarantee(
+                curve, plan.guarantee.proven, epsilon=config.epsilon, delta=delta, holds=holds
+            ),
+            "not_covered": manifest.NOT_COVERED,
+            "method": {
+                "name": config.method,
+                "n_components": method.n_components,
+                "target": config.target,
+                "task": method.task,
+                "noise": f"discrete {plan.noise}, exact, from the operating system; nobody can repeat it",
+                # Shares alone: the rest follows from them and the guarantee.
+                "budget": {step: _share(plan, step) for step, spent in plan.spend.items() if spent},
+            },
+            "bounds": sources,
+            "n_records": n if config.neighbouring != "add_or_remove" else None,
+            "n_synthetic": len(made.x),
+            "ledger": "charged before the noise was drawn" if config.ledger is not None else "none was charged",
+            "publish": f"{table_name}, {SCHEMA} and this manifest; nothing in the folder private",
+        }
+        if not holds:
+            content = {"warning": manifest.NOT_PRIVATE} | content
+        manifest.write(folder, content, command=command, files=[table_name, SCHEMA])
+        synthetic_report.write(
+            folder / REPORT,
+            config,
+            schema=schema,
+            delta=delta,
+            n_records=n,
+            curve=curve if holds else None,
+            proven=plan.guarantee.proven,
+            budget={step: _share(plan, step) for step, spent in plan.spend.items() if spent},
+            rehearsed=rehearsed,
+            private=(x, y),
+            published=schema.encode({name: table[name] for name in table.column_names}),
+            command=command or f"drjax.release.release_synthetic({config!r})",
+        )
+    return SyntheticReleaseResult(out, manifest.read(out / manifest.MANIFEST), schema, rehearsed)
+
+
+def write_schema(
+    data: Path,
+    out: Path,
+    *,
+    target: str | None = None,
+    task: str | None = None,
+    drop: tuple[str, ...] = (),
+    public: Path | None = None,
+) -> Schema:
+    """Writes the schema of a table as a bounds file to start from, and returns it; arguments as of the configuration.
+
+    Entries that were read off the records say so, and count as not given until somebody who knows better than the
+    records replaces them and takes that out. The file is private until then.
+
+    Raises:
+        ValueError: `out` exists, or a table that does not fit.
+        OSError: a file cannot be read or written.
+    """
+    if out.exists():
+        raise ValueError(f"out must be a new file, got {out} which exists: choose another --out")
+    schema = read_schema(data, public=public, target=target, task=task, drop=drop)[2]
+    lines = [
+        f" {json.dumps(name)}: {json.dumps(entry, ensure_ascii=False)}" for name, entry in schema.to_json().items()
+    ]
+    records.atomic_write_text(out, "{\n" + ",\n".join(lines) + "\n}\n")
+    return schema
+
+
+def refusal(schema: Schema) -> str:
+    """What is said where columns have no public bounds."""
+    names = schema.from_records
+    some = ", ".join(map(repr, names[:6])) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+    return (
+        f"bounds must not depend on the private records, got none for {some}: pass --bounds FILE (JSON: a range or the "
+        "categories of every column; drjax release schema writes one to start from) or --public FILE (records of the "
+        "same kind that are no secret); or --bounds-from-private-data to go without any guarantee"
+    )
+
+
+def _share(plan: Any, step: str) -> float:
+    """Of epsilon for Laplace noise, of mu^2 for Gaussian noise; parts that run in parallel have a whole each."""
+    power = 2 if plan.noise == "gaussian" else 1
+    total = sum(spent**power for spent in plan.spend.values())
+    return round(plan.spend[step] ** power / total, 6)
+
+
+def _method(
+    config: SyntheticReleaseConfig, schema: Schema, public: schemas.Columns | None
+) -> tuple[Any, dict[str, str]]:
+    """The method, and where its public numbers are from."""
+    box = Box.of(*schema.bounds)
+    k = min(MOST_COMPONENTS, box.d) if config.n_components is None else config.n_components
+    validate.at_most(box.d, "the features", n_components=k)
+    fields: dict[str, Any] = {"neighbouring": config.neighbouring, "box": box, "n_components": k}
+    target = schema.target_column
+    if target is not None and target.kind == "category":
+        fields["n_classes"] = len(target.categories)
+    elif target is not None:
+        fields["target_range"] = (target.lower, target.upper)
+    where = "the PRIVATE records themselves" if schema.from_records else "given"
+    sources = {"columns": f"{where}; see {SCHEMA}"}
+    if config.method == "ron-gauss":
+        return RONGauss(**fields), sources
+    if public is None:
+        return PCAGauss(**fields), sources | {"components": "private, within the budget"}
+    rows, _ = schema.encode(public)
+    validate.at_least(max(2, k), **{f"the number of records in {config.public}": len(rows)})
+    u = np.asarray(box.encode(rows), np.float64)
+    centred = u - u.mean(axis=0)
+    components = np.linalg.svd(centred, full_matrices=False)[2][:k]
+    norms = np.linalg.norm(centred @ components.T, axis=1)
+    fields |= {
+        "projection": "public",
+        "components": components,
+        "center": tuple(np.asarray(box.decode(u.mean(axis=0))).astype(float).tolist()),
+        "clip_norm": max(float(np.quantile(norms, CLIP_QUANTILE)), 1e-6),
+    }
+    name = "" if config.public is None else config.public.name
+    return PCAGauss(**fields), sources | {"components": f"{len(rows)} public records in {name}"}
+
+
+def _json(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}: check --bounds")
+    try:
+        found = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"bounds must be a JSON file, got {path}: {error}") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"bounds must be a JSON object with an entry a column, got {type(found).__name__} in {path}")
+    return found

@@ -1,0 +1,279 @@
+"""What the report of a synthetic table says: expected utility, columns side by side, membership, the ceiling."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from drjax.attacks.metrics import Interval
+from drjax.bounds import rero
+from drjax.bounds.curve import TradeOff
+from drjax.data.schema import Schema
+from drjax.release import expected, figures, manifest, page
+from drjax.release.rehearsal import FACTORS, Rehearsal
+from drjax.reports import plots, records
+from drjax.reports.html import ReportFigure, ReportTable
+from drjax.synthesis.exposure import auc_ceiling
+
+if TYPE_CHECKING:
+    from drjax.release.synthetic import SyntheticReleaseConfig
+
+MOST_COLUMNS, MOST_BARS = 12, 12
+"""Columns, and categories of one, that are drawn."""
+
+KAPPAS = (0.1, 0.01, 0.001)
+
+LIMITS = (
+    "Rehearsals have six tenths of the records, so that noise weighs more than in the release, and their own draws of "
+    "noise: the published table may be better or worse.",
+    "Whoever chooses epsilon, method, bounds or dimensions after a look at this report makes the choice depend on the "
+    "records, which the guarantee does not cover. Rehearse on public records instead.",
+    "The attacks are those of drjax: a stronger one may find more, up to the ceiling, which holds for any.",
+    "A model of Gaussians keeps means, spreads and linear relations of columns, and no others: a column of two peaks "
+    "becomes one, and rare categories come out too rare or too frequent.",
+)
+
+
+def write(
+    path: Path,
+    config: SyntheticReleaseConfig,
+    *,
+    schema: Schema,
+    delta: float,
+    n_records: int,
+    curve: TradeOff | None,
+    proven: str,
+    budget: Mapping[str, float],
+    rehearsed: Rehearsal,
+    private: tuple[np.ndarray, np.ndarray | None],
+    published: tuple[np.ndarray, np.ndarray | None],
+    command: str,
+) -> None:
+    """Writes the report.
+
+    Args:
+        path: HTML file.
+        config: Of the release.
+        schema: Of the tables.
+        delta: Of the guarantee.
+        n_records: n, private or not.
+        curve: Of the release; None if nothing is guaranteed.
+        proven: In words.
+        budget: Share of each step.
+        rehearsed: Expected utility and attacks.
+        private: Records, encoded.
+        published: Synthetic records, encoded.
+        command: For the report.
+    """
+    holds = curve is not None
+    best = max(rehearsed.attacks, key=lambda attack: attack.auc.estimate)
+    most = f"No attack of any kind has an AUC above {auc_ceiling(curve):.3f}." if curve is not None else (
+        "Nothing is guaranteed beyond that."
+    )  # fmt: skip
+    warnings = [(page.KEEP, "")]
+    if not holds:
+        warnings.insert(0, (manifest.NOT_PRIVATE + ".", "What the figures below show is no more than a measurement."))
+    chosen = rehearsed.chosen
+    sizes = f"{len(published[0]):,} synthetic records for {n_records:,}"
+    page.write(
+        page.Page(
+            title=f"Synthetic data for {config.data.name}",
+            warnings=tuple(warnings),
+            level="not shown" if holds else "high",
+            headline=f"epsilon {config.epsilon:g} at delta {delta:g}: {sizes}" if holds else f"NOT guaranteed: {sizes}",
+            summary=(
+                f"Expected {rehearsed.measure}: {chosen.estimate:.3f} ({chosen.low:.3f} to {chosen.high:.3f}); "
+                f"real records in their place have {rehearsed.real:.3f}; knowing nothing, {rehearsed.ignorant:.3f}.",
+                f"{best.name}, the stronger of the attacks tried, tells members from others with an AUC of "
+                f"{_interval(best.auc)} (1/2 is guessing). {most}",
+            ),
+            facts=(
+                ("Method", config.method),
+                ("Neighbours", f"{config.neighbouring}: {manifest.RELATIONS[config.neighbouring]}"),
+                ("Proven", proven if holds else "nothing"),
+                ("Budget", ", ".join(f"{step} {share:.0%}" for step, share in budget.items())),
+                ("Columns", f"{len(schema.columns):,}"),
+            ),
+            tables=(
+                _utility_table(rehearsed),
+                _attack_table(rehearsed),
+                *((_ceiling_table(curve),) if curve is not None else ()),
+                _schema_table(schema),
+            ),
+            figures=_figures(config, schema, rehearsed, private, published, curve),
+            notes=(
+                ("What may be published", _publish(config, holds=holds)),
+                ("What the guarantee does not cover", manifest.NOT_COVERED),
+                ("How to read this report", LIMITS),
+            ),
+            command=command,
+            provenance=records.provenance(config.seed),
+        ),
+        path,
+    )
+
+
+def _publish(config: SyntheticReleaseConfig, *, holds: bool) -> tuple[str, ...]:
+    if not holds:
+        return ("Nothing in this folder has a guarantee: bounds were computed from the private records.",)
+    suffix = ".parquet" if config.data.suffix.lower() == ".parquet" else ".csv"
+    return (
+        f"synthetic{suffix}: the guarantee is of the whole model that it is drawn from.",
+        "schema.json and manifest.json, which hold no number that depends on the records.",
+        "Nothing else: this report, and whatever else is computed from the records, stays with whoever holds them.",
+    )
+
+
+def _utility_table(rehearsed: Rehearsal) -> ReportTable:
+    names = (
+        "Columns: total variation, mean",
+        "Pairs of columns: total variation, mean",
+        "Correlations: mean absolute difference",
+    )
+    rows = [
+        (name, _interval(value), f"{floor:.3f}")
+        for name, value, floor in zip(
+            names, (rehearsed.one_way, rehearsed.two_way, rehearsed.correlation), rehearsed.floor, strict=True
+        )
+    ]
+    first = (rehearsed.measure.capitalize(), _interval(rehearsed.chosen), f"{rehearsed.real:.3f}")
+    return ReportTable(
+        title="Expected utility",
+        lead=f"{rehearsed.n_trials} rehearsals on {rehearsed.n_fitted:,} records each: mean and 95% interval. Private.",
+        headers=("Measure", "Synthetic records", "Real records in their place"),
+        rows=(first, *rows),
+    )
+
+
+def _attack_table(rehearsed: Rehearsal) -> ReportTable:
+    return ReportTable(
+        title="Expected membership attacks",
+        lead="Who was in the data? The adversary has the synthetic table, the candidates and other records of the same "
+        "kind. Mean of the rehearsals with the 95% interval of that mean.",
+        headers=("Attack", "AUC", f"Members found at {expected.FPR:.0%} false alarms"),
+        rows=tuple((attack.name, _interval(attack.auc), _interval(attack.tpr)) for attack in rehearsed.attacks),
+    )
+
+
+def _ceiling_table(curve: TradeOff) -> ReportTable:
+    power = [
+        (f"Found at {alpha:.1%} false alarms, at most", f"{float(curve.power(alpha)):.4f}") for alpha in (0.01, 0.001)
+    ]
+    rebuilt = [
+        (
+            f"Rebuilt, if a guess without the table succeeds with {kappa:g}",
+            f"{float(rero.from_tradeoff(kappa, curve)):.4f}",
+        )
+        for kappa in KAPPAS
+    ]
+    return ReportTable(
+        title="The most that any attack reaches",
+        lead=f"What is left to an adversary who knows all records but one; neighbours: {curve.neighbouring}.",
+        headers=("Quantity", "At most"),
+        rows=(*power, *rebuilt),
+    )
+
+
+def _schema_table(schema: Schema) -> ReportTable:
+    rows = []
+    for column in schema.columns:
+        name, _, words = str(column).partition(": ")
+        rows.append((name, words, "given" if column.is_public else "READ OFF THE RECORDS"))
+    return ReportTable(
+        title="Columns",
+        lead="Values beyond the bounds were cut to them; a category that is not listed counts as none.",
+        headers=("Column", "What it may hold", "Where that is from"),
+        rows=tuple(rows),
+    )
+
+
+def _figures(
+    config: SyntheticReleaseConfig,
+    schema: Schema,
+    rehearsed: Rehearsal,
+    private: tuple[np.ndarray, np.ndarray | None],
+    published: tuple[np.ndarray, np.ndarray | None],
+    curve: TradeOff | None,
+) -> tuple[ReportFigure, ...]:
+    kept = figures.kept_over_epsilon(
+        rehearsed.epsilons, rehearsed.useful, config.epsilon, label=rehearsed.measure.replace(" on real", "\non real")
+    )
+    ax = kept.axes[0]
+    ax.axhline(rehearsed.real, color=plots.INK, linewidth=1, linestyle="--")
+    ax.axhline(rehearsed.ignorant, color=plots.BASELINE, linewidth=1, linestyle=":")
+    ax.text(0.01, rehearsed.real, "real records", transform=ax.get_yaxis_transform(), fontsize=8, va="bottom")
+    if rehearsed.ignorant:
+        ax.text(0.01, rehearsed.ignorant, "knowing nothing", transform=ax.get_yaxis_transform(), fontsize=8, va="top")
+    shown = {attack.name.lower(): (attack.fpr, attack.tprs) for attack in rehearsed.attacks}
+    ceilings = {} if curve is None else {"no attack is above this": curve}
+    return (
+        ReportFigure(
+            title="What is kept at other epsilons",
+            caption=f"The {rehearsed.measure}, at {', '.join(f'{factor:g}' for factor in FACTORS)} times the epsilon. "
+            "Private: do not choose epsilon by it (see below).",
+            png=figures.png(kept),
+            alt="Line of utility over epsilon on a logarithmic axis, the chosen epsilon marked.",
+        ),
+        ReportFigure(
+            title="Columns side by side",
+            caption="Private records (grey) and the published ones (colour), as shares. Private.",
+            png=figures.png(_columns(schema, private, published)),
+            alt="Histograms of each column, private and synthetic.",
+        ),
+        ReportFigure(
+            title="Telling members from others",
+            caption="Share of members found over the share of others called members, of all rehearsals together."
+            + ("" if curve is None else " No attack reaches the shaded area, whatever it knows."),
+            png=figures.png(figures.roc_under_ceilings(shown, ceilings)),
+            alt="ROC curves on linear and logarithmic axes, under the ceiling that the guarantee proves.",
+        ),
+    )
+
+
+def _columns(
+    schema: Schema, private: tuple[np.ndarray, np.ndarray | None], published: tuple[np.ndarray, np.ndarray | None]
+) -> Figure:
+    shown = schema.columns[:MOST_COLUMNS]
+    n_rows = math.ceil(len(shown) / 3)
+    figure = Figure(figsize=(plots.WIDTH, 1.9 * n_rows), layout="constrained")
+    axes = figure.subplots(n_rows, 3, squeeze=False).ravel()
+    at, places = 0, {}
+    for column in schema.features:
+        places[column.name] = slice(at, at + column.width)
+        at += column.width
+    for ax, column in zip(axes, shown, strict=False):
+        pair = [
+            np.asarray(part[1])[:, None] if column.name == schema.target else part[0][:, places[column.name]]
+            for part in (private, published)
+        ]
+        if column.kind == "category":
+            if column.name == schema.target:
+                pair = [part == np.arange(len(column.categories)) for part in pair]
+            shares = [part.mean(axis=0) for part in pair]
+            largest = np.argsort(shares[0])[::-1][:MOST_BARS]
+            for offset, share, color in ((-0.2, shares[0], plots.BASELINE), (0.2, shares[1], plots.ATTACK)):
+                ax.bar(np.arange(len(largest)) + offset, share[largest], 0.4, color=color)
+            names = [column.categories[i][:8] or "missing" for i in largest]
+            ax.set_xticks(np.arange(len(largest)), names, rotation=60, ha="right", fontsize=6)
+        else:
+            edges = np.linspace(column.lower, column.upper, 21)
+            for part, color, alpha in ((pair[0], plots.BASELINE, 1.0), (pair[1], plots.ATTACK, 0.55)):
+                values = np.clip(part[:, 0], column.lower, column.upper)
+                ax.hist(values, edges, weights=np.full(len(values), 1 / len(values)), color=color, alpha=alpha)
+        ax.set_title(column.name[:28], fontsize=8)
+        plots.style_axes(ax)
+        ax.tick_params(labelsize=6)
+    for ax in axes[len(shown) :]:
+        ax.remove()
+    return figure
+
+
+def _interval(value: Interval) -> str:
+    return (
+        "too few records" if math.isnan(value.estimate) else f"{value.estimate:.3f} [{value.low:.3f}, {value.high:.3f}]"
+    )

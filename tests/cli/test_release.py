@@ -1,0 +1,107 @@
+import json
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from drjax.cli import main
+
+COLUMNS = [f"p{i}" for i in range(8)]
+FAST = ("--trials", "4", "--splits", "2", "--quiet")
+
+
+def failure(capsys, *arguments):
+    with pytest.raises(SystemExit) as stopped:
+        main([str(a) for a in arguments])
+    error = capsys.readouterr().err
+    assert stopped.value.code == 2
+    assert error.count("\n") == 1
+    return error
+
+
+def csv(path, x):
+    np.savetxt(path, x, delimiter=",", header=",".join(COLUMNS), comments="", fmt="%g")
+    return path
+
+
+@pytest.fixture
+def digits(tmp_path):
+    x = load_digits().data[:, 18:26]
+    csv(tmp_path / "private.csv", x[:80])
+    csv(tmp_path / "public.csv", x[80:200])
+    (tmp_path / "bounds.json").write_text(json.dumps({name: [0, 16] for name in COLUMNS}))
+    return tmp_path
+
+
+def test_a_release_from_public_records_is_written_and_said(digits, capsys):
+    out = digits / "out"
+    main(["release", "pca", f"{digits}/private.csv", "--epsilon", "1", "--public", f"{digits}/public.csv",
+          "--out", str(out), *FAST[:-1]])  # fmt: skip
+    said = capsys.readouterr().out
+    found = json.loads((out / "manifest.json").read_text())
+    assert f"Released: {found['released']}." in said
+    assert "Guarantee: epsilon 1 at delta 1e-06; replace_one" in said
+    assert str(out / "private" / "report.html") in said
+    assert found["guarantee"]["holds"]
+    assert "public records in public.csv" in found["bounds"]["row_norm"]
+    assert found["mechanism"]["n_components_from"] == "those with 90% of the energy of the public records"
+    with np.load(out / "components.npz") as arrays:
+        v = arrays["components"]
+        np.testing.assert_allclose(v @ v.T, np.eye(len(v)), atol=1e-9)
+        np.testing.assert_allclose(arrays["center"], load_digits().data[80:200, 18:26].mean(axis=0))
+
+
+def test_the_default_folder_is_in_runs(digits, monkeypatch):
+    monkeypatch.chdir(digits)
+    for _ in range(2):
+        main(["release", "pca", "private.csv", "--epsilon", "1", "--bounds", "bounds.json", *FAST])
+    assert sorted(path.name for path in (digits / "runs").iterdir()) == ["release-pca-private", "release-pca-private-2"]
+
+
+def test_without_bounds_there_is_no_release(digits, capsys):
+    out = digits / "out"
+    error = failure(capsys, "release", "pca", digits / "private.csv", "--epsilon", "1", "--out", out)
+    for option in ("--bounds FILE", "--public FILE", "--bounds-from-private-data"):
+        assert option in error
+    assert not out.exists()
+
+
+def test_the_flag_that_names_the_risk_is_repeated_first(digits, capsys):
+    out = digits / "out"
+    main(["release", "pca", f"{digits}/private.csv", "--epsilon", "1", "--bounds-from-private-data",
+          "--out", str(out), *FAST[:-1]])  # fmt: skip
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith("THE GUARANTEE DOES NOT HOLD")
+    assert not any(line.startswith("Publish") or "Guarantee:" in line for line in said[1:])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("nothing.csv",), "there is no file nothing.csv"),
+        (("--epsilon", "-1"), "epsilon must be a finite number > 0"),
+        (("--delta", "0.5"), "delta must be below 1 / records = 0.013"),
+        (("--delta", "1"), "delta must be in [0, 1)"),
+        (("--mechanism", "noisy-power"), "must have an exact sampler"),
+        (("--mechanism", "magic"), "mechanism must be one of"),
+        (("--mechanism", "laplace-vector", "--delta", "1e-6"), "pass --delta 0"),
+        (("--mechanism", "analytic-gauss", "--delta", "0"), "delta must be > 0"),
+        (("--n-components", "9"), "n_components must be <= the columns = 8"),
+        (("--n-components", "1.5"), "n_components must be an integer >= 1 or in (0, 1)"),
+        (("--neighbouring", "add_or_remove"), "divisor must be given under add_or_remove"),
+        (("--divisor", "10"), "divisor must be given under add_or_remove"),
+        (("--drop", "zzz"), "got no 'zzz'"),
+        (("--bounds-from-private-data",), "must be left out with --bounds"),
+        (("--ledger", "nothing.json"), "nothing.json"),
+        (("--out", "."), "out must be a new folder"),
+    ],
+)
+def test_bad_input_is_one_line_and_writes_nothing(digits, capsys, monkeypatch, arguments, message):
+    monkeypatch.chdir(digits)
+    base = {"--epsilon": "1", "--bounds": "bounds.json", "--out": "out"}
+    given = dict(zip(arguments[::2], arguments[1::2], strict=False))
+    words = [word for pair in {**base, **given}.items() for word in pair]
+    words += [arguments[-1]] if len(arguments) % 2 else []
+    words += [] if arguments == ("nothing.csv",) else ["private.csv"]
+    assert message in failure(capsys, "release", "pca", *words)
+    assert sorted(path.name for path in digits.iterdir()) == ["bounds.json", "private.csv", "public.csv"]

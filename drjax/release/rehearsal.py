@@ -19,6 +19,7 @@ from drjax.core.batching import progress_bar
 from drjax.core.types import Array
 from drjax.data.schema import Schema
 from drjax.release.expected import AttackResult, mean_interval, summary
+from drjax.release.writing import synthetic_table
 from drjax.synthesis import exposure, utility, utility_distances
 from drjax.synthesis.contract import Box, Synthetic
 
@@ -122,7 +123,9 @@ def rehearse(
         split_key, noise_key, draw_key, judge_key = jax.random.split(jax.random.fold_in(trial_key, index + 1), 4)
         fitted, test, rest = _split(jax.random.fold_in(trial_key, 0), x, y)
         found = method.fit(noise_key, fitted.x, fitted.y, float(one), delta)
-        made = _written(schema, found.sample(draw_key, len(fitted.x)))
+        table = synthetic_table(draw_key, found, schema, len(fitted.x))
+        # As whoever reads the table finds them: rounded, one category a column.
+        made = Synthetic(*schema.encode({name: table[name] for name in table.column_names}))
         useful[index, trial] = judge.useful(judge_key, made, test)
         if index == FACTORS.index(1.0):
             distances.append(judge.distances(judge_key, fitted.x, made.x))
@@ -206,9 +209,3 @@ def _split(key: Array, x: np.ndarray, y: np.ndarray | None) -> tuple[Synthetic, 
     cuts = np.cumsum([int(share * len(x)) for share in SHARES])
     fitted, test, rest = (Synthetic(x[rows], None if y is None else y[rows]) for rows in np.split(order, cuts))
     return fitted, test, rest
-
-
-def _written(schema: Schema, made: Synthetic) -> Synthetic:
-    """Synthetic records as whoever reads the table finds them: rounded, one category a column."""
-    table = schema.decode(np.asarray(made.x), None if made.y is None else np.asarray(made.y))
-    return Synthetic(*schema.encode({name: table[name] for name in table.column_names}))

@@ -27,6 +27,7 @@ from drjax.data.checksums import sha256
 from drjax.data.schema import Schema
 from drjax.release import budget, manifest, rehearsal, synthetic_report
 from drjax.release.folder import PRIVATE, check_new_folder, new_folder
+from drjax.release.writing import synthetic_table
 from drjax.reports import records
 from drjax.synthesis.contract import Box
 from drjax.synthesis.pca_gauss import PCAGauss
@@ -214,14 +215,13 @@ def release_synthetic(
         published = method.release(x, y, config.epsilon, delta)
         if published.guarantee.curve != curve:
             raise RuntimeError(f"a release must have the curve it was charged for, {curve}; got {published.guarantee}")
-        made = published.sample(None, config.n_synthetic or n)
-        table = schema.decode(np.asarray(made.x), None if made.y is None else np.asarray(made.y))
+        table = synthetic_table(None, published, schema, config.n_synthetic or n)
         blob = schemas.write_table(table, Path(table_name).suffix)
         with records.atomic_open(folder / table_name) as file:
             file.write(blob)
         records.atomic_write_text(folder / SCHEMA, json.dumps(schema.to_json(), indent=1, ensure_ascii=False) + "\n")
         content = {
-            "released": f"{len(made.x):,} synthetic records with {len(schema.columns)} columns, by {config.method}",
+            "released": f"{table.num_rows:,} synthetic records with {len(schema.columns)} columns, by {config.method}",
             "guarantee": manifest.guarantee(
                 curve, plan.guarantee.proven, epsilon=config.epsilon, delta=delta, holds=holds
             ),
@@ -237,7 +237,7 @@ def release_synthetic(
             },
             "bounds": sources,
             "n_records": n if config.neighbouring != "add_or_remove" else None,
-            "n_synthetic": len(made.x),
+            "n_synthetic": table.num_rows,
             "ledger": "charged before the noise was drawn" if config.ledger is not None else "none was charged",
             "publish": f"{table_name}, {SCHEMA} and this manifest; nothing in the folder private",
         }

@@ -35,7 +35,7 @@ LIMITS = (
     "records, which the guarantee does not cover. Rehearse on public records instead.",
     "The attacks are those of drjax: a stronger one may find more, up to the ceiling, which holds for any.",
     "A model of Gaussians keeps means, spreads and linear relations of columns, and no others: a column of two peaks "
-    "becomes one, and rare categories come out too rare or too frequent.",
+    "becomes one, within each class.",
 )
 
 

@@ -32,6 +32,7 @@ from drjax.synthesis.contract import Synthesizer
 
 DENSITIES = ("kernel", "mixture", "neighbours")
 
+
 class Memorisation(NamedTuple):
     """See `memorisation_ratio`.
 

@@ -67,8 +67,12 @@ class ProjectedSynthesizer:
 
     def sample(self, key: Array | None, n: int) -> Synthetic:
         """n synthetic records; pure, safe under jit and vmap with n static. A key of None is drawn from the OS."""
+        drawn, y = self.draw(gaussian_model.os_key() if key is None else key, n)
+        return Synthetic(self.box.decode(self.unit_features(drawn)) if self.decode else drawn, y)
+
+    def draw(self, key: Array, n: int) -> tuple[Any, Any]:
+        """Components (n, p) of n synthetic records, and their y as of `sample`; pure."""
         validate.integer(n=n)
-        key = gaussian_model.os_key() if key is None else key
         drawn, classes = gaussian_model.sample(key, jax.tree.map(jnp.asarray, self.mixture), n)
         y: Any = classes if self.task == "classification" else None
         if self.task == "regression":
@@ -76,13 +80,12 @@ class ProjectedSynthesizer:
             low, high = self.target_range
             label = jnp.clip(drawn[:, -1] / self.label_weight, -1, 1)
             drawn, y = drawn[:, :-1], (label + 1) / 2 * (high - low) + low
-        return Synthetic(self.decoded(drawn) if self.decode else drawn, y)
+        return drawn, y
 
-    def decoded(self, z: Array) -> Any:
-        """Components (n, p) as features (n, d): centre + W^T z, cut to the box."""
+    def unit_features(self, z: Array) -> Any:
+        """Components (n, p) as features (n, d) of the box scaled to [-1, 1]^d, not cut to it: centre + W^T z."""
         w, frame = jnp.asarray(self.components), self.frame
-        v = frame.center + frame.radius * jnp.matmul(z, w, precision=HIGHEST)
-        return self.box.decode(frame.scale * v)
+        return frame.scale * (frame.center + frame.radius * jnp.matmul(z, w, precision=HIGHEST))
 
     def transform(self, x: Array) -> Any:
         """Records (m, d) cut to the box; or, where `decode` is False, their components, cut as those of the fit."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import Any, NamedTuple
 
@@ -129,6 +130,7 @@ def _on_simplex_in_order(values: Any, target: Any) -> jax.Array:
     return jnp.zeros_like(values).at[order].set(_on_simplex(values[order], target))
 
 
+@functools.partial(jax.jit, static_argnames="n")
 def sample(key: Array, mixture: Mixture, n: int) -> tuple[jax.Array, jax.Array]:
     """n draws (n, q) and their classes (n,), int32; pure, memory O(n q)."""
     class_key, normal_key = jax.random.split(key)

@@ -168,6 +168,27 @@ def evaluate(x: Array, coords: Array, *, n_neighbors: int = 5) -> Quality:
     return _measures(_between(x), _between(coords), n_neighbors)
 
 
+@_jit
+def evaluate_distances(delta: Array, embedded: Array, *, n_neighbors: int = 5) -> Quality:
+    """`evaluate` from `distances` (n, n) of the data and of the embedding that are at hand; O(n_neighbors n^2).
+
+    Raises:
+        ValueError: at trace time, if the shapes do not match or not 1 <= n_neighbors < n / 2.
+    """
+    validate.shape_2d(delta=delta, embedded=embedded)
+    if not delta.shape == embedded.shape == (delta.shape[0],) * 2:
+        raise ValueError(f"delta and embedded must have one shape (n, n), got {delta.shape} and {embedded.shape}")
+    _check_ranks(delta.shape[0], n_neighbors)
+    return _measures(*_in_one_dtype(delta, embedded), n_neighbors)
+
+
+@jax.jit
+def distances(x: Array) -> Array:
+    """Euclidean distances (n, n) of the rows of x (n, d), symmetric to the bit; O(n^2 d)."""
+    validate.shape_2d(x=x)
+    return _between(jnp.asarray(x, compute_dtype(x)))
+
+
 def evaluate_batch(
     known: Array,
     targets: Array,

@@ -138,6 +138,24 @@ def make_bounds(
     return Bounds(lower, upper, center, scale, norm, sources, not from_private)
 
 
+def read_object(path: Path) -> dict[str, Any]:
+    """The object in a JSON file of bounds.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: not JSON, or no object.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}: check --bounds")
+    try:
+        found = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"bounds must be a JSON file, got {path}: {error}") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"bounds must be a JSON object, got {type(found).__name__} in {path}")
+    return found
+
+
 def read_bounds(path: Path, columns: Sequence[str] | None, d: int) -> tuple[np.ndarray, np.ndarray]:
     """Lower and upper bounds (d,) of a JSON file.
 
@@ -150,14 +168,7 @@ def read_bounds(path: Path, columns: Sequence[str] | None, d: int) -> tuple[np.n
         OSError: the file cannot be read.
         ValueError: no such JSON, a column without bounds or bounds of no column, or lower >= upper.
     """
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}: check --bounds")
-    try:
-        found = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise ValueError(f"bounds must be a JSON file, got {path}: {error}") from error
-    if not isinstance(found, dict):
-        raise ValueError(f"bounds must be a JSON object, got {type(found).__name__} in {path}")
+    found = read_object(path)
     # A table may have columns of these names.
     if found.keys() == {"lower", "upper"} and set(columns or ()) != {"lower", "upper"}:
         pair = [_vector(found[name], f"{name} in {path}", d) for name in ("lower", "upper")]

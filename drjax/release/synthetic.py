@@ -26,6 +26,7 @@ from drjax.data import schema as schemas
 from drjax.data.checksums import sha256
 from drjax.data.schema import Schema
 from drjax.release import budget, manifest, rehearsal, synthetic_report
+from drjax.release.bounds import read_object
 from drjax.release.folder import PRIVATE, check_new_folder, new_folder
 from drjax.release.writing import synthetic_table
 from drjax.reports import records
@@ -145,7 +146,7 @@ def read_schema(
     """
     private = schemas.read_table(data)
     known = None if public is None else schemas.read_table(public)
-    given = {} if bounds is None else _json(bounds)
+    given = {} if bounds is None else read_object(bounds)
     if known is not None:
         found = schemas.infer(known, target=target, given=given, drop=drop, task=task)
         # What public records say of their columns is public.
@@ -340,15 +341,3 @@ def _method(
     }
     name = "" if config.public is None else config.public.name
     return PCAGauss(**fields), sources | {"components": f"{len(rows)} public records in {name}"}
-
-
-def _json(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}: check --bounds")
-    try:
-        found = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise ValueError(f"bounds must be a JSON file, got {path}: {error}") from error
-    if not isinstance(found, dict):
-        raise ValueError(f"bounds must be a JSON object with an entry a column, got {type(found).__name__} in {path}")
-    return found

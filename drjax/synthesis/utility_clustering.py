@@ -19,6 +19,8 @@ import jax.numpy as jnp
 from drjax.core import batching, validate
 from drjax.core.linalg import HIGHEST, compute_dtype
 from drjax.core.types import Array, Status
+from drjax.dr.quality import distances
+from drjax.dr.silhouette import silhouette_of_distances
 
 SAMPLE_SIZE = 2000
 """Records that a silhouette is computed on."""
@@ -299,17 +301,9 @@ def _lloyd(x: jax.Array, start: jax.Array, max_iter: int, tol: float) -> KMeansF
 
 @functools.partial(jax.jit, static_argnums=2)
 def _silhouette(x: jax.Array, labels: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
-    """The score, and how many clusters are inhabited."""
-    centred = x - x.mean(axis=0)
-    n = x.shape[0]
-    distances = jnp.sqrt(_squares(centred, centred)).at[jnp.diag_indices(n)].set(0)
-    members = jax.nn.one_hot(labels, k, dtype=x.dtype)
-    counts = members.sum(axis=0)
-    totals = jnp.matmul(distances, members, precision=HIGHEST)
-    own = jnp.take_along_axis(totals, labels[:, None], axis=1)[:, 0] / jnp.maximum(counts[labels] - 1, 1)
-    means = jnp.where((members > 0) | (counts == 0), jnp.inf, totals / jnp.maximum(counts, 1))
-    other = means.min(axis=1)
-    larger = jnp.maximum(own, other)
-    is_scored = (counts[labels] > 1) & jnp.isfinite(other) & (larger > 0)
-    coefficient = jnp.where(is_scored, (other - own) / jnp.where(is_scored, larger, 1), 0)
-    return coefficient.mean(), jnp.sum(counts > 0)
+    """The score, 0 where there is none, and how many clusters are inhabited."""
+    n_found = jnp.sum(jnp.bincount(labels, length=k) > 0)
+    if k < 2:
+        return jnp.zeros((), x.dtype), n_found
+    score = silhouette_of_distances(distances(x - x.mean(axis=0)), labels, k)
+    return jnp.where(n_found < 2, 0, score), n_found

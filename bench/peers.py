@@ -1,4 +1,4 @@
-"""scikit-learn and umap-learn at their fastest on the same cores: a process per core, a thread each, only fits timed.
+"""Reference libraries at their fastest on the same cores: a process per core, a thread each, only fits timed.
 
 Run as a module, this file is the worker: it reads one JSON request per line and answers with one.
 """
@@ -137,6 +137,8 @@ def _shadows(method: str, known: np.ndarray, targets: np.ndarray) -> Step:
             return float(np.floor(499 * (weights / weights.max()).astype(np.float64)).sum())
 
         return one_by_one(fit)
+    if method.startswith("opentsne"):
+        return one_by_one(_opentsne(method, len(x)))
     from sklearn import manifold
 
     if method == "mds":
@@ -150,6 +152,24 @@ def _shadows(method: str, known: np.ndarray, targets: np.ndarray) -> Step:
         options = {"perplexity": perplexity(len(x)), "random_state": 0, "n_jobs": 1}
         return one_by_one(lambda data: _run(manifold.TSNE(n_components=2, **options), data))
     raise ValueError(f"method must be a peer's name, got {method!r}")
+
+
+def _opentsne(method: str, n: int) -> Callable[[np.ndarray], float]:
+    # Installed by hand: it is not among drjax's test requirements.
+    from openTSNE import TSNE as OpenTSNE  # pyright: ignore[reportMissingImports]
+
+    kinds = {"opentsne_bh": "bh", "opentsne_fft": "fft"}
+    if method not in kinds:
+        raise ValueError(f"method must be a peer's name, got {method!r}")
+    # Exact neighbours: at a thousand records faster than building an index.
+    options: dict[str, Any] = {"negative_gradient_method": kinds[method], "neighbors": "exact"}
+    model = OpenTSNE(perplexity=perplexity(n), initialization="pca", random_state=0, n_jobs=1, **options)
+
+    def fit(data: np.ndarray) -> float:
+        model.fit(data)
+        return float(model.early_exaggeration_iter + model.n_iter)
+
+    return fit
 
 
 def _run(model: Any, data: np.ndarray) -> float:

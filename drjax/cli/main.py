@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from tyro.extras import SubcommandApp
 
 import drjax
-from drjax.cli import bound_commands, commands, membership_commands, model_commands, release_commands
+from drjax.cli import bound_commands, commands, membership_commands, model_commands, property_commands, release_commands
 
 DESCRIPTION = "What an informed adversary can take back out of a published embedding or network."
 
@@ -50,8 +50,9 @@ def _app() -> SubcommandApp:
     attack.command(name="embedding")(commands.attack_embedding)
     attack.command(name="model")(model_commands.attack_model)
     attack.command(name="membership")(membership_commands.attack_membership)
+    attack.command(name="property")(property_commands.attack_property)
     app.command(name="audit-model")(model_commands.audit_model)
-    app.command(attack, name="attack", help="Attack a release: take its one unknown record back, or tell who is in it.")
+    app.command(attack, name="attack", help="Attack a release: its one unknown record, who is in it, shares in a plot.")
     app.command(commands.embed)
     data.command(name="list")(commands.list_data)
     data.command(name="info")(commands.data_info)

@@ -186,6 +186,13 @@ def joint_probabilities(between, row, target, search, p):
         # Of the point itself too, which may be nearer than the nearest: an overflow that the next line takes back.
         _fill(between[i], beta, shift, total, p[i + 1, 1:n])
         p[i + 1, i + 1] = 0
+    _make_joint(p)
+
+
+@numba.njit(error_model="numpy", nogil=True, cache=True)
+def _make_joint(p):
+    """From conditional probabilities (n, n) to the joint ones, in place; entries beyond column n are not touched."""
+    n = p.shape[0]
     total = 0.0
     for i in range(n):
         for j in range(i):
@@ -195,3 +202,48 @@ def joint_probabilities(between, row, target, search, p):
             joint = max((float(p[i, j]) + p[j, i]) / total, P_FLOOR)
             p[i, j] = joint
             p[j, i] = joint
+
+
+@numba.njit(error_model="numpy", nogil=True, cache=True)
+def joint_probabilities_alone(squared, target, p):
+    """`joint_probabilities` of one data set from its squared distances (n, n), all of them searched for; O(n^2) a step.
+
+    The known points' search pays where many data sets share them. Here no step is repeated, and its exponentials are
+    the probabilities once it ends.
+    """
+    n = p.shape[0]
+    shifted, weights = np.empty(n), np.empty(n)
+    for i in range(n):
+        shift = _nearest(squared[i], i, math.inf)
+        for j in range(n):
+            shifted[j] = squared[i, j] - shift
+        shifted[i] = 0.0
+        beta, low, high, total = 1.0, 0.0, math.inf, 1.0
+        for step in range(MAX_STEPS):
+            _weigh(shifted, i, beta, weights)
+            total, moment = _sum_up(shifted, weights)
+            error = target - (math.log(total) + beta * moment / total)
+            if abs(error) <= ENTROPY_TOL or step + 1 == MAX_STEPS:
+                break
+            beta, low, high = _next(error, beta, low, high)
+        for j in range(n):
+            p[i, j] = weights[j] / total
+    _make_joint(p)
+
+
+@numba.njit(error_model="numpy", fastmath=IN_ORDER, nogil=True, cache=True)
+def _weigh(shifted, own, beta, weights):
+    """exp(-beta s) of shifted squared distances (n,), 0 of the point itself."""
+    for j in range(shifted.shape[0]):
+        weights[j] = _exp(-beta * shifted[j])
+    weights[own] = 0.0
+
+
+@numba.njit(error_model="numpy", fastmath=True, nogil=True, cache=True)
+def _sum_up(shifted, weights):
+    """The sums of the weights and of the shifted squared distances times them, in any order of the terms."""
+    total, moment = 0.0, 0.0
+    for j in range(shifted.shape[0]):
+        total += weights[j]
+        moment += shifted[j] * weights[j]
+    return total, moment

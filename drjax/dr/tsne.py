@@ -18,13 +18,16 @@ from drjax.dr.affinity import joint_probabilities
 from drjax.dr.pca import PCA
 from drjax.dr.rows import in_xla, squared_rows
 from drjax.dr.tsne_cpu import Descent, tsne_batch
+from drjax.dr.tsne_fits_cpu import START_STD, tsne_fits
 from drjax.dr.tsne_xla import UNROLLED_ITER, descend_batch
 
 INITS = ("pca", "random")
 
 EXPLORATION = 250
-START_STD = 1e-4
-"""scikit-learn's: most iterations under exaggeration, spread of the start."""
+"""scikit-learn's: most iterations under exaggeration."""
+
+POOL_BYTES = 2**30
+"""Squared distances of a pool of records are kept up to this size; beyond it each data set computes its own."""
 
 
 class TSNEShared(NamedTuple):
@@ -41,6 +44,18 @@ class TSNEShared(NamedTuple):
     between: Array
     start: Array | None
     pca: PyTree
+
+
+class TSNEPool(NamedTuple):
+    """Records that data sets are drawn from.
+
+    Attributes:
+        x: (N, d).
+        squared: (N, N), squared distances computed in float64; None above `POOL_BYTES`, and where no CPU computes.
+    """
+
+    x: Array
+    squared: Array | None
 
 
 class TSNEInfo(NamedTuple):
@@ -175,6 +190,65 @@ class TSNE:
         rows = _cut_off(squared_rows(targets, shared.known), targets, shared.known)
         return self._optimise(shared.between, rows, starts, status)
 
+    def fit_batch(self, keys: Array, x: Array) -> Embedding:
+        """`fit_transform` of b data sets x (b, n, d), for keys (b,); every field gains a leading axis b.
+
+        On a CPU compiled code, a data set at a time on every core, whose result has the same bits in any batch; without
+        derivatives. Start and affinities are those of `fit_transform` up to rounding, so maps are in distribution.
+
+        Raises:
+            ValueError: at trace time, as `fit_transform`.
+        """
+        if x.ndim != 3:
+            raise ValueError(f"x must have shape (data sets, records, features), got {x.shape}")
+        self._check_fits(*x.shape[1:])
+        x = jnp.asarray(x, compute_dtype(x))
+        return self._fit_many(keys, x, None, None)
+
+    def pool(self, x: Array) -> TSNEPool:
+        """What data sets drawn from x (N, d) share: all squared distances, once, on the host; 4 N^2 bytes in float32.
+
+        Raises:
+            ValueError: x is not a finite numeric matrix.
+        """
+        array = validate.matrix(x)
+        array = array.astype(compute_dtype(array), copy=False)
+        if len(array) ** 2 * array.dtype.itemsize > POOL_BYTES or jax.default_backend() != "cpu":
+            return TSNEPool(jnp.asarray(array), None)
+        # Eager, and on the host: the callers' programs take it as an operand.
+        return TSNEPool(jnp.asarray(array), jnp.minimum(squared_rows(array, array), _farthest(array.dtype)))
+
+    def fit_subsets(self, keys: Array, pool: TSNEPool, rows: Array) -> Embedding:
+        """`fit_batch` of the data sets x[rows] that b lists rows (b, n) of records of the pool make.
+
+        Raises:
+            ValueError: at trace time, as `fit_transform`.
+        """
+        self._check_fits(rows.shape[1], pool.x.shape[1])
+        return self._fit_many(keys, pool.x, pool.squared, rows)
+
+    def _check_fits(self, n: int, d: int) -> None:
+        self._check_size(n)
+        if self.deterministic:
+            validate.at_most(min(n, d), "min(n, d)", n_components=self.n_components)
+
+    def _fit_many(self, keys: Array, x: Array, squared: Array | None, rows: Array | None) -> Embedding:
+        b, n = x.shape[:2] if rows is None else rows.shape
+        starts = None if self.deterministic else jax.vmap(lambda key: self._draw(key, n, x.dtype))(keys)
+
+        def on_host(_: Array, *operands: Any) -> Embedding:
+            options = {"k": self.n_components, "perplexity": self.perplexity, "descent": self._descent(n)}
+            like = (*_results(b, (n, self.n_components), x.dtype), jax.ShapeDtypeStruct((b,), jnp.bool_))
+            *found, is_flat = host.call(functools.partial(tsne_fits, **options), like, *operands)
+            return self._embeddings(found, jnp.where(is_flat, jnp.uint32(Status.DEGENERATE), jnp.uint32(0)))
+
+        def elsewhere(keys: Array, x: Array, _: Any, rows: Array | None, __: Any) -> Embedding:
+            if rows is None:
+                return jax.vmap(self.fit_transform)(keys, x)
+            return jax.vmap(lambda key, own: self.fit_transform(key, x[own]))(keys, rows)
+
+        return jax.lax.platform_dependent(keys, x, squared, rows, starts, cpu=on_host, default=elsewhere)
+
     @property
     def _pca(self) -> PCA:
         return PCA(n_components=self.n_components)
@@ -213,6 +287,9 @@ class TSNE:
             found = self._optimise_in_xla(*operands)
         else:
             found = jax.lax.platform_dependent(*operands, cpu=self._optimise_on_host, default=self._optimise_in_xla)
+        return self._embeddings(found, status)
+
+    def _embeddings(self, found: Any, status: Array) -> Embedding:
         coords, divergence, grad_norm, n_iter, stopped = found
         finite = jnp.all(jnp.isfinite(coords), axis=(1, 2))
         status = status | jnp.where(stopped, jnp.uint32(0), jnp.uint32(Status.NOT_CONVERGED))
@@ -228,14 +305,15 @@ class TSNE:
         return descend_batch(jax.vmap(affinities)(rows), starts, self._descent(starts.shape[1]))
 
     def _optimise_on_host(self, between: Array, rows: Array, starts: Array) -> tuple[Array, ...]:
-        b, dtype = rows.shape[0], starts.dtype
-
-        def result(*shape: int, of: Any = dtype) -> jax.ShapeDtypeStruct:
-            return jax.ShapeDtypeStruct((b, *shape), of)
-
-        like = (result(*starts.shape[1:]), result(), result(), result(of=jnp.int32), result(of=jnp.bool_))
+        like = _results(rows.shape[0], starts.shape[1:], starts.dtype)
         on_host = functools.partial(_tsne_mapped, self.perplexity, self._descent(starts.shape[1]))
         return host.call(on_host, like, between, rows, starts, vmap_method="expand_dims")
+
+
+def _results(b: int, shape: tuple[int, ...], dtype: Any) -> tuple[jax.ShapeDtypeStruct, ...]:
+    """What a descent of b data sets to maps of this shape finds."""
+    kinds = [((b, *shape), dtype), ((b,), dtype), ((b,), dtype), ((b,), jnp.int32), ((b,), jnp.bool_)]
+    return tuple(jax.ShapeDtypeStruct(*kind) for kind in kinds)
 
 
 def _tsne_mapped(

@@ -303,7 +303,8 @@ def _advance(n, attraction, repulsion, pull, push, momentum, learning_rate, y, u
 
 
 @numba.njit(error_model="numpy", nogil=True, cache=True)
-def _descend(p, descent, y):
+def descend(p, descent, y):
+    """Moves y (k, n + BLOCK) to the end of a descent; the divergence, last norm, iterations and whether it stopped."""
     k, n = y.shape[0], p.shape[0]
     kind = y.dtype.type
     freedom = max(k - 1, 1)
@@ -365,6 +366,6 @@ def _run(between, rows, starts, target, search, descent, coords, divergence, gra
             continue
         joint_probabilities(between, rows[lane], target, search, p)
         y[:, :n] = starts[lane]
-        result = _descend(p, descent, y)
+        result = descend(p, descent, y)
         coords[lane] = y[:, :n]
         divergence[lane], grad_norm[lane], n_iter[lane], stopped[lane] = result

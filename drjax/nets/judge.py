@@ -99,7 +99,7 @@ class Judge:
         """
         x = validate.matrix(x, "x", columns=math.prod(self.image_shape))
         images = x.astype(np.float32).reshape(-1, *self.image_shape)
-        logits = predict(partial(_Net, self.config, self.image_shape, self.n_classes), self.state, images)[0]
+        logits = predict(partial(Net, self.config, self.image_shape, self.n_classes), self.state, images)[0]
         return log_softmax(np.asarray(logits, np.float64), axis=1)
 
     def accuracy(self, images: Array, labels: Array) -> float:
@@ -108,7 +108,7 @@ class Judge:
         Raises:
             ValueError: images that are not in [0, 1], or labels that are not m integers in [0, n_classes).
         """
-        x, y = _examples(images, labels, self.image_shape, self.n_classes, "")
+        x, y = checked_examples(images, labels, self.image_shape, self.n_classes, "")
         return float(np.mean(self.log_probabilities(x).argmax(axis=1) == y))
 
     def save(self, path: str | Path) -> None:
@@ -128,12 +128,12 @@ class Judge:
         header, fields = arrays.read_npz(Path(path))
         try:
             config = JudgeConfig(**header["config"] | {"widths": tuple(header["config"]["widths"])})
-            image_shape, n_classes = _image_shape(tuple(header["image_shape"])), header["n_classes"]
+            image_shape, n_classes = full_shape(tuple(header["image_shape"])), header["n_classes"]
             accuracy, n_held_out = header["held_out_accuracy"], header["n_held_out"]
             validate.integer(minimum=2, n_classes=n_classes)
         except (KeyError, TypeError) as error:
             raise ValueError(f"{path} must be a saved Judge, got an npz file with other fields") from error
-        template = abstract_state(partial(_Net, config, image_shape, n_classes), 1)
+        template = abstract_state(partial(Net, config, image_shape, n_classes), 1)
         state = arrays.unflatten(template, fields, "state")
         return cls(config, image_shape, n_classes, state, accuracy, n_held_out)
 
@@ -170,32 +170,56 @@ def train_judge(
     """
     validate.prng_key(key)
     validate.integer(minimum=2, n_classes=n_classes)
-    shape = _image_shape(image_shape)
-    x, y = _examples(images, labels, shape, n_classes, "")
+    shape = full_shape(image_shape)
+    x, y = checked_examples(images, labels, shape, n_classes, "")
     start_key, split_key, epoch_key = jax.random.split(key, 3)
     if held_out is None:
-        order = np.asarray(jax.random.permutation(split_key, len(x)))
-        n_test = math.ceil(config.held_out * len(x))
-        test_x, test_y = x[order[:n_test]], y[order[:n_test]]
-        x, y = x[order[n_test:]], y[order[n_test:]]
+        (x, y), (test_x, test_y) = split_off(split_key, x, y, config.held_out)
     else:
-        test_x, test_y = _examples(*held_out, shape, n_classes, "held-out ")
-    if len(x) < config.batch_size:
-        raise ValueError(f"batch_size must be <= the {len(x)} images to train on, got {config.batch_size}")
-
-    graph, *state = nnx.split(_Net(config, shape, n_classes, nnx.Rngs(params=start_key)), nnx.Param, ...)
-    carry = tuple(state), _optimizer(config, 1).init(state[0])
-    data = jax.device_put((x.reshape(-1, *shape), y))
-    for epoch in range(config.epochs):
-        carry = _epoch(jax.random.fold_in(epoch_key, epoch), carry, *data, graph=graph, config=config)
-    state = jax.tree.map(lambda leaf: leaf[None], carry[0])
-    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state)):
-        raise ValueError(f"learning_rate must be small enough for weights to stay finite, got {config.learning_rate}")
+        test_x, test_y = checked_examples(*held_out, shape, n_classes, "held-out ")
+    net = Net(config, shape, n_classes, nnx.Rngs(params=start_key))
+    state = fit(epoch_key, net, x.reshape(-1, *shape), y, config)
     judge = Judge(config, shape, n_classes, state, held_out_accuracy=math.nan, n_held_out=len(test_x))
     return dataclasses.replace(judge, held_out_accuracy=judge.accuracy(test_x, test_y))
 
 
-class _Net(nnx.Module):
+def split_off(key: Array, x: np.ndarray, y: np.ndarray, share: float) -> tuple[tuple, tuple]:
+    """Records and labels to train on, and a random share of them, rounded up, to measure on."""
+    order = np.asarray(jax.random.permutation(key, len(x)))
+    n_test = math.ceil(share * len(x))
+    return (x[order[n_test:]], y[order[n_test:]]), (x[order[:n_test]], y[order[:n_test]])
+
+
+def fit(key: Array, net: nnx.Module, images: np.ndarray, labels: np.ndarray, config: JudgeConfig) -> PyTree:
+    """Trains a classifying network from the weights it has.
+
+    Args:
+        key: Decides shuffling and shifts.
+        net: Called as net(images (b, h, w, c)), gives logits.
+        images: (m, h, w, c) float32.
+        labels: (m,) int32.
+        config: How to train; of `widths` and `held_out` nothing is read.
+
+    Returns:
+        (parameters, statistics) of the last epoch with a leading axis of length 1, for `nets.training.predict`.
+
+    Raises:
+        ValueError: too few images for one batch, or a training that diverged.
+    """
+    if len(images) < config.batch_size:
+        raise ValueError(f"batch_size must be <= the {len(images)} images to train on, got {config.batch_size}")
+    graph, *state = nnx.split(net, nnx.Param, ...)
+    carry = tuple(state), _optimizer(config, 1).init(state[0])
+    data = jax.device_put((images, labels))
+    for epoch in range(config.epochs):
+        carry = _epoch(jax.random.fold_in(key, epoch), carry, *data, graph=graph, config=config)
+    trained = jax.tree.map(lambda leaf: leaf[None], carry[0])
+    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(trained)):
+        raise ValueError(f"learning_rate must be small enough for weights to stay finite, got {config.learning_rate}")
+    return trained
+
+
+class Net(nnx.Module):
     """Images (b, h, w, c) to logits (b, n_classes)."""
 
     def __init__(self, config: JudgeConfig, image_shape: tuple[int, int, int], n_classes: int, rngs: nnx.Rngs):
@@ -274,7 +298,8 @@ def _shifted(key: Array, images: jax.Array, share: float) -> jax.Array:
     return jax.vmap(lambda image, at: lax.dynamic_slice(image, (at[0], at[1], 0), (height, width, c)))(padded, corners)
 
 
-def _image_shape(image_shape: tuple[int, ...]) -> tuple[int, int, int]:
+def full_shape(image_shape: tuple[int, ...]) -> tuple[int, int, int]:
+    """(h, w, c) of a shape (h, w) or (h, w, c), sides of at least `MIN_SIDE` pixels."""
     if len(image_shape) not in (2, 3):
         raise ValueError(f"image_shape must be (h, w) or (h, w, c), got {image_shape}")
     shape = (*image_shape, 1) if len(image_shape) == 2 else image_shape
@@ -283,9 +308,10 @@ def _image_shape(image_shape: tuple[int, ...]) -> tuple[int, int, int]:
     return shape[0], shape[1], shape[2]
 
 
-def _examples(
+def checked_examples(
     images: Array, labels: Array, shape: tuple[int, int, int], n_classes: int, which: str
 ) -> tuple[np.ndarray, np.ndarray]:
+    """Images (m, h w c) as float32 and labels (m,) as int32; `which` goes before their names in an error."""
     x = validate.matrix(images, f"{which}images", columns=math.prod(shape))
     validate.probability(**{f"{which}images": x})
     y = np.asarray(labels)

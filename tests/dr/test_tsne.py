@@ -258,6 +258,81 @@ def test_the_compiled_loop_is_safe_under_vmap_of_everything():
         assert np.isfinite(mapped.coords[i]).all()
 
 
+class TestManyFits:
+    """Whole data sets, side by side."""
+
+    SETS = np.stack([np.random.default_rng(i).choice(300, 50, replace=False) for i in range(4)])
+    KEYS = jax.random.split(KEY, 4)
+
+    @pytest.mark.parametrize(("init", "columns", "k"), [("pca", 64, 2), ("pca", 10, 3), ("random", 10, 2)])
+    def test_they_start_and_step_as_fit_transform_does(self, init, columns, k):
+        # More columns than records, and fewer; the low rate keeps rounding small.
+        x = (DIGITS[:300, 10 : 10 + columns] if columns < 64 else np.hstack([DIGITS[:300]] * 2)) / 16
+        method = TSNE(n_components=k, init=init, perplexity=12.0, max_iter=20, learning_rate=1.0)
+        with jax.enable_x64(True):
+            found = jax.jit(method.fit_batch)(self.KEYS, jnp.asarray(x[self.SETS]))
+            alone = [
+                jax.jit(method.fit_transform)(key, x[rows]) for key, rows in zip(self.KEYS, self.SETS, strict=True)
+            ]
+        for i, one in enumerate(alone):
+            limit = float(np.abs(one.coords).max())
+            np.testing.assert_allclose(found.coords[i], one.coords, atol=1e-10 * limit)
+            assert float(found.objective[i]) == pytest.approx(float(one.objective), rel=1e-10)
+            assert int(found.n_iter[i]) == 20
+
+    def test_subsets_of_a_pool_are_their_own_fits_to_the_bit(self, dtype):
+        method = TSNE(perplexity=12.0, max_iter=300)
+        x = (DIGITS[:300] / 16).astype(dtype)
+        pooled = jax.jit(method.fit_subsets)(self.KEYS, method.pool(x), self.SETS)
+        own = jax.jit(method.fit_batch)(self.KEYS, x[self.SETS])
+        jax.tree.map(np.testing.assert_array_equal, pooled, own)
+        assert pooled.coords.dtype == dtype
+        single = jax.jit(method.fit_batch)(self.KEYS[2:3], x[self.SETS[2:3]])
+        np.testing.assert_array_equal(single.coords[0], own.coords[2])
+
+    def test_whole_maps_are_worth_those_of_fit_transform(self):
+        # 24 sets of 60 records, as of scikit-learn's above.
+        rng = np.random.default_rng(0)
+        method = TSNE(perplexity=15.0, n_iter_without_progress=100)
+        x = np.stack([DIGITS[rng.choice(len(DIGITS), 60, replace=False)] for _ in range(24)]).astype(np.float32)
+        many = np.asarray(jax.jit(method.fit_batch)(jax.random.split(KEY, 24), x).objective)
+        fit_transform = jax.jit(method.fit_transform)
+        difference = many - [float(fit_transform(KEY, own).objective) for own in x]
+        assert abs(difference.mean()) < 4 * difference.std() / np.sqrt(24) + 1e-4
+
+    def test_a_set_that_fails_says_so_and_leaves_the_others_alone(self):
+        method = TSNE(perplexity=12.0, max_iter=60)
+        x = (DIGITS[self.SETS] / 16).astype(np.float32)
+        broken = x.copy()
+        broken[1, 3, 4], broken[2] = np.nan, 0.5
+        found, whole = jax.jit(method.fit_batch)(self.KEYS, broken), jax.jit(method.fit_batch)(self.KEYS, x)
+        expected = [0, Status.NON_FINITE, Status.DEGENERATE, 0]
+        np.testing.assert_array_equal(found.status & int(Status.excluded()), expected)
+        assert int(found.n_iter[1]) == 0
+        for i in (0, 3):
+            np.testing.assert_array_equal(found.coords[i], whole.coords[i])
+
+    def test_a_far_point_does_not_overflow(self):
+        x = (DIGITS[self.SETS] / 16).astype(np.float32)
+        x[0, 0] = 1e30
+        found = jax.jit(TSNE(perplexity=12.0, init="random", max_iter=60).fit_batch)(self.KEYS, x)
+        assert np.isfinite(found.coords).all()
+
+    def test_they_lower_for_tpu(self):
+        method = TSNE(perplexity=12.0)
+        jitted = jax.jit(lambda keys, x: method.fit_batch(keys, x).coords)
+        exported = jax.export.export(jitted, platforms=["tpu"])(self.KEYS, np.zeros((4, 50, 64), np.float32))
+        assert exported.platforms == ("tpu",)
+
+    def test_wrong_shapes_are_refused(self):
+        with pytest.raises(ValueError, match="perplexity must be < n = 50 records"):
+            jax.eval_shape(TSNE(perplexity=60.0).fit_batch, self.KEYS, np.zeros((4, 50, 3)))
+        with pytest.raises(ValueError, match=r"n_components must be <= min\(n, d\)"):
+            jax.eval_shape(TSNE(n_components=4).fit_batch, self.KEYS, np.zeros((4, 50, 3)))
+        with pytest.raises(ValueError, match="x must have shape"):
+            jax.eval_shape(TSNE().fit_batch, self.KEYS, np.zeros((4, 50)))
+
+
 def test_a_far_point_leaves_the_map_of_the_others_finite(dtype):
     x = (DIGITS[:30] / 16).astype(dtype)
     x[0] = 1e30

@@ -1,0 +1,363 @@
+"""Finds round markers of one size in a picture: their colours, their radius, and a centre for each, overlaps included.
+
+A marker shows as arcs of its edge. Every piece of an edge votes for the centre that lies one radius inside of it; the
+place with the most votes is fitted to its arc, takes its pieces out of the vote, and the next one follows.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import ndimage
+from scipy.spatial import KDTree
+from skimage.draw import disk
+from skimage.measure import find_contours
+
+MIN_CONTRAST = 0.12
+"""Least difference of a marker from the ground in one of red, green and blue, of 1."""
+
+MAX_COLORS = 12
+MIN_COLOR_SHARE = 0.02
+"""Least share of all marked pixels that have a colour of their own."""
+
+SAME_COLOR = 0.25
+"""How far from a colour's line to the ground a mixture of the two may lie, in lengths of that line."""
+
+STRICTNESS = 3.0
+"""How fast a pixel stops being of a colour when another one's line to the ground is nearer."""
+
+GRID = 2
+"""Cells of the vote per pixel and axis."""
+
+GHOST = 0.5
+"""Least distance of two markers of different colours, in radii."""
+
+MIN_ARC = 0.14
+"""Least share of a circle that has to be seen of a marker."""
+
+MIN_FILLED = 0.75
+"""Least share of a marker's disc that has to be marked, whatever the colour."""
+
+MIN_REST = 0.35
+"""Marked area beside all found markers that is taken for one more, in areas of a marker."""
+
+
+class Contours(NamedTuple):
+    """Edges of what has one colour, in pieces.
+
+    Attributes:
+        points: (p, 2) places (x, y) in pixels from the upper left corner.
+        inward: (p, 2) unit normals.
+        lengths: (p,) in pixels.
+        of: (p,) number of the closed curve that a piece belongs to.
+        curves: (c, 5) area enclosed by each curve, width, height, and the middle (x, y) of its extents.
+    """
+
+    points: np.ndarray
+    inward: np.ndarray
+    lengths: np.ndarray
+    of: np.ndarray
+    curves: np.ndarray
+
+
+class Markers(NamedTuple):
+    """What was found.
+
+    Attributes:
+        centres: (m, 2) places (x, y) in pixels from the upper left corner, y down.
+        radius: Of all, in pixels.
+        colors: (m,) rows of the palette.
+        palette: (c, 3) in [0, 1].
+        is_overlapping: (m,) whether another one is nearer than two radii.
+        explained: Share of all edges that are arcs of the found markers.
+    """
+
+    centres: np.ndarray
+    radius: float
+    colors: np.ndarray
+    palette: np.ndarray
+    is_overlapping: np.ndarray
+    explained: float
+
+
+def find_markers(image: np.ndarray, ground: np.ndarray) -> Markers | None:
+    """Markers in an image (h, w, 3) in [0, 1] on a ground colour (3,); None if nothing round repeats itself.
+
+    About a second for a thousand markers on 640 x 480 pixels.
+    """
+    contrast = np.abs(image - ground).max(axis=-1)
+    palette = marker_colors(image, ground, contrast)
+    shares = color_shares(image, ground, palette)
+    contours = [contours_of(share) for share in shares]
+    radius = common_radius(contours)
+    if radius is None:
+        return None
+    filled = np.max([np.minimum(1, 2 * share) for share in shares], axis=0)
+    found = [_centres(own, share, filled, radius) for own, share in zip(contours, shares, strict=True)]
+    total = sum(float(own.lengths.sum()) for own in contours)
+    centres, arcs = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    colors = np.repeat(np.arange(len(palette)), [len(c) for c, _ in found])
+    kept = _without_ghosts(centres, colors, arcs, radius)
+    centres, colors = centres[kept], colors[kept]
+    if len(centres) == 0:
+        return None
+    near = KDTree(centres).query(centres, k=2)[0][:, 1] if len(centres) > 1 else np.full(1, np.inf)
+    radius = _disc_radius(contours, shares, radius)
+    return Markers(centres, radius, colors, palette, near < 2 * radius, float(arcs.sum()) / total)
+
+
+def marker_colors(image: np.ndarray, ground: np.ndarray, contrast: np.ndarray) -> np.ndarray:
+    """(c, 3) colours of what is drawn, at most `MAX_COLORS`, the most frequent first; mixtures with the ground left
+    out.
+    """
+    flat = (ndimage.maximum_filter(image, (3, 3, 1)) - ndimage.minimum_filter(image, (3, 3, 1))).max(axis=-1)
+    marked = contrast > MIN_CONTRAST
+    inner = marked & (flat < 0.1)
+    if inner.sum() < 0.05 * marked.sum():
+        # Markers of a few pixels have no inside: their darkest pixels stand for it.
+        inner = marked & (contrast >= 0.95 * ndimage.maximum_filter(contrast, 3))
+    pixels = image[inner]
+    if len(pixels) == 0:
+        return np.zeros((0, 3))
+    bins, which, counts = np.unique(
+        np.round(pixels * 15).astype(np.int64) @ (256, 16, 1), return_inverse=True, return_counts=True
+    )
+    del bins
+    means = np.stack([np.bincount(which, pixels[:, k]) / counts for k in range(3)], axis=1)
+    kept: list[np.ndarray] = []
+    taken: list[int] = []
+    for i in np.argsort(-counts, kind="stable"):
+        offset = means[i] - ground
+        for j, color in enumerate(kept):
+            along, across = _split(offset, color - ground)
+            # Lighter is an edge, darker several translucent markers over each other.
+            if (across < SAME_COLOR and along > 0) or np.abs(means[i] - color).max() < 0.15:
+                taken[j] += int(counts[i])
+                break
+        else:
+            kept.append(means[i])
+            taken.append(int(counts[i]))
+    order = [j for j in np.argsort(taken)[::-1] if taken[j] >= MIN_COLOR_SHARE * len(pixels)]
+    return np.stack([kept[j] for j in order[:MAX_COLORS]])
+
+
+def _split(offset: np.ndarray, direction: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Part of an offset (..., 3) along a direction, and length of the part across, in lengths of the direction."""
+    squared = float(direction @ direction)
+    along = offset @ direction / squared
+    across = np.linalg.norm(offset - along[..., None] * direction, axis=-1) / np.sqrt(squared)
+    return along, across
+
+
+def color_shares(image: np.ndarray, ground: np.ndarray, palette: np.ndarray) -> list[np.ndarray]:
+    """For each colour (h, w) in [0, 1]: how far a pixel is from the ground to that colour, and 0 if to another one."""
+    split = [_split(image - ground, color - ground) for color in palette]
+    lengths = [np.linalg.norm(color - ground) for color in palette]
+    off = [across * length for (_, across), length in zip(split, lengths, strict=True)]
+    nearest = np.min(off, axis=0) if off else np.zeros(image.shape[:2])
+    return [
+        np.clip(np.minimum(along, 1) - STRICTNESS * (own - nearest) / length, 0, 1)
+        for (along, _), own, length in zip(split, off, lengths, strict=True)
+    ]
+
+
+def contours_of(share: np.ndarray) -> Contours:
+    """Edges of a colour, where its share passes one half."""
+    padded = np.pad(share, 1)
+    smooth = ndimage.gaussian_filter(padded, 0.6)
+    by_row, by_column = np.gradient(smooth)
+    slope = np.stack([by_column, by_row], axis=-1)
+    parts = [curve for curve in find_contours(padded, 0.5) if len(curve) > 3 and np.allclose(curve[0], curve[-1])]
+    points, inward, lengths, of, curves = [], [], [], [], []
+    for i, curve in enumerate(parts):
+        steps = np.linalg.norm(np.diff(curve, axis=0), axis=1)
+        places = curve[:-1]
+        normal = np.stack([ndimage.map_coordinates(slope[..., k], places.T, order=1) for k in range(2)], axis=1)
+        normal /= np.maximum(np.linalg.norm(normal, axis=1, keepdims=True), 1e-9)
+        # Pixels' centres are at halves, and the padding moved everything by one.
+        points.append(places[:, ::-1] - 0.5)
+        inward.append(normal)
+        lengths.append((steps + np.roll(steps, 1)) / 2)
+        of.append(np.full(len(places), i))
+        y, x = curve.T
+        area = abs(np.dot(y[:-1], x[1:]) - np.dot(x[:-1], y[1:])) / 2
+        middle = ((x.min() + x.max() - 1) / 2, (y.min() + y.max() - 1) / 2)
+        curves.append((area, np.ptp(x), np.ptp(y), *middle))
+    if not parts:
+        return Contours(np.zeros((0, 2)), np.zeros((0, 2)), np.zeros(0), np.zeros(0, int), np.zeros((0, 5)))
+    arrays = (np.concatenate(a) for a in (points, inward, lengths, of))
+    return Contours(*arrays, curves=np.array(curves))
+
+
+def common_radius(contours: list[Contours]) -> float | None:
+    """The radius in pixels of most round curves; None if fewer than three agree.
+
+    Curves of few pixels cut corners: the disc itself is up to a tenth of a pixel larger, see `_disc_radius`.
+    """
+    curves = np.concatenate([own.curves for own in contours]) if contours else np.zeros((0, 5))
+    area, width, height = curves.T[:3]
+    is_round = (np.abs(width - height) <= 0.5 + 0.12 * np.minimum(width, height)) & (area > 0.7)
+    fill = area / np.maximum(width * height, 1e-9)
+    # Of a few pixels' edge only a polygon is seen.
+    is_round &= np.abs(fill - np.pi / 4) < 0.1 + 0.4 / np.maximum(width, 1)
+    radii = np.sqrt(area[is_round] / np.pi)
+    if len(radii) < 3:
+        return None
+    # Blobs of two are as common as single markers in a dense map, but they are larger.
+    near = (np.abs(radii[:, None] - radii) <= 0.1 + 0.06 * radii[:, None]).sum(axis=1)
+    best = np.nonzero(near >= max(3, near.max() / 2))[0]
+    if len(best) == 0:
+        return None
+    at = radii[best].min()
+    # The mode next to the smallest frequent radius.
+    close = best[radii[best] <= 1.3 * at]
+    mode = radii[close[near[close].argmax()]]
+    return float(np.median(radii[np.abs(radii - mode) <= 0.1 + 0.06 * mode]))
+
+
+def _disc_radius(contours: list[Contours], shares: list[np.ndarray], radius: float) -> float:
+    """The radius of the discs whose curves have a radius: from their areas, pixels at the edge counted by share."""
+    reach = radius + 1.5
+    found = []
+    for own, share in zip(contours, shares, strict=True):
+        of_one = np.abs(np.sqrt(own.curves[:, 0] / np.pi) - radius) <= 0.1 + 0.06 * radius
+        for x, y in own.curves[of_one, 3:]:
+            rows, columns = (slice(max(0, round(at - reach)), round(at + reach)) for at in (y, x))
+            found.append(share[rows, columns].sum())
+    return float(np.sqrt(np.median(found) / np.pi))
+
+
+def _without_ghosts(centres: np.ndarray, colors: np.ndarray, arcs: np.ndarray, radius: float) -> np.ndarray:
+    """Which to keep: of two colours in nearly one place, as JPG's blurred colours give, the one with the longer arc."""
+    kept = np.ones(len(centres), bool)
+    for i, j in KDTree(centres).query_pairs(GHOST * radius) if len(centres) else ():
+        if colors[i] != colors[j] and kept[i] and kept[j]:
+            kept[i if arcs[i] < arcs[j] else j] = False
+    return kept
+
+
+def _centres(own: Contours, share: np.ndarray, filled: np.ndarray, radius: float) -> tuple[np.ndarray, np.ndarray]:
+    """Centres (m, 2) of one colour's markers, and the length of edge that each explains (m,)."""
+    if len(own.points) == 0:
+        return np.zeros((0, 2)), np.zeros(0)
+    shape = np.array(share.shape) * GRID
+    votes = _Votes(own, radius, (int(shape[0]), int(shape[1])))
+    tree = KDTree(own.points)
+    tolerance = 0.3 + 0.08 * radius
+    free = np.ones(len(own.points), bool)
+    least = MIN_ARC * 2 * np.pi * radius
+    centres: list[np.ndarray] = []
+    arcs: list[float] = []
+    for _ in range(4 * len(own.points)):
+        centre, weight = votes.best()
+        if weight < least / 2:
+            break
+        near = np.array(tree.query_ball_point(centre, radius + 3 * tolerance + 1), int)
+        fitted, arc = _fitted(own, near[free[near]], centre, radius, tolerance)
+        seen = float(own.lengths[arc].sum())
+        if seen < least or _mean_in_disc(filled, fitted, radius) < MIN_FILLED:
+            votes.silence(centre)
+            continue
+        centres.append(fitted)
+        arcs.append(seen)
+        free[arc] = False
+        votes.withdraw(arc)
+    found = np.array(centres).reshape(-1, 2)
+    rest = _rest(share, found, radius)
+    return np.concatenate([found, rest]), np.concatenate([arcs, np.zeros(len(rest))])
+
+
+class _Votes:
+    """Where edges expect centres: a histogram with `GRID` cells per pixel, each vote a small Gaussian."""
+
+    def __init__(self, own: Contours, radius: float, shape: tuple[int, int]) -> None:
+        width = max(0.5, 0.12 * radius) * GRID
+        self.reach = int(np.ceil(2.5 * width))
+        self.at = np.rint((own.points + radius * own.inward) * GRID).astype(int)
+        self.lengths = own.lengths
+        offsets = np.arange(-self.reach, self.reach + 1)
+        self.stamp = np.exp(-(offsets[:, None] ** 2 + offsets**2) / (2 * width**2))
+        self.counts = np.zeros((shape[0] + 2 * self.reach + 1, shape[1] + 2 * self.reach + 1))
+        self.is_inside = np.asarray(((self.at >= 0) & (self.at <= (shape[1], shape[0]))).all(axis=1))
+        self._add(np.nonzero(self.is_inside)[0], 1.0)
+        self.most = self.counts.max(axis=1)
+
+    def _add(self, pieces: np.ndarray, sign: float) -> None:
+        size = 2 * self.reach + 1
+        for i in pieces:
+            x, y = self.at[i]
+            self.counts[y : y + size, x : x + size] += sign * self.lengths[i] * self.stamp
+
+    def best(self) -> tuple[np.ndarray, float]:
+        """Place (x, y) in pixels of the most votes, and their length of edge."""
+        row = int(self.most.argmax())
+        column = int(self.counts[row].argmax())
+        return (np.array([column, row]) - self.reach) / GRID, float(self.counts[row, column])
+
+    def silence(self, centre: np.ndarray) -> None:
+        """Nothing around a place counts any more."""
+        x, y = np.rint(centre * GRID).astype(int) + self.reach
+        rows = slice(max(0, y - 1), y + 2)
+        self.counts[rows, max(0, x - 1) : x + 2] = -np.inf
+        self.most[rows] = self.counts[rows].max(axis=1)
+
+    def withdraw(self, pieces: np.ndarray) -> None:
+        """Takes back the votes of pieces of edge."""
+        pieces = pieces[self.is_inside[pieces]]
+        if len(pieces):
+            self._add(pieces, -1.0)
+            rows = slice(self.at[pieces, 1].min(), self.at[pieces, 1].max() + 2 * self.reach + 1)
+            self.most[rows] = self.counts[rows].max(axis=1)
+
+
+def _fitted(
+    own: Contours, near: np.ndarray, centre: np.ndarray, radius: float, tolerance: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """The circle of that radius through the pieces next to it, by Gauss-Newton steps, and the pieces that lie on it."""
+    arc = near[:0]
+    for _ in range(6):
+        offsets = own.points[near] - centre
+        distances = np.maximum(np.linalg.norm(offsets, axis=1), 1e-9)
+        outward = offsets / distances[:, None]
+        agrees = -(outward * own.inward[near]).sum(axis=1) > 0.7
+        on = agrees & (np.abs(distances - radius) < tolerance)
+        arc = near[on]
+        if len(arc) < 2:
+            break
+        weights = own.lengths[arc]
+        u = outward[on]
+        normal = (weights[:, None] * u).T @ u + 1e-3 * weights.sum() * np.eye(2)
+        centre = centre + np.linalg.solve(normal, u.T @ (weights * (distances[on] - radius)))
+    return centre, arc
+
+
+def _mean_in_disc(filled: np.ndarray, centre: np.ndarray, radius: float) -> float:
+    rows, columns = disk((centre[1] - 0.5, centre[0] - 0.5), max(radius, 0.8), shape=filled.shape)
+    return float(filled[rows, columns].mean()) if len(rows) else 0.0
+
+
+def _rest(share: np.ndarray, centres: np.ndarray, radius: float) -> np.ndarray:
+    """Centres for what is left of a colour when all found markers are taken away: the insides of blobs, without edges.
+
+    They fill the blob with as few markers as will do; how many lie there, and where, cannot be seen.
+    """
+    left = share > 0.5
+    for x, y in centres:
+        left[disk((y - 0.5, x - 0.5), radius + 0.7, shape=left.shape)] = False
+    found: list[tuple[float, float]] = []
+    while True:
+        labelled: Any = ndimage.label(left)
+        labels, n = labelled
+        sizes = np.bincount(labels.ravel(), minlength=n + 1)
+        sizes[0] = 0
+        # Strips between markers are no markers: some point of the rest has to be well inside of it.
+        depth: Any = ndimage.distance_transform_edt(left)
+        large = np.nonzero(sizes >= MIN_REST * np.pi * radius**2)[0]
+        places = [] if len(large) == 0 else ndimage.maximum_position(depth, labels, large)
+        new = [(x + 0.5, y + 0.5) for y, x in places if depth[y, x] >= 0.5 * radius]
+        if not new:
+            return np.array(found).reshape(-1, 2)
+        for x, y in new:
+            left[disk((y - 0.5, x - 0.5), radius + 0.7, shape=left.shape)] = False
+        found += new

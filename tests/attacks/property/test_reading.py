@@ -1,0 +1,174 @@
+"""Reading plots that matplotlib drew: every marker that shows is found, and everything else is left out."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from PIL import Image
+from scipy.optimize import linear_sum_assignment
+from scipy.spatial.distance import cdist
+
+from drjax.attacks.property import raster
+from drjax.attacks.property.reading import read_picture
+
+
+def clusters(n, seed=0):
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(4, size=n)
+    centres, widths = rng.uniform(-12, 12, size=(4, 2)), rng.uniform(1.5, 4, size=4)
+    return centres[labels] + rng.normal(size=(n, 2)) * widths[labels][:, None], labels
+
+
+def plot(
+    path, points, labels=None, *, s=12, dpi=100, style="default", axes=True, decorated=False, legend=False, **save
+):
+    """Draws a figure into a file; pixels of the markers' centres, which Agg snaps, and their radius."""
+    with plt.style.context(style):
+        figure, ax = plt.subplots(figsize=save.pop("figsize", (6.4, 4.8)), dpi=dpi)
+        for label in range(1 if labels is None else labels.max() + 1):
+            chosen = points if labels is None else points[labels == label]
+            ax.scatter(*chosen.T, s=s, linewidths=0, alpha=save.pop("alpha", None), label=f"class {label}")
+        if not axes:
+            ax.axis("off")
+        if decorated:
+            ax.set(title="t-SNE of faces", xlabel="first", ylabel="second")
+            ax.grid(True)
+            ax.set_axisbelow(True)
+        if legend:
+            ax.legend(loc="lower right")
+        figure.canvas.draw()
+        places = ax.transData.transform(points)
+        places[:, 1] = figure.get_size_inches()[1] * dpi - places[:, 1]
+        figure.savefig(path, dpi=dpi, **save)
+        plt.close(figure)
+    return np.floor(places + 0.5) + 0.5, raster.radius_of(s, dpi)
+
+
+def matched(places, radius, found):
+    """Recall and precision of one-to-one matches within half a radius, and the median distance of these in pixels."""
+    distances = cdist(places, found)
+    rows, columns = linear_sum_assignment(np.minimum(distances, 5 * radius))
+    near = distances[rows, columns][distances[rows, columns] < radius / 2]
+    return len(near) / len(places), len(near) / len(found), np.median(near)
+
+
+CASES = {
+    "plain": {},
+    "title, labels and grid": {"decorated": True},
+    "colours and legend": {"labels": True, "legend": True, "decorated": True},
+    "no axes": {"axes": False},
+    "large markers": {"s": 36},
+    "small markers": {"s": 4},
+    "fine": {"dpi": 200},
+    "JPG": {"suffix": "jpg", "decorated": True, "pil_kwargs": {"quality": 75}},
+    "JPG in colours": {"suffix": "jpg", "labels": True, "legend": True, "pil_kwargs": {"quality": 75}},
+    "dark": {"style": "dark_background", "decorated": True},
+    "grey sheet": {"style": "ggplot"},
+    "transparent": {"transparent": True, "decorated": True},
+    "translucent": {"alpha": 0.5},
+    "small picture": {"figsize": (3, 3), "axes": False, "s": 8.3},
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_finds_the_markers_of_200_points(name, tmp_path):
+    options = dict(CASES[name])
+    points, labels = clusters(200)
+    path = tmp_path / f"plot.{options.pop('suffix', 'png')}"
+    places, radius = plot(path, points, labels if options.pop("labels", False) else None, **options)
+    found = read_picture(path)
+    recall, precision, error = matched(places, radius, found.pixels)
+    assert recall >= 0.95
+    # JPG halves the resolution of colours, and markers of 2 pixels overlap in ways that few pixels leave open.
+    assert precision >= (0.9 if name in ("JPG", "JPG in colours", "small picture") else 0.97)
+    assert error < 0.05 * radius
+    np.testing.assert_allclose(found.radius, radius, rtol=0.08)
+    assert found.confidence > 0.9
+
+
+@pytest.mark.parametrize(("s", "least"), [(4, 0.9), (12, 0.8)])
+def test_finds_most_markers_of_1000_points_although_they_overlap(s, least, tmp_path):
+    points, _ = clusters(1000)
+    places, radius = plot(tmp_path / "plot.png", points, s=s)
+    found = read_picture(tmp_path / "plot.png")
+    recall, precision, error = matched(places, radius, found.pixels)
+    assert recall > least
+    assert precision > 0.9
+    assert error < 0.1 * radius
+    assert found.n_overlapping > 300
+
+
+def test_points_and_picture_are_those_of_the_map(tmp_path):
+    points, _ = clusters(200)
+    plot(tmp_path / "plot.png", points, s=4, dpi=200)
+    found = read_picture(tmp_path / "plot.png", size=75)
+    unit = (points - points.min(axis=0)) / np.ptp(points, axis=0)
+    recall, precision, _ = matched(unit, 0.01, found.points)
+    assert min(recall, precision) > 0.97
+    assert found.points.min() == 0
+    assert found.points.max() == 1
+    truth = raster.draw(points[None], size=75)[0].astype(float)
+    # Markers of half a pixel, each up to 0.5 pixels of 960 off.
+    assert np.abs(found.picture - truth).mean() < 0.02 * (255 - truth).mean() * 10
+    assert np.corrcoef(found.picture.ravel(), truth.ravel())[0, 1] > 0.97
+
+
+def test_colours_are_told_apart(tmp_path):
+    points, labels = clusters(200)
+    places, radius = plot(tmp_path / "plot.png", points, labels)
+    found = read_picture(tmp_path / "plot.png")
+    assert len(found.palette) == 4
+    distances = cdist(places, found.pixels)
+    rows, columns = np.nonzero(distances < radius / 2)
+    given = raster.PALETTE[labels[rows]].astype(int)
+    same = np.abs(found.palette[found.colors[columns]] - given).max(axis=1) < 12
+    assert same.mean() > 0.98
+
+
+def test_a_picture_that_draw_made_is_read_back(tmp_path):
+    points, _ = clusters(200)
+    Image.fromarray(raster.draw(points[None])[0]).save(tmp_path / "plot.png")
+    found = read_picture(tmp_path / "plot.png")
+    recall, precision, error = matched(raster.pixels_of(points, 300), 2.0, found.pixels)
+    assert min(recall, precision) > 0.95
+    assert error < 0.1
+
+
+def lines(path):
+    figure, ax = plt.subplots()
+    ax.plot(np.sin(np.linspace(0, 20, 300)))
+    ax.set_title("a curve")
+    figure.savefig(path)
+    plt.close(figure)
+
+
+def blank(path):
+    Image.new("RGB", (300, 300), "white").save(path)
+
+
+def noise(path):
+    Image.fromarray(np.random.default_rng(0).integers(256, size=(200, 200, 3), dtype=np.uint8)).save(path)
+
+
+def bars(path):
+    figure, ax = plt.subplots()
+    ax.bar(range(6), [3, 1, 4, 1, 5, 9])
+    figure.savefig(path)
+    plt.close(figure)
+
+
+@pytest.mark.parametrize("draw", [lines, blank, noise, bars])
+def test_pictures_without_a_scatter_plot_are_refused(draw, tmp_path):
+    draw(tmp_path / "picture.png")
+    with pytest.raises(ValueError, match="path must be a scatter plot"):
+        read_picture(tmp_path / "picture.png")
+
+
+def test_what_is_no_picture_is_refused(tmp_path):
+    with pytest.raises(FileNotFoundError, match="check the path"):
+        read_picture(tmp_path / "none.png")
+    (tmp_path / "text.png").write_text("no picture")
+    with pytest.raises(ValueError, match="must be an image file"):
+        read_picture(tmp_path / "text.png")
+    Image.new("RGB", (20, 20)).save(tmp_path / "small.png")
+    with pytest.raises(ValueError, match="at least 48 pixels"):
+        read_picture(tmp_path / "small.png")

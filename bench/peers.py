@@ -155,7 +155,7 @@ def _shadows(method: str, known: np.ndarray, targets: np.ndarray) -> Step:
 
 
 def _opentsne(method: str, n: int) -> Callable[[np.ndarray], float]:
-    # Installed by hand: it is not among drjax's test requirements.
+    # Of the extra "bench", which tests do not install.
     from openTSNE import TSNE as OpenTSNE  # pyright: ignore[reportMissingImports]
 
     kinds = {"opentsne_bh": "bh", "opentsne_fft": "fft"}
@@ -163,7 +163,8 @@ def _opentsne(method: str, n: int) -> Callable[[np.ndarray], float]:
         raise ValueError(f"method must be a peer's name, got {method!r}")
     # Exact neighbours: at a thousand records faster than building an index.
     options: dict[str, Any] = {"negative_gradient_method": kinds[method], "neighbors": "exact"}
-    model = OpenTSNE(perplexity=perplexity(n), initialization="pca", random_state=0, n_jobs=1, **options)
+    options["perplexity"] = perplexity(n)
+    model = OpenTSNE(initialization="pca", random_state=0, n_jobs=1, **options)
 
     def fit(data: np.ndarray) -> float:
         model.fit(data)

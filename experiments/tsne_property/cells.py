@@ -1,0 +1,189 @@
+"""One measurement: an attack trained on some sets of maps and tried on another."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from drjax.attacks.metrics import share_interval
+from drjax.attacks.property import models, raster
+from drjax.attacks.property.groups import LEVELS
+from drjax.attacks.property.kernel_model import fit_kernel_ridge
+from drjax.attacks.property.models import PropertyConfig
+from drjax.attacks.property.utility import evaluate_maps
+from drjax.core import validate
+from drjax.reports import records
+from experiments.tsne_property import data
+from experiments.tsne_property.map_sets import MapSet, Store, Wanted, split_key
+
+MEAN = "mean"
+ATTACKS = (*models.KINDS, MEAN)
+"""Those of `models`, and a reference that sees what no plot shows: the mean embedding of a plot's records."""
+
+TASKS = ("classification", "regression")
+COVERAGE = 0.9
+DRAWN = 300
+"""Pixels of a side that a plot is published with, as in the paper; the network sees means over squares of them."""
+
+N_NEIGHBORS = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """What is trained on what, and tried on what.
+
+    Attributes:
+        part: Which of the paper's tables or figures.
+        task: "classification" of the paper's five levels, or "regression" over all.
+        attack: In `ATTACKS`.
+        train: Sets that the adversary makes.
+        limits: Most maps of each level, of each of those sets.
+        test: The publisher's set.
+        note: For tables.
+    """
+
+    part: str
+    task: str
+    attack: str
+    train: tuple[Wanted, ...]
+    limits: tuple[int, ...]
+    test: Wanted
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        """Checks every field."""
+        validate.one_of(TASKS, task=self.task)
+        validate.one_of(ATTACKS, attack=self.attack)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Utility:
+    """What a defended set of maps is still worth.
+
+    Attributes:
+        part: As of `Cell`.
+        test: The publisher's set; its maps at share 0.5 are measured.
+    """
+
+    part: str
+    test: Wanted
+
+
+def attack(store: Store, cell: Cell, config: PropertyConfig) -> dict[str, Any]:
+    """Trains and tries; accuracy with its Clopper-Pearson interval over test maps, or mean absolute error.
+
+    Raises:
+        ValueError: maps that cannot be drawn.
+        FileNotFoundError: pictures that are not there.
+    """
+    begun, cpu = time.perf_counter(), time.process_time()
+    levels = LEVELS if cell.task == "classification" else cell.test.levels
+    trained = [store.get(w).at(levels, limit) for w, limit in zip(cell.train, cell.limits, strict=True)]
+    tried = store.get(cell.test).at(levels)
+    y, truth = np.concatenate([s.proportions for s in trained]), tried.proportions
+    if cell.attack == MEAN:
+        expected, chosen, extra = _by_mean(store, cell, trained, tried, y, levels)
+    else:
+        inputs = _joined([_inputs(cell.attack, s, config) for s in trained])
+        key = jax.random.fold_in(split_key(cell.test.seed), zlib.crc32(repr(cell).encode()) & 0x7FFFFFFF)
+        model = models.fit(key, inputs, y, task=cell.task, kind=cell.attack, config=config)
+        if cell.attack == "picture":
+            model.save(model_file(store, cell))
+        shown = _inputs(cell.attack, tried, config)
+        found = model.predict(shown)
+        expected, chosen = found.expected, found.proportion
+        extra = _coverage(model, expected, truth)
+    facts = _scores(cell.task, chosen, expected, truth) | extra
+    accuracies = {f"{side}_accuracy": s.accuracy for side, s in (("shadow", trained[0]), ("target", tried))}
+    return {
+        **facts,
+        **({} if math.isnan(tried.accuracy) else accuracies),
+        "n_train": len(y),
+        "n_test": len(truth),
+        "seconds": time.perf_counter() - begun,
+        "cpu_seconds": time.process_time() - cpu,
+        "map_cpu_seconds": sum(s.cpu_seconds for s in (*trained, tried)),
+    }
+
+
+def model_file(store: Store, cell: Cell) -> Path:
+    """Where the network on pictures of a cell is kept."""
+    return store.folder / f"picture-{records.config_fingerprint(cell)[:16]}.npz"
+
+
+def utility(store: Store, cell: Utility) -> dict[str, float]:
+    """Trustworthiness, kept neighbours and silhouette of the property, means over the maps at share 0.5."""
+    begun = time.perf_counter()
+    tried = store.get(cell.test).at((0.5,))
+    features = store.features(dataclasses.replace(cell.test, defence=""))[0]
+    labels = data.case(cell.test.prop).has_property.astype(np.int64)
+    found = evaluate_maps(features, tried.rows, tried.coords, labels=labels, n_neighbors=N_NEIGHBORS)
+    means = {name: float(np.mean(values)) for name, values in found._asdict().items()}
+    return {**means, "n_test": len(tried.coords), "seconds": time.perf_counter() - begun}
+
+
+def drawn(coords: np.ndarray, size: int) -> np.ndarray:
+    """(g, size, size) float32 pictures: plots of 300 x 300 pixels in black, then means over squares of pixels.
+
+    Raises:
+        ValueError: a size that does not divide 300.
+    """
+    if DRAWN % size:
+        raise ValueError(f"size must divide {DRAWN}, got {size}")
+    step = DRAWN // size
+    pictures = np.empty((len(coords), size, size), np.float32)
+    for low in range(0, len(coords), 64):
+        part = raster.draw(coords[low : low + 64], size=DRAWN, snap=True)
+        pictures[low : low + 64] = part.reshape(len(part), size, step, size, step).mean(axis=(2, 4))
+    return pictures
+
+
+def _inputs(kind: str, given: MapSet, config: PropertyConfig) -> np.ndarray:
+    return drawn(given.coords, config.network.size) if kind == "picture" else given.coords
+
+
+def _joined(parts: list[np.ndarray]) -> Any:
+    """One array where all maps have one number of points, else a list of maps."""
+    if len({part.shape[1:] for part in parts}) == 1:
+        return np.concatenate(parts)
+    return [one for part in parts for one in part]
+
+
+def _by_mean(
+    store: Store, cell: Cell, trained: list[MapSet], tried: MapSet, y: np.ndarray, levels: tuple[float, ...]
+) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+    found = np.concatenate([mean_embeddings(store, w, s) for w, s in zip(cell.train, trained, strict=True)])
+    kernel = fit_kernel_ridge(found, y)
+    expected = np.clip(kernel.predict(mean_embeddings(store, cell.test, tried)), 0, 1)
+    grid = np.array(levels)
+    return expected, grid[np.abs(expected[:, None] - grid).argmin(axis=1)], {}
+
+
+def mean_embeddings(store: Store, wanted: Wanted, given: MapSet) -> np.ndarray:
+    """(g, f) float64, of the records that each map shows."""
+    features = store.features(dataclasses.replace(wanted, defence=""))[0]
+    return np.stack([features[rows].mean(axis=0, dtype=np.float64) for rows in given.rows])
+
+
+def _coverage(model: models.PropertyModel, expected: np.ndarray, truth: np.ndarray) -> dict[str, Any]:
+    reach = models.conformal_radius(model.residuals, COVERAGE)
+    # Shares of groups are counts: rounding must not put one outside.
+    return {"coverage": float(np.mean(np.abs(expected - truth) <= reach + 1e-9)), "reach": min(reach, 1.0)}
+
+
+def _scores(task: str, chosen: np.ndarray, expected: np.ndarray, truth: np.ndarray) -> dict[str, Any]:
+    error = np.abs(expected - truth)
+    if task == "regression":
+        spread = 1.96 * error.std(ddof=1) / math.sqrt(len(error))
+        return {"error": float(error.mean()), "error_half": float(spread)}
+    hits = np.isclose(chosen, truth)
+    interval = share_interval(int(hits.sum()), len(hits))
+    return {"accuracy": float(hits.mean()), "interval": [interval.low, interval.high], "error": float(error.mean())}

@@ -1,0 +1,394 @@
+"""Property inference on t-SNE plots (paper 003) on UTKFace, LFW and MNIST.
+
+    python -m experiments.tsne_property.run                         # README.md says how long
+    python -m experiments.tsne_property.run --scale smoke           # digits, seconds
+    python -m experiments.tsne_property.run --parts main defences
+
+Plots show a property in a known share of their records; the adversary trains on plots of one half of the records and is
+tried on plots of the other. A cell is an attack, trained and tried on stated sets of plots: one line of `results.jsonl`
+as soon as it is done; the same command goes on with an interrupted run. Plots are kept beside it until deleted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from drjax.attacks.property.defences import TABLE5
+from drjax.attacks.property.groups import GRID, LEVELS
+from drjax.attacks.property.models import CONFIGS, PropertyConfig
+from drjax.core import validate
+from drjax.data import load
+from drjax.nets.plot_networks import PlotNetworkConfig
+from drjax.reports import records
+from experiments.resume import take_up
+from experiments.tsne_property import cells, data, extractors
+from experiments.tsne_property.cells import MEAN, Cell, Utility
+from experiments.tsne_property.map_sets import FINE_TUNED, Store, Wanted
+
+RESULTS = "results.jsonl"
+CACHE = "cache"
+ADAPTIVE = ("E-N 2*STD", "E-N 1*STD", "C-N 5%*STD", "C-N 2%*STD")
+"""The defences of the paper's table 6."""
+
+TENTHS = tuple(i / 10 for i in range(11))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    """What decides the results.
+
+    Attributes:
+        main: Properties that every seed is spent on.
+        others: Properties of the first seeds.
+        extractor: Of shadow and target.
+        other_extractors: Tried on the first property of `main`.
+        fine_tuned: Properties whose sides each fine-tune `extractor` on another task.
+        levels: Shares of the plots; those of the five classes are among them.
+        n: Points of a plot.
+        n_train, n_test: Plots for each level.
+        densities: Other numbers of points, of the first property of `main`.
+        numbers: Other numbers of training plots for each level.
+        few: Plots for each level of the second property that are mixed with all of the first.
+        seeds: Of `main`.
+        picture_seeds, picture_regression_seeds, set_seeds: Of those attacks on `main`.
+        defence_seeds, other_seeds: Of the defences; of everything else.
+        picture: How the network on pictures is trained.
+        set: How the network on coordinates is trained.
+        seed: For the records of a run; halves and groups follow from the seeds above.
+    """
+
+    main: tuple[str, ...]
+    others: tuple[str, ...] = ()
+    extractor: str = "objects"
+    other_extractors: tuple[str, ...] = ()
+    fine_tuned: tuple[str, ...] = ()
+    levels: tuple[float, ...] = TENTHS
+    n: int = 500
+    n_train: int = 40
+    n_test: int = 15
+    densities: tuple[int, ...] = ()
+    numbers: tuple[int, ...] = ()
+    few: tuple[int, ...] = ()
+    seeds: int = 5
+    picture_seeds: int = 5
+    picture_regression_seeds: int = 1
+    set_seeds: int = 1
+    defence_seeds: int = 1
+    other_seeds: int = 1
+    picture: PropertyConfig = CONFIGS["picture"]
+    set: PropertyConfig = CONFIGS["set"]
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Checks every field that can be checked without the data."""
+        validate.integer(n=self.n, n_train=self.n_train, n_test=self.n_test, seeds=self.seeds)
+        counts = {"picture_seeds": self.picture_seeds, "picture_regression_seeds": self.picture_regression_seeds}
+        counts |= {"set_seeds": self.set_seeds, "defence_seeds": self.defence_seeds, "other_seeds": self.other_seeds}
+        validate.integer(minimum=0, seed=self.seed, **counts)
+        if not self.main:
+            raise ValueError("main must name at least one property, got none")
+        for name in (*self.main, *self.others, *self.fine_tuned):
+            validate.one_of((*data.PROPERTIES, *data.USER_PROPERTIES), **{"a property": name})
+        for name in (self.extractor, *self.other_extractors):
+            validate.one_of(extractors.NAMES, **{"an extractor": name})
+        if not set(LEVELS) <= set(self.levels):
+            raise ValueError(f"levels must have the five classes {LEVELS} among them, got {self.levels}")
+
+
+SMALL_NETWORK = PlotNetworkConfig(blocks=(2, 2, 2), growth=8, stem=8)
+SMALL_SET = dataclasses.replace(CONFIGS["set"], epochs=20)
+SCALES = {
+    "smoke": Config(
+        main=("digits:even",),
+        extractor="pca",
+        n=80,
+        n_train=6,
+        n_test=4,
+        densities=(60,),
+        few=(2,),
+        seeds=2,
+        picture_seeds=1,
+        picture_regression_seeds=0,
+        set_seeds=0,
+        defence_seeds=0,
+        other_seeds=1,
+        picture=PropertyConfig(
+            epochs=2, batch_size=16, network=PlotNetworkConfig(size=20, blocks=(1, 1), growth=4, stem=4)
+        ),
+    ),
+    "cpu": Config(
+        main=("utkface:male", "lfw:male"),
+        others=("utkface:white", "lfw:big_nose", "lfw:smiling", f"mnist:{data.DIGIT}", *data.USER_PROPERTIES),
+        other_extractors=("pca", "age", "objects-small"),
+        fine_tuned=("utkface:male", "lfw:smiling"),
+        densities=(250, 1000),
+        numbers=(5, 20),
+        few=(0, 5, 20),
+        picture=PropertyConfig(epochs=20, batch_size=32, network=SMALL_NETWORK),
+        set=SMALL_SET,
+    ),
+    "full": Config(
+        main=("utkface:male", "lfw:male"),
+        others=("utkface:white", "lfw:big_nose", "lfw:smiling", f"mnist:{data.DIGIT}", *data.USER_PROPERTIES),
+        other_extractors=("pca", "age", "objects-small"),
+        fine_tuned=("utkface:male", "lfw:smiling"),
+        levels=GRID,
+        n=1000,
+        n_train=150,
+        n_test=50,
+        densities=(500, 750),
+        numbers=(5, 10, 20, 30, 40, 50, 100),
+        few=(0, 5, 10, 20),
+        picture_regression_seeds=5,
+        set_seeds=5,
+        defence_seeds=5,
+        other_seeds=5,
+    ),
+}
+"""`full` has the paper's numbers; nobody has run it: a day of two cores."""
+
+
+class Plan:
+    """The cells of every part, in order of worth."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.parts: dict[str, Callable[[], Iterator[Cell | Utility]]] = {
+            "main": self._main,
+            "picture": self._picture,
+            "defences": self._defences,
+            "properties": self._properties,
+            "separability": self._separability,
+            "extractors": self._extractors,
+            "transfer": self._transfer,
+            "mixed": self._mixed,
+            "density": self._density,
+            "fine": self._fine,
+            "numbers": self._numbers,
+            "set": self._set,
+        }
+
+    def _side(self, side: str, prop: str, seed: int, **changes: Any) -> Wanted:
+        c = self.config
+        per_level = c.n_train if side == "shadow" else c.n_test
+        fields = {"extractor": c.extractor, "n": c.n, "levels": c.levels, "per_level": per_level}
+        return Wanted(prop=prop, seed=seed, side=side, **(fields | changes))
+
+    def _cell(
+        self,
+        part: str,
+        prop: str,
+        seed: int,
+        attack: str = "descriptors",
+        task: str = "regression",
+        *,
+        train: dict[str, Any] | None = None,
+        test: dict[str, Any] | None = None,
+        test_prop: str | None = None,
+        limit: int | None = None,
+        note: str = "",
+    ) -> Cell:
+        shadow = self._side("shadow", prop, seed, **(train or {}))
+        target = self._side("target", test_prop or prop, seed, **(test or {}))
+        limits = (limit or self.config.n_train,)
+        return Cell(part=part, task=task, attack=attack, train=(shadow,), limits=limits, test=target, note=note)
+
+    def _both(self, part: str, prop: str, seed: int, *attacks: str, **options: Any) -> Iterator[Cell]:
+        for attack in attacks:
+            for task in cells.TASKS:
+                yield self._cell(part, prop, seed, attack, task, **options)
+
+    def _main(self) -> Iterator[Cell]:
+        for seed in range(self.config.seeds):
+            for prop in self.config.main:
+                yield from self._both("main", prop, seed, "descriptors", MEAN)
+
+    def _picture(self) -> Iterator[Cell]:
+        for seed in range(self.config.picture_seeds):
+            for prop in self.config.main:
+                yield self._cell("main", prop, seed, "picture", "classification")
+        for seed in range(self.config.picture_regression_seeds):
+            for prop in self.config.main:
+                yield self._cell("main", prop, seed, "picture")
+
+    def _set(self) -> Iterator[Cell]:
+        for seed in range(self.config.set_seeds):
+            for prop in self.config.main:
+                yield from self._both("main", prop, seed, "set")
+
+    def _properties(self) -> Iterator[Cell]:
+        for seed in range(self.config.other_seeds):
+            for prop in self.config.others:
+                yield from self._both("properties", prop, seed, "descriptors", MEAN)
+
+    def _separability(self) -> Iterator[Utility]:
+        for seed in range(self.config.other_seeds):
+            for prop in (*self.config.main, *self.config.others):
+                yield Utility(part="separability", test=self._side("target", prop, seed))
+            for name in self.config.other_extractors:
+                test = self._side("target", self.config.main[0], seed, extractor=name)
+                yield Utility(part="separability", test=test)
+
+    def _defences(self) -> Iterator[Cell | Utility]:
+        prop = self.config.main[0]
+        for seed in range(self.config.defence_seeds):
+            yield Utility(part="utility", test=self._side("target", prop, seed))
+            # Coordinates first: they need no maps of their own.
+            for name in sorted(TABLE5, key=lambda one: not one.startswith("C")):
+                test = {"defence": name}
+                yield Utility(part="utility", test=self._side("target", prop, seed, **test))
+                yield self._cell("defences", prop, seed, test=test, note="not adaptive")
+                if name in ADAPTIVE:
+                    yield self._cell("defences", prop, seed, train=test, test=test, note="adaptive")
+
+    def _extractors(self) -> Iterator[Cell]:
+        prop = self.config.main[0]
+        for seed in range(self.config.other_seeds):
+            for name in self.config.other_extractors:
+                other = {"extractor": name}
+                yield from self._both("extractors", prop, seed, "descriptors", MEAN, train=other, test=other)
+                # Setting 2: the adversary has the experiment's extractor, the victim another.
+                yield from self._both("shadow", prop, seed, "descriptors", test=other)
+
+    def _transfer(self) -> Iterator[Cell]:
+        for seed in range(self.config.other_seeds):
+            for prop in self.config.main:
+                for other in self.config.main:
+                    if prop != other:
+                        yield from self._both("transfer", prop, seed, "descriptors", test_prop=other)
+
+    def _mixed(self) -> Iterator[Cell]:
+        if len(self.config.main) < 2:
+            return
+        many, few = self.config.main[:2]
+        for seed in range(self.config.other_seeds):
+            train = (self._side("shadow", many, seed), self._side("shadow", few, seed))
+            for count in self.config.few:
+                used = 2 if count else 1
+                for prop in (few, many):
+                    yield Cell(
+                        part="mixed",
+                        task="regression",
+                        attack="descriptors",
+                        train=train[:used],
+                        limits=(self.config.n_train, count)[:used],
+                        test=self._side("target", prop, seed),
+                        note=str(count),
+                    )
+
+    def _density(self) -> Iterator[Cell]:
+        prop = self.config.main[0]
+        for seed in range(self.config.other_seeds):
+            for n in self.config.densities:
+                # Fewer points are cheap to train on; more are for the test alone.
+                if n < self.config.n:
+                    yield from self._both("density", prop, seed, "descriptors", train={"n": n}, test={"n": n})
+                    yield from self._both("density", prop, seed, "descriptors", train={"n": n})
+                yield from self._both("density", prop, seed, "descriptors", test={"n": n})
+
+    def _fine(self) -> Iterator[Cell]:
+        for seed in range(self.config.other_seeds):
+            for prop in self.config.fine_tuned:
+                own = {"extractor": FINE_TUNED + self.config.extractor}
+                yield from self._both("fine", prop, seed, "descriptors", train=own, test=own)
+
+    def _numbers(self) -> Iterator[Cell]:
+        prop = self.config.main[0]
+        for seed in range(self.config.other_seeds):
+            for count in self.config.numbers:
+                yield from self._both("numbers", prop, seed, "descriptors", limit=count, note=str(count))
+
+
+def run(
+    config: Config, out: Path, *, parts: tuple[str, ...] = (), say: Callable[[str], None] = print
+) -> list[dict[str, Any]]:
+    """Computes the cells that `out` does not hold yet, and returns all.
+
+    Cells whose pictures are not there are named, and left for the day when they are.
+
+    Raises:
+        ValueError: results of another configuration in `out`, a part that there is not, or too few records.
+        OSError: `out` cannot be written.
+    """
+    file, store, plan = out / RESULTS, Store(out / CACHE), Plan(config)
+    for part in parts:
+        validate.one_of(plan.parts, parts=part)
+    found = take_up(file, config, _sources(config))
+    done = {record["id"] for record in found[1:]}
+    for part in parts or plan.parts:
+        for cell in plan.parts[part]():
+            name = records.config_fingerprint(cell)[:16]
+            if name in done:
+                continue
+            try:
+                facts = _measured(store, config, cell)
+            except FileNotFoundError as error:
+                say(f"left out: {error}")
+                continue
+            records.append_record(file, "attack", id=name, **described(cell), **facts)
+            done.add(name)
+            say(_line(cell, facts))
+    return records.read_records(file)
+
+
+def _measured(store: Store, config: Config, cell: Cell | Utility) -> dict[str, Any]:
+    if isinstance(cell, Utility):
+        return cells.utility(store, cell)
+    chosen = {"picture": config.picture, "set": config.set}.get(cell.attack, CONFIGS["descriptors"])
+    return cells.attack(store, cell, chosen)
+
+
+def described(cell: Cell | Utility) -> dict[str, Any]:
+    """What tables are made from."""
+    test = dataclasses.asdict(cell.test)
+    del test["levels"], test["side"]
+    if isinstance(cell, Utility):
+        return {"part": cell.part, "test": test}
+    train = [
+        {k: v for k, v in dataclasses.asdict(w).items() if k not in ("levels", "side", "seed")} for w in cell.train
+    ]
+    facts = {"part": cell.part, "task": cell.task, "attack": cell.attack, "note": cell.note}
+    return {**facts, "train": train, "limits": cell.limits, "test": test}
+
+
+def _sources(config: Config) -> dict[str, Any]:
+    names = {name.partition(":")[0] for name in (*config.main, *config.others) if name in data.PROPERTIES}
+    used = {config.extractor, *config.other_extractors}
+    names |= {"cifar10"} if used & set(extractors.OBJECTS) else set()
+    names |= {"utkface"} if "age" in used else set()
+    return {name: load("lfw:all" if name == "lfw" else name) for name in sorted(names)}
+
+
+def _line(cell: Cell | Utility, facts: dict[str, Any]) -> str:
+    where = f"{cell.part}, {cell.test.prop}, {cell.test.extractor}, n = {cell.test.n}, seed {cell.test.seed}"
+    if isinstance(cell, Utility):
+        return f"{where}, {cell.test.defence or 'no defence'}: trustworthiness {facts['trustworthiness']:.3f}"
+    score = f"accuracy {facts['accuracy']:.2f}" if "accuracy" in facts else f"error {facts['error']:.3f}"
+    return f"{where}, {cell.test.defence} {cell.note} {cell.attack}: {score}, {facts['seconds']:.0f} s"
+
+
+def main(
+    *,
+    scale: Annotated[str, tyro.conf.arg(metavar="{" + ",".join(SCALES) + "}")] = "cpu",
+    parts: tuple[str, ...] = (),
+    out: Path = Path("runs/tsne_property"),
+) -> None:
+    """Computes what is missing.
+
+    Args:
+        scale: How much: smoke is digits alone, full has the paper's numbers.
+        parts: Which of main, picture, defences, properties, separability, extractors, transfer, mixed, density, fine,
+            numbers and set; all if none.
+        out: Folder of the results and of the plots, some 200 MB at scale cpu.
+    """
+    validate.one_of(SCALES, scale=scale)
+    run(SCALES[scale], out, parts=parts)
+
+
+if __name__ == "__main__":
+    tyro.cli(main)

@@ -1,0 +1,209 @@
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from scipy.stats import t as student
+
+from drjax.attacks.property import raster
+from drjax.attacks.property.groups import LEVELS
+from drjax.attacks.property.models import CONFIGS, PropertyConfig
+from drjax.nets.plot_networks import PlotNetworkConfig
+from drjax.reports import records
+from experiments.tsne_property import cells, data, figures, map_sets, report, run, tables
+
+TINY = PlotNetworkConfig(size=20, blocks=(1,), growth=4, stem=4)
+SMALL = run.Config(
+    main=("digits:even",),
+    extractor="pca",
+    levels=LEVELS,
+    n=40,
+    n_train=6,
+    n_test=4,
+    densities=(36,),
+    seeds=2,
+    picture_seeds=1,
+    picture_regression_seeds=0,
+    set_seeds=0,
+    defence_seeds=1,
+    other_seeds=1,
+    picture=PropertyConfig(epochs=2, batch_size=16, network=TINY),
+)
+DEFENCES = ("E-N 1*STD", "C-N 5%*STD")
+PARTS = ("main", "picture", "defences", "density", "properties")
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    out = tmp_path_factory.mktemp("plots")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "TABLE5", DEFENCES)
+        run.run(SMALL, out, parts=PARTS, say=lambda _: None)
+        yield out
+
+
+def test_every_cell_is_a_line_and_a_second_run_adds_none(results):
+    found = records.read_records(results / run.RESULTS)[1:]
+    # Two seeds of two attacks and two tasks, a picture, utility with none and two defences, each met twice, density.
+    assert len(found) == 8 + 1 + 3 + 4 + 6
+    assert len({cell["id"] for cell in found}) == len(found)
+    for cell in found:
+        if cell["part"] != "utility":
+            assert cell["n_test"] == 4 * len(LEVELS)
+            assert 0 <= cell["error"] <= 1
+    before = (results / run.RESULTS).read_bytes()
+    run.run(SMALL, results, parts=PARTS, say=lambda text: pytest.fail(text))
+    assert (results / run.RESULTS).read_bytes() == before
+    with pytest.raises(ValueError, match="another"):
+        run.run(dataclasses.replace(SMALL, n_test=5), results)
+    with pytest.raises(ValueError, match="parts must be one of"):
+        run.run(SMALL, results, parts=("figures",))
+
+
+def test_an_interrupted_run_computes_what_is_missing_and_the_same(results, tmp_path):
+    whole = (results / run.RESULTS).read_text().splitlines(keepends=True)
+    (tmp_path / run.RESULTS).write_text("".join(whole[:5]) + whole[5][:30])
+    said = []
+    run.run(SMALL, tmp_path, parts=("main",), say=said.append)
+    assert len(said) == 4
+    timed = {"seconds", "cpu_seconds", "map_cpu_seconds"}
+    before, after = (
+        [{k: v for k, v in json.loads(line).items() if k not in timed} for line in lines[1:9]]
+        for lines in (whole, (tmp_path / run.RESULTS).read_text().splitlines())
+    )
+    assert before == after
+
+
+def test_the_report(results, tmp_path, monkeypatch):
+    monkeypatch.setitem(run.SCALES, "smoke", SMALL)
+    report.main(results=results, out=tmp_path)
+    text = (tmp_path / "tables.md").read_text()
+    assert text.count("## ") == 4
+    assert text.count("needs the user's file") == len(data.USER_PROPERTIES)
+    for name in ("scores", "defences", "means", "maps", "grad_cam"):
+        assert (tmp_path / f"{name}.png").stat().st_size > 10_000
+    (tmp_path / run.RESULTS).write_bytes((results / run.RESULTS).read_bytes().splitlines(keepends=True)[0])
+    with pytest.raises(ValueError, match="must hold a cell"):
+        report.main(results=tmp_path)
+
+
+class Painted(map_sets.Store):
+    """Maps of two discs whose sizes are the shares, or that have nothing to do with them."""
+
+    def get(self, wanted):
+        rng = np.random.default_rng([wanted.seed, map_sets.SIDES.index(wanted.side)])
+        truth = np.repeat(wanted.levels, wanted.per_level)
+        shown = truth if "pca" in wanted.extractor else rng.permutation(truth)
+        near = np.arange(wanted.n) < np.round(shown[:, None] * wanted.n)
+        # Of discs of one size nobody could say which is whose.
+        coords = rng.normal(size=(len(truth), wanted.n, 2)) * np.where(near, 0.3, 1.0)[..., None] + 8 * near[..., None]
+        rows = np.zeros((len(truth), wanted.n), np.int32)
+        return map_sets.MapSet(coords.astype(np.float32), rows, truth, 0.0, float("nan"))
+
+
+@pytest.mark.parametrize(("extractor", "reads"), [("pca", True), ("objects", False)])
+def test_shares_that_maps_show_are_read_and_others_are_not(tmp_path, extractor, reads):
+    plan = run.Plan(dataclasses.replace(SMALL, extractor=extractor, n=60, n_train=30, n_test=20, seeds=1))
+    classes, regression = [cell for cell in plan.parts["main"]() if isinstance(cell, cells.Cell)][:2]
+    store = Painted(tmp_path)
+    found = cells.attack(store, classes, CONFIGS["descriptors"])
+    error = cells.attack(store, regression, CONFIGS["descriptors"])["error"]
+    if reads:
+        assert found["accuracy"] > 0.9
+        assert error < 0.03
+    else:
+        # 100 maps at chance 0.2: a standard error of 0.04; who knows nothing errs by 0.12 or more.
+        assert found["accuracy"] < 0.36
+        assert error > 0.11
+        assert found["interval"][0] < 0.2
+
+
+def test_a_person_is_with_one_of_three_and_the_public_ones_never_change():
+    persons = np.repeat(np.arange(100), np.arange(100) % 7 + 1)
+    n = len(persons)
+    given = data.Case("x", np.zeros((n, 32, 32)), np.zeros(n, bool), np.zeros(n, int), "", persons)
+    first, second = (data.sides(given, map_sets.split_key(seed)) for seed in (0, 1))
+    np.testing.assert_array_equal(first.public, second.public)
+    assert not np.array_equal(first.shadow, second.shadow)
+    together = np.concatenate([first.public, first.shadow, first.target])
+    np.testing.assert_array_equal(np.sort(together), np.arange(n))
+    assert sum(len(np.unique(persons[rows])) for rows in dataclasses.astuple(first)) == 100
+    assert len(np.unique(persons[first.public])) == 25
+
+
+def test_maps_under_a_defence_show_the_same_records_of_their_own_side(results):
+    store = map_sets.Store(results / run.CACHE)
+    plain = next(run.Plan(SMALL).parts["main"]()).test
+    given = data.case("digits:even")
+    own = data.sides(given, map_sets.split_key(0)).target
+    clear = store.get(plain)
+    for name in ("C-N 5%*STD", "E-N 1*STD"):
+        hidden = store.get(dataclasses.replace(plain, defence=name))
+        np.testing.assert_array_equal(clear.rows, hidden.rows)
+        assert np.abs(clear.coords - hidden.coords).mean() > 0
+    # 5% of a deviation, up to the error of 800 draws.
+    noise = store.get(dataclasses.replace(plain, defence="C-N 5%*STD")).coords - clear.coords
+    assert np.median(noise.std(axis=1) / clear.coords.std(axis=1)) == pytest.approx(0.05, rel=0.1)
+    assert np.isin(clear.rows, own).all()
+    np.testing.assert_allclose(given.has_property[clear.rows].mean(axis=1), clear.proportions)
+    some = clear.at((0.3, 0.7), 2)
+    np.testing.assert_allclose(some.proportions, (0.3, 0.3, 0.7, 0.7))
+    np.testing.assert_allclose(given.has_property[some.rows].mean(axis=1), some.proportions, atol=0.5 / 40)
+
+
+def test_the_network_sees_the_published_plot():
+    coords = np.random.default_rng(0).normal(size=(2, 50, 2))
+    whole = raster.draw(coords, size=300, snap=True).astype(float)
+    found = cells.drawn(coords, 75)
+    np.testing.assert_allclose(found.mean(axis=(1, 2)), whole.mean(axis=(1, 2)), rtol=1e-5)
+    assert found[0, 10, 20] == pytest.approx(whole[0, 40:44, 80:84].mean())
+    with pytest.raises(ValueError, match="size must divide 300, got 64"):
+        cells.drawn(coords, 64)
+
+
+def test_intervals_over_seeds_are_student_s():
+    values = [0.2, 0.3, 0.25, 0.4]
+    found = tables.summary([{"accuracy": value} for value in values], "accuracy")
+    low, high = student.interval(0.95, 3, np.mean(values), np.std(values, ddof=1) / 2)
+    np.testing.assert_allclose(found[:3], (np.mean(values), low, high))
+    one = tables.summary([{"accuracy": 0.5, "interval": [0.4, 0.6]}], "accuracy")
+    assert one == (0.5, 0.4, 0.6, 1)
+
+
+def test_always_one_half_errs_by_the_mean_distance_from_it():
+    # The paper's 0.34 is of uniform guesses: 1 / 3 on a fine grid. 0.5 errs by 1 / 4 there, and by 3 / 11 on tenths.
+    assert figures.constant_error([{"kind": "run", "config": {"levels": run.TENTHS}}]) == pytest.approx(3 / 11)
+
+
+def test_the_user_s_pictures_are_read(tmp_path, monkeypatch):
+    monkeypatch.setenv("DRJAX_DATA", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match=r"celeba_male\.npz"):
+        data.case("celeba:male")
+    path = data.user_file("celeba:male")
+    path.parent.mkdir()
+    x = np.random.default_rng(0).integers(0, 256, (40, 20, 16, 3), dtype=np.uint8)
+    np.savez(path, x=x, y=np.arange(40) % 2)
+    data.case.cache_clear()
+    found = data.case("celeba:male")
+    assert found.images.shape == (40, 32, 32)
+    assert found.has_property.sum() == 20
+    np.savez(path, x=x, y=np.arange(40) % 3)
+    data.case.cache_clear()
+    with pytest.raises(ValueError, match="labels y of 0 and 1"):
+        data.case("celeba:male")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"main": ()}, "main must name at least one property"),
+        ({"main": ("iris:blue",)}, "a property must be one of"),
+        ({"extractor": "resnet"}, "an extractor must be one of"),
+        ({"levels": (0.3, 0.5)}, "levels must have the five classes"),
+        ({"n_train": 0}, "n_train must be an integer >= 1"),
+        ({"defence_seeds": -1}, "defence_seeds must be an integer >= 0"),
+    ],
+)
+def test_bad_input(change, message):
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(SMALL, **change)

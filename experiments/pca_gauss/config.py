@@ -171,7 +171,7 @@ SCALES = {
         ),
         regression=Part(data="twitter", dimensions=(1, 2, 5, 10, 20), trials=100, n_test=4715, n_synthetic=20_000,
                         sweep=(1, 2, 5, 10, 20, 40, 77), sweep_epsilons=(0.01, 0.1, 1.0), sweep_trials=100),
-        practice=Practice(trials=100, package_trials=10, n_rounds=224),
+        practice=Practice(trials=100, package_trials=10, n_rounds=240),
         n_init=10,
         silhouette_sample=2000,
         n_regressed=2000,

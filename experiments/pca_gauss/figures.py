@@ -98,10 +98,12 @@ def draw_practice(lines: Sequence[Line]) -> Figure:
             [v["mean"] for v in x], [v["mean"] for v in y], xerr=[v["half"] for v in x], yerr=[v["half"] for v in y],
             color=color, marker="o", markersize=4, capsize=2, linewidth=0.8, label=practice.LABELS[method],
         )  # fmt: skip
+        # Their points are close together: one's names go to the left, the other's to the right.
+        side, dx = ("right", -6) if method == "pca-gauss" else ("left", 6)
         for line, a, b in zip(own, x, y, strict=True):
             if line["p"] is not None:
-                ax.annotate(f"p = {line['p']}", (a["mean"], b["mean"]), textcoords="offset points", xytext=(5, 4),
-                            fontsize=7, color=plots.FAINT)  # fmt: skip
+                ax.annotate(f"p = {line['p']}", (a["mean"], b["mean"]), textcoords="offset points", xytext=(dx, 3),
+                            ha=side, fontsize=7, color=plots.FAINT)  # fmt: skip
     for line in lines:
         if line["method"] in ("real", "majority"):
             level = line["measures"]["logistic"]["mean"]

@@ -45,18 +45,23 @@ LABELS = {
     "ron-gauss": "RON-Gauss",
 }
 
-
 PACKAGES = ("mst", "aim", "aim-target")
+"""Those that need the package mbi."""
+
 RELEASES = (*PACKAGES, "pca-gauss", "ron-gauss")
 """Those that have an epsilon."""
 
 
 class _Sizes:
-    """Columns of different sizes, for methods that have one for all."""
+    """Columns of different sizes, for methods that have one for all: a category's codes are all that it can be.
+
+    What is released of a column, and what it costs, is as in the methods themselves.
+    """
 
     sizes: tuple[int, ...]
 
     def _measure(self, ledger: Any) -> None:
+        # The label comes last, and has a size already.
         ledger._sizes.update(zip(ledger.columns, self.sizes, strict=False))
         ledger._domain = ledger._mbi.Domain(ledger.columns, [ledger._sizes[column] for column in ledger.columns])
         super()._measure(ledger)  # pyright: ignore[reportAttributeAccessIssue]

@@ -158,7 +158,7 @@ def _run_part(
         "default_p": methods.default_dimension(task, config.public_energy),
         "metric": trials.METRICS[task.kind],
     }
-    if table == "dimensions" and task.kind == "unsupervised" and _identity({"data": part.data, "curve": 1}) not in done:
+    if table == "dimensions" and task.kind == "unsupervised" and ("curve", part.data) not in done:
         values = [float(f"{value:.5g}") for value in theory.singular_values(task)]
         records.append_record(file, "curve", table=table, data=part.data, singular_values=values, **facts)
     for cell in cells(config, table, part, task):
@@ -203,7 +203,7 @@ def _key(config: Config, cell: Cell) -> Any:
 
 
 def _identity(line: dict[str, Any]) -> Any:
-    if "singular_values" in line or "curve" in line:
+    if line["kind"] == "curve":
         return ("curve", line["data"])
     return tuple(line[field] for field in Cell._fields[:-1])
 

@@ -358,10 +358,11 @@ def test_a_release_of_much_budget_is_the_fit_of_much_budget(task, delta):
 def test_releases_differ_are_proven_and_sample_with_any_key_or_none():
     x, y = given("classification")
     made = method("classification", composition="parallel")
-    one, other = (made.release(x, y, 1.0, DELTA) for _ in range(2))
+    # With less, noise may shrink centre and covariances of both to nothing.
+    one, other = (made.release(x, y, 50.0, DELTA) for _ in range(2))
     assert not np.array_equal(one.frame.center, other.frame.center)
     assert isinstance(one.guarantee.curve, tradeoff.ZCDP)
-    assert one.guarantee.epsilon(DELTA) <= 1.0 * (1 + 1e-9)
+    assert one.guarantee.epsilon(DELTA) <= 50.0 * (1 + 1e-9)
     assert not np.array_equal(one.sample(None, 5).x, one.sample(None, 5).x)
     np.testing.assert_array_equal(one.sample(jax.random.key(0), 5).x, one.sample(jax.random.key(0), 5).x)
     with pytest.raises(ValueError, match="x must be finite"):

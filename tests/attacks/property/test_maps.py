@@ -73,7 +73,8 @@ def test_defences_of_coordinates_come_after_the_map():
     np.testing.assert_array_equal(noisy.objective, plain.objective)
 
 
-@pytest.mark.parametrize("name", sorted(METHODS))
+# UMAP's many programs take half a minute to compile, and its fits are tested in tests/dr.
+@pytest.mark.parametrize("name", sorted(METHODS.keys() - {"umap"}))
 def test_any_method_makes_maps(name):
     method = UMAP(n_epochs=20) if name == "umap" else METHODS[name]()
     found = tsne_maps(KEY, X, GROUPS.rows[:2], method)

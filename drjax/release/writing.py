@@ -34,7 +34,12 @@ def synthetic_table(key: Array | None, synthesizer: Any, schema: Schema, n: int)
         schema: Of the table.
         n: Records.
     """
-    fit_key, draw_key = jax.random.split(os_key() if key is None else key)
+    return schema.decode(*synthetic_features(os_key() if key is None else key, synthesizer, schema, n))
+
+
+def synthetic_features(key: Array, synthesizer: Any, schema: Schema, n: int) -> tuple[np.ndarray, np.ndarray | None]:
+    """Features (n, m) of the table, encoded, and the target (n,) or None; arguments as of `synthetic_table`."""
+    fit_key, draw_key = jax.random.split(key)
     offsets = category_offsets(fit_key, synthesizer, schema)
     drawn, y = synthesizer.draw(draw_key, n)
     shares = _shares(synthesizer, drawn)
@@ -45,7 +50,7 @@ def synthetic_table(key: Array | None, synthesizer: Any, schema: Schema, n: int)
         # One-hot, by the largest sum.
         chosen = np.argmax(shares[:, place] + fitted[classes], axis=1)
         values[:, place] = chosen[:, None] == np.arange(fitted.shape[1])
-    return schema.decode(values, labels)
+    return values, labels
 
 
 def category_offsets(key: Array, synthesizer: Any, schema: Schema) -> list[tuple[slice, np.ndarray]]:

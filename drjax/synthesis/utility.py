@@ -204,7 +204,9 @@ def _usable(synthetic: Synthetic, d: int) -> tuple[np.ndarray, np.ndarray, int]:
     if synthetic.y is None or np.shape(synthetic.y) != (len(x),):
         raise ValueError(f"synthetic.y must have an entry for each of {len(x)} records, got {_shape(synthetic.y)}")
     y = np.asarray(synthetic.y)
-    kept = (np.abs(x) < LARGEST).all(axis=1) & (np.abs(y) < LARGEST)
+    # float32 has no number as large as the limit.
+    wide = y.astype(np.float64) if y.dtype.kind == "f" else y
+    kept = (np.abs(x) < LARGEST).all(axis=1) & (np.abs(wide) < LARGEST)
     return x[kept], y[kept], int((~kept).sum())
 
 

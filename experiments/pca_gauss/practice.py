@@ -1,8 +1,8 @@
 """Adult against what practitioners use: MST and AIM, on the written table, by what a classifier and marginals say.
 
-A table is written before it is judged: the largest of one-hot values is the category, numbers are cut to their bounds
-and rounded. MST and AIM see one column for each attribute, with a code for each category and equal bins of numbers;
-PCA-Gauss and RON-Gauss see the one-hot features.
+A table is written before it is judged, as `drjax release synthetic` writes it: one category a column, as often as the
+model says, numbers cut to their bounds and rounded. MST and AIM see one column for each attribute, with a code for each
+category and equal bins of numbers; PCA-Gauss and RON-Gauss see the one-hot features.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from sklearn.preprocessing import StandardScaler
 from drjax.core.types import hyperparams
 from drjax.data import Dataset, load
 from drjax.data.schema import Column, Schema
+from drjax.release.writing import synthetic_features
 from drjax.synthesis import utility
 from drjax.synthesis.contract import Box, Synthetic
 from drjax.synthesis.packages import MbiAIM, MbiMST
@@ -284,8 +285,7 @@ def _gauss(kind: Any, fit_key: Any, draw_key: Any, config: Config, table: Table,
     split = table.split
     method = kind(neighbouring=RELATION, box=Box.of(split.lower, split.upper), n_components=p, n_classes=2)
     fitted = method.fit(fit_key, split.x, split.y, config.epsilon, config.practice.delta)
-    made = fitted.sample(draw_key, len(split.x))
-    return Synthetic(np.asarray(made.x), np.asarray(made.y)), fitted.guarantee
+    return Synthetic(*synthetic_features(draw_key, fitted, table.schema, len(split.x))), fitted.guarantee
 
 
 _MAKERS: dict[str, Callable[..., tuple[Synthetic, Any]]] = {

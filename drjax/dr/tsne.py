@@ -15,6 +15,7 @@ from drjax.core.linalg import compute_dtype
 from drjax.core.types import Array, Embedding, PyTree, Status, hyperparams
 from drjax.dr import quality
 from drjax.dr.affinity import joint_probabilities
+from drjax.dr.leading import leading_scores
 from drjax.dr.pca import PCA
 from drjax.dr.rows import in_xla, squared_rows
 from drjax.dr.tsne_cpu import Descent, tsne_batch
@@ -242,12 +243,26 @@ class TSNE:
             *found, is_flat = host.call(functools.partial(tsne_fits, **options), like, *operands)
             return self._embeddings(found, jnp.where(is_flat, jnp.uint32(Status.DEGENERATE), jnp.uint32(0)))
 
-        def elsewhere(keys: Array, x: Array, _: Any, rows: Array | None, __: Any) -> Embedding:
-            if rows is None:
-                return jax.vmap(self.fit_transform)(keys, x)
-            return jax.vmap(lambda key, own: self.fit_transform(key, x[own]))(keys, rows)
+        def elsewhere(_: Array, x: Array, __: Any, rows: Array | None, starts: Array | None) -> Embedding:
+            return self._fit_many_in_xla(x, rows, starts)
 
         return jax.lax.platform_dependent(keys, x, squared, rows, starts, cpu=on_host, default=elsewhere)
+
+    def _fit_many_in_xla(self, x: Array, rows: Array | None, starts: Array | None) -> Embedding:
+        """Of x (b, n, d), or of the records (b, n) of x (N, d); random starts (b, n, k), or None for principal ones."""
+
+        def fit(own: Array, drawn: Array | None) -> Embedding:
+            own = own if rows is None else x[own]
+            start, status = (
+                self._scaled(leading_scores(own, self.n_components)[None])
+                if drawn is None
+                else (drawn[None], jnp.zeros(1, jnp.uint32))
+            )
+            squared = _cut_off(in_xla(own, own), own, own)
+            batch = self._optimise(squared[1:, 1:], squared[:1, 1:], start, status)
+            return jax.tree.map(lambda leaf: leaf[0], batch)
+
+        return jax.vmap(fit)(x if rows is None else rows, starts)
 
     @property
     def _pca(self) -> PCA:

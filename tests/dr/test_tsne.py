@@ -26,6 +26,10 @@ DESCENT = Descent(
     exaggeration=12.0, learning_rate=50.0, max_iter=1000, exploration=250, patience=300, min_grad_norm=1e-7
 )
 
+BITS_OF_A_CPU = pytest.mark.skipif(
+    jax.default_backend() != "cpu", reason="bits are promised of the compiled loop, which is a CPU's"
+)
+
 
 def start_of(n, k=2, seed=0):
     return 1e-4 * np.random.default_rng(seed).standard_normal((n, k))
@@ -237,6 +241,7 @@ def test_insert_starts_and_steps_as_fit_transform_does(init):
     np.testing.assert_allclose(inserted.coords, fitted.coords, atol=1e-12 * float(np.abs(fitted.coords).max()))
 
 
+@BITS_OF_A_CPU
 def test_a_shadow_does_not_depend_on_chunks_mesh_or_company():
     x = (DIGITS / 16).astype(np.float32)
     method = TSNE(perplexity=8.0, init="random", max_iter=300)
@@ -248,6 +253,7 @@ def test_a_shadow_does_not_depend_on_chunks_mesh_or_company():
     np.testing.assert_array_equal(mesh.coords, whole.coords)
 
 
+@BITS_OF_A_CPU
 def test_the_compiled_loop_is_safe_under_vmap_of_everything():
     x = np.stack([DIGITS[i : i + 20] for i in range(3)]).astype(np.float32)
     method = TSNE(perplexity=5.0, max_iter=60)
@@ -280,6 +286,18 @@ class TestManyFits:
             assert float(found.objective[i]) == pytest.approx(float(one.objective), rel=1e-10)
             assert int(found.n_iter[i]) == 20
 
+    @pytest.mark.parametrize("init", ["pca", "random"])
+    def test_other_devices_start_and_step_as_fit_transform_does(self, init):
+        x = jnp.asarray(DIGITS[:300] / 16, jnp.float32)
+        method = TSNE(init=init, perplexity=12.0, max_iter=8, learning_rate=1.0)
+        starts = None if init == "pca" else jax.vmap(lambda key: method._draw(key, 50, x.dtype))(self.KEYS)
+        found = jax.jit(method._fit_many_in_xla)(x, self.SETS, starts)
+        for i, (key, rows) in enumerate(zip(self.KEYS, self.SETS, strict=True)):
+            one = method.fit_transform(key, x[rows])
+            # Variances of the eleventh and the second component are far apart: what differs is rounding.
+            np.testing.assert_allclose(found.coords[i], one.coords, atol=2e-4 * float(np.abs(one.coords).max()))
+
+    @BITS_OF_A_CPU
     def test_subsets_of_a_pool_are_their_own_fits_to_the_bit(self, dtype):
         method = TSNE(perplexity=12.0, max_iter=300)
         x = (DIGITS[:300] / 16).astype(dtype)
@@ -308,9 +326,10 @@ class TestManyFits:
         found, whole = jax.jit(method.fit_batch)(self.KEYS, broken), jax.jit(method.fit_batch)(self.KEYS, x)
         expected = [0, Status.NON_FINITE, Status.DEGENERATE, 0]
         np.testing.assert_array_equal(found.status & int(Status.excluded()), expected)
-        assert int(found.n_iter[1]) == 0
-        for i in (0, 3):
-            np.testing.assert_array_equal(found.coords[i], whole.coords[i])
+        assert np.isfinite(np.asarray(found.coords)[[0, 3]]).all()
+        if jax.default_backend() == "cpu":
+            assert int(found.n_iter[1]) == 0
+            np.testing.assert_array_equal(np.asarray(found.coords)[[0, 3]], np.asarray(whole.coords)[[0, 3]])
 
     def test_a_far_point_does_not_overflow(self):
         x = (DIGITS[self.SETS] / 16).astype(np.float32)

@@ -25,8 +25,10 @@ from experiments.tsne_property import data
 from experiments.tsne_property.map_sets import MapSet, Store, Wanted, split_key
 
 MEAN = "mean"
-ATTACKS = (*models.KINDS, MEAN)
-"""Those of `models`, and a reference that sees what no plot shows: the mean embedding of a plot's records."""
+DENSENET = "densenet"
+ATTACKS = (*models.KINDS, DENSENET, MEAN)
+"""Those of `models`; that on pictures by the paper's network; and a reference that sees what no plot shows: the mean
+embedding of a plot's records."""
 
 TASKS = ("classification", "regression")
 COVERAGE = 0.9
@@ -92,12 +94,13 @@ def attack(store: Store, cell: Cell, config: PropertyConfig) -> dict[str, Any]:
     if cell.attack == MEAN:
         expected, chosen, extra = _by_mean(store, cell, trained, tried, y, levels)
     else:
-        inputs = _joined([_inputs(cell.attack, s, config) for s in trained])
+        kind = "picture" if cell.attack == DENSENET else cell.attack
+        inputs = _joined([_inputs(kind, s, config) for s in trained])
         key = jax.random.fold_in(split_key(cell.test.seed), zlib.crc32(repr(cell).encode()) & 0x7FFFFFFF)
-        model = models.fit(key, inputs, y, task=cell.task, kind=cell.attack, config=config)
+        model = models.fit(key, inputs, y, task=cell.task, kind=kind, config=config)
         if cell.attack == "picture":
             model.save(model_file(store, cell))
-        shown = _inputs(cell.attack, tried, config)
+        shown = _inputs(kind, tried, config)
         found = model.predict(shown)
         expected, chosen = found.expected, found.proportion
         extra = _coverage(model, expected, truth)

@@ -1,6 +1,6 @@
 """Pictures and properties: which records have the property whose share a plot gives away, and who holds which.
 
-A quarter of the persons is public and serves extractors alone; the rest is halved between adversary and victim. All
+A tenth of the persons is public and serves extractors alone; the rest is halved between adversary and victim. All
 pictures are grey and 32 x 32, so that one extractor sees all data sets, as the paper's does.
 """
 
@@ -23,7 +23,7 @@ from drjax.data import Dataset, describe, load, load_file
 SIDE = 32
 """Pixels of a picture's side; smaller ones are enlarged, bilinearly."""
 
-PUBLIC_SHARE = 0.25
+PUBLIC_SHARE = 0.1
 DIGIT = 3
 LFW_ATTRIBUTES = {"smiling": "Smiling", "big_nose": "Big_Nose"}
 PROPERTIES = (

@@ -1,8 +1,8 @@
 """What pictures are turned into before they are mapped.
 
-The paper's extractors are ResNets and a MobileNet trained on ImageNet, which nobody here has. What stands in for them
-is a small network trained to tell the ten kinds of objects of CIFAR-10 (in grey) apart: it has never seen a face, and
-is the same for all data sets. Where real weights are at hand, `drjax.nets.extractor_adapters` takes them.
+The paper's extractors are ResNets and a MobileNet trained on ImageNet. Here EfficientNet-Lite 0 and 2 trained on
+ImageNet, as ONNX files that `pretrained` makes; and small networks trained in the project to tell the ten kinds of
+objects of CIFAR-10 (in grey) apart, which can be trained further. None has been trained on faces.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ import numpy as np
 
 from drjax.core import validate
 from drjax.data import load
+from drjax.nets.extractor_adapters import Input, from_onnx
 from drjax.nets.extractors import ConvConfig, ConvFeatures, Extractor, PCAFeatures, train_features
+from drjax.reports import records
 from experiments.tsne_property import data
 from experiments.tsne_property.data import Case
+from experiments.tsne_property.pretrained import FILES, MEAN, SIDES, STD
 
 OBJECTS = {
     "objects": ConvConfig(epochs=8),
@@ -25,8 +28,10 @@ OBJECTS = {
 }
 """Networks of one task: the second is narrower and starts elsewhere."""
 
-NAMES = (*OBJECTS, "age", "pca")
-AGE = ConvConfig(epochs=20)
+NAMES = (*FILES, *OBJECTS, "pca")
+TUNABLE = "objects"
+"""What sides fine-tune: an ONNX file has no gradients."""
+
 FINE_TUNING = ConvConfig(epochs=8, batch_size=64, learning_rate=1e-3)
 """The paper's epochs and batches; its rate, 1e-4, is for larger networks."""
 
@@ -46,22 +51,44 @@ class Fixed:
     def get(self, name: str, given: Case, public: np.ndarray) -> Extractor:
         """A public extractor.
 
-        "objects" and "objects-small" learned CIFAR-10; "age" learned age groups of the public faces of UTKFace; "pca"
-        has 48 principal components of the case's own public pictures.
+        "imagenet" and "imagenet-2" learned ImageNet; "objects" and "objects-small" learned CIFAR-10; "pca" has 48
+        principal components of the case's own public pictures.
 
         Raises:
             ValueError: a name that there is not.
+            FileNotFoundError: an ONNX file is not in the folder.
         """
         validate.one_of(NAMES, name=name)
+        if name in FILES:
+            path = self.folder / FILES[name]
+            if not path.is_file():
+                raise FileNotFoundError(
+                    f"{name} needs {path}: python -m experiments.tsne_property.pretrained --out {self.folder}"
+                )
+            size = (SIDES[name], SIDES[name])
+            return from_onnx(path, sees=Input(size=size, channels=3, mean=(MEAN,), std=(STD,), channels_first=True))
         if name == "pca":
             return PCAFeatures.fit(given.images[public], N_COMPONENTS)
         path = self.folder / f"extractor-{name}.npz"
         if path.is_file():
             return ConvFeatures.load(path)
         self.folder.mkdir(parents=True, exist_ok=True)
-        trained = _objects(name) if name in OBJECTS else _age()
+        trained = _objects(name)
         trained.save(path)
         return trained
+
+    def features(self, name: str, given: Case, public: np.ndarray) -> np.ndarray:
+        """(N, f) float32 of all pictures of a case; those of a large network are kept in a file.
+
+        Raises:
+            ValueError, FileNotFoundError: as `get`.
+        """
+        if name not in FILES:
+            return self.get(name, given, public).features(given.images)
+        path = self.folder / f"features-{name}-{given.name.replace(':', '_')}.npz"
+        if not path.is_file():
+            records.save_arrays(path, features=self.get(name, given, public).features(given.images))
+        return records.load_arrays(path)["features"]
 
     def fine_tuned(self, start: str, given: Case, rows: np.ndarray, public: np.ndarray, key: jax.Array) -> ConvFeatures:
         """A network of `OBJECTS`, further trained on the case's task by one side's pictures; not kept.
@@ -94,10 +121,3 @@ def _objects(name: str) -> ConvFeatures:
     images = data.grey(cifar.x.reshape(-1, *cifar.shape))
     key = jax.random.key(list(OBJECTS).index(name))
     return train_features(key, images, cifar.y, n_classes=10, config=OBJECTS[name])
-
-
-def _age() -> ConvFeatures:
-    faces = data.case("utkface:male")
-    public = data.sides(faces, jax.random.key(0)).public
-    n_classes = int(faces.task.max()) + 1
-    return train_features(jax.random.key(7), faces.images[public], faces.task[public], n_classes=n_classes, config=AGE)

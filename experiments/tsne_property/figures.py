@@ -17,12 +17,13 @@ from drjax.attacks.property.models import PropertyModel
 from drjax.dr import TSNE
 from drjax.reports import plots
 from experiments.tsne_property import cells, data
-from experiments.tsne_property.map_sets import Store, Wanted
-from experiments.tsne_property.run import Config, Plan
+from experiments.tsne_property.extractors import TUNABLE
+from experiments.tsne_property.map_sets import FINE_TUNED, Store, Wanted
+from experiments.tsne_property.run import Config, Plan, sizes
 from experiments.tsne_property.tables import CHANCE, PAPER, Record, defended, grouped, summary
 
 NAMES = {"descriptors": "coordinates: descriptors", "set": "coordinates: network", "picture": "picture: network"}
-NAMES |= {"mean": "reference: mean embedding"}
+NAMES |= {"densenet": "picture: DenseNet-121", "mean": "reference: mean embedding"}
 SHOWN = ("", "E-N 1*STD", "E-N 2*STD", "C-N 2%*STD", "C-N 5%*STD")
 
 
@@ -39,11 +40,11 @@ def scores(found: Sequence[Record]) -> Figure:
             )
             if by_prop:
                 values = {prop: summary(some, field) for prop, some in by_prop.items()}
-                x = np.array([props.index(prop) for prop in values]) + 0.15 * (i - 1.5)
+                x = np.array([props.index(prop) for prop in values]) + 0.15 * (i - 2)
                 mean = np.array([value.mean for value in values.values()])
                 ends = np.array([(value.low, value.high) for value in values.values()]).T
                 reach = np.maximum(np.stack([mean - ends[0], ends[1] - mean]), 0)
-                ax.errorbar(x, mean, reach, fmt="os^D"[i], color=plots.SERIES[i], capsize=2, markersize=5, label=name)
+                ax.errorbar(x, mean, reach, fmt="os^vD"[i], color=plots.SERIES[i], capsize=2, markersize=5, label=name)
         column = 0 if task == "classification" else 1
         paper = [(i, PAPER[prop][column]) for i, prop in enumerate(props) if prop in PAPER]
         if paper:
@@ -99,9 +100,8 @@ def means(store: Store, config: Config) -> Figure:
     figure = Figure(figsize=(plots.WIDTH, 4.2 * len(config.main)), layout="constrained")
     axes = figure.subplots(len(config.main), 2, squeeze=False)
     for (left, right), prop in zip(axes, config.main, strict=True):
-        wanted = first_seed(config, prop)
-        made = store.get(wanted)
-        five = made.at(LEVELS)
+        wanted = first_seed(config, prop, "target", "classification")
+        five = store.get(wanted)
         found = cells.mean_embeddings(store, wanted, five)
         method = TSNE(perplexity=min(30.0, (len(found) - 1) / 3))
         coords = np.asarray(method.fit_transform(jax.random.key(0), found.astype(np.float32)).coords)
@@ -110,7 +110,7 @@ def means(store: Store, config: Config) -> Figure:
             left.scatter(*coords[own].T, s=8, color=plots.SERIES[i], label=f"{level:g}")
         left.legend(fontsize=7, title="share", title_fontsize=7)
         left.set_title(f"{prop}: mean embeddings of {len(found)} plots", fontsize=9)
-        _coloured(right, made.at((0.5,), 1), data.case(prop).has_property)
+        _coloured(right, five.at((0.5,), 1), data.case(prop).has_property)
         right.set_title(f"{prop}: one plot at share 0.5", fontsize=9)
         _bare(left)
     return figure
@@ -121,15 +121,35 @@ def maps(store: Store, config: Config) -> Figure:
     figure = Figure(figsize=(plots.WIDTH, 3.6), layout="constrained")
     axes = figure.subplots(2, len(SHOWN))
     prop, flags = config.main[0], data.case(config.main[0]).has_property
-    wanted = first_seed(config, prop, side="target", per_level=config.n_test)
+    classes, wanted = (first_seed(config, prop, "target", task) for task in cells.TASKS)
     for ax, level in zip(axes[0], LEVELS, strict=True):
-        coords = store.get(wanted).at((level,), 1).coords[0]
+        coords = store.get(classes).at((level,), 1).coords[0]
         ax.scatter(*coords.T, s=1, color=plots.INK)
         ax.set_title(f"share {level:g}", fontsize=8)
         _bare(ax)
     for ax, name in zip(axes[1], SHOWN, strict=True):
         _coloured(ax, store.get(dataclasses.replace(wanted, defence=name)).at((0.5,), 1), flags)
         ax.set_title(name or "no defence", fontsize=8)
+    return figure
+
+
+def more_maps(store: Store, config: Config) -> Figure | None:
+    """Figures 10 and 13: maps at share 0.5, coloured, of other numbers of points and by fine-tuned networks.
+
+    None where the run has made none of them.
+    """
+    plain = first_seed(config, config.main[0], "target", "regression")
+    shown = {f"{n} points": dataclasses.replace(plain, n=n) for n in sorted({*config.densities, config.n})}
+    tuned = {"prop": plain.prop, "extractor": FINE_TUNED + TUNABLE}
+    shown |= {f"{p}, fine-tuned": dataclasses.replace(plain, **tuned | {"prop": p}) for p in config.fine_tuned}
+    made = {title: wanted for title, wanted in shown.items() if store.holds(wanted)}
+    if len(made) < 2:
+        return None
+    figure = Figure(figsize=(plots.WIDTH, 1.9), layout="constrained")
+    axes = figure.subplots(1, len(made), squeeze=False)[0]
+    for ax, (title, wanted) in zip(axes, made.items(), strict=True):
+        _coloured(ax, store.get(wanted).at((0.5,), 1), data.case(wanted.prop).has_property)
+        ax.set_title(title, fontsize=7)
     return figure
 
 
@@ -153,10 +173,10 @@ def attention(store: Store, config: Config) -> Figure:
     return figure
 
 
-def first_seed(config: Config, prop: str, **changes: Any) -> Wanted:
+def first_seed(config: Config, prop: str, side: str, task: str) -> Wanted:
     """The first seed's maps of a property."""
-    fields = {"side": "shadow", "n": config.n, "levels": config.levels, "per_level": config.n_train}
-    return Wanted(prop=prop, extractor=config.extractor, seed=0, **(fields | changes))
+    fields = {"side": side, "n": config.n, **sizes(config, side, task)}
+    return Wanted(prop=prop, extractor=config.extractor, seed=0, **fields)
 
 
 def _coloured(ax: Axes, made: Any, flags: np.ndarray) -> None:

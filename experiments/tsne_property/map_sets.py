@@ -108,7 +108,7 @@ class Store:
             ValueError: too few records with or without the property for a map.
             FileNotFoundError: the pictures are not there.
         """
-        path = self.folder / f"maps-{records.config_fingerprint(wanted)[:24]}.npz"
+        path = self._path(wanted)
         if path.is_file():
             kept = records.load_arrays(path)
             return MapSet(
@@ -125,6 +125,13 @@ class Store:
         fields = {"coords": made.coords, "rows": made.rows, "proportions": made.proportions}
         records.save_arrays(path, **fields, cpu=made.cpu_seconds, accuracy=made.accuracy)
         return made
+
+    def holds(self, wanted: Wanted) -> bool:
+        """Whether `get` only has to read."""
+        return self._path(wanted).is_file()
+
+    def _path(self, wanted: Wanted) -> Path:
+        return self.folder / f"maps-{records.config_fingerprint(wanted)[:24]}.npz"
 
     def features(self, wanted: Wanted) -> tuple[np.ndarray, np.ndarray, float]:
         """What the set's extractor makes of all records (N, f), the rows of its side, and its held-out accuracy."""
@@ -147,7 +154,7 @@ def _features(store: Store, prop: str, extractor: str, seed: int, side: str) -> 
     own = data.sides(given, split_key(seed))
     rows = own.shadow if side == "shadow" else own.target
     if not extractor.startswith(FINE_TUNED):
-        return store.extractors.get(extractor, given, own.public).features(given.images), rows, float("nan")
+        return store.extractors.features(extractor, given, own.public), rows, float("nan")
     key = jax.random.fold_in(jax.random.fold_in(split_key(seed), 100), SIDES.index(side))
     network = store.extractors.fine_tuned(extractor.removeprefix(FINE_TUNED), given, rows, own.public, key)
     return network.features(given.images), rows, network.held_out_accuracy

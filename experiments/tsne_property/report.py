@@ -40,6 +40,9 @@ def main(*, results: Path, out: Path | None = None) -> None:
         made["means"] = figures.means(store, config)
         if "defences" in made:
             made["maps"] = figures.maps(store, config)
+        more = figures.more_maps(store, config)
+        if more is not None:
+            made["more_maps"] = more
         if any(store.folder.glob("picture-*.npz")):
             made["grad_cam"] = figures.attention(store, config)
     for name, figure in made.items():

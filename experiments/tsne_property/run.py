@@ -19,138 +19,21 @@ from typing import Annotated, Any
 import tyro
 
 from drjax.attacks.property.defences import TABLE5
-from drjax.attacks.property.groups import GRID, LEVELS
-from drjax.attacks.property.models import CONFIGS, PropertyConfig
+from drjax.attacks.property.groups import LEVELS
+from drjax.attacks.property.models import CONFIGS
 from drjax.core import validate
-from drjax.data import load
-from drjax.nets.plot_networks import PlotNetworkConfig
+from drjax.data import describe, load
 from drjax.reports import records
 from experiments.resume import take_up
 from experiments.tsne_property import cells, data, extractors
 from experiments.tsne_property.cells import MEAN, Cell, Utility
-from experiments.tsne_property.map_sets import FINE_TUNED, Store, Wanted
+from experiments.tsne_property.config import SCALES, Config
+from experiments.tsne_property.map_sets import FINE_TUNED, SIDES, Store, Wanted
 
 RESULTS = "results.jsonl"
 CACHE = "cache"
 ADAPTIVE = ("E-N 2*STD", "E-N 1*STD", "C-N 5%*STD", "C-N 2%*STD")
 """The defences of the paper's table 6."""
-
-TENTHS = tuple(i / 10 for i in range(11))
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Config:
-    """What decides the results.
-
-    Attributes:
-        main: Properties that every seed is spent on.
-        others: Properties of the first seeds.
-        extractor: Of shadow and target.
-        other_extractors: Tried on the first property of `main`.
-        fine_tuned: Properties whose sides each fine-tune `extractor` on another task.
-        levels: Shares of the plots; those of the five classes are among them.
-        n: Points of a plot.
-        n_train, n_test: Plots for each level.
-        densities: Other numbers of points, of the first property of `main`.
-        numbers: Other numbers of training plots for each level.
-        few: Plots for each level of the second property that are mixed with all of the first.
-        seeds: Of `main`.
-        picture_seeds, picture_regression_seeds, set_seeds: Of those attacks on `main`.
-        defence_seeds, other_seeds: Of the defences; of everything else.
-        picture: How the network on pictures is trained.
-        set: How the network on coordinates is trained.
-        seed: For the records of a run; halves and groups follow from the seeds above.
-    """
-
-    main: tuple[str, ...]
-    others: tuple[str, ...] = ()
-    extractor: str = "objects"
-    other_extractors: tuple[str, ...] = ()
-    fine_tuned: tuple[str, ...] = ()
-    levels: tuple[float, ...] = TENTHS
-    n: int = 500
-    n_train: int = 40
-    n_test: int = 15
-    densities: tuple[int, ...] = ()
-    numbers: tuple[int, ...] = ()
-    few: tuple[int, ...] = ()
-    seeds: int = 5
-    picture_seeds: int = 5
-    picture_regression_seeds: int = 1
-    set_seeds: int = 1
-    defence_seeds: int = 1
-    other_seeds: int = 1
-    picture: PropertyConfig = CONFIGS["picture"]
-    set: PropertyConfig = CONFIGS["set"]
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        """Checks every field that can be checked without the data."""
-        validate.integer(n=self.n, n_train=self.n_train, n_test=self.n_test, seeds=self.seeds)
-        counts = {"picture_seeds": self.picture_seeds, "picture_regression_seeds": self.picture_regression_seeds}
-        counts |= {"set_seeds": self.set_seeds, "defence_seeds": self.defence_seeds, "other_seeds": self.other_seeds}
-        validate.integer(minimum=0, seed=self.seed, **counts)
-        if not self.main:
-            raise ValueError("main must name at least one property, got none")
-        for name in (*self.main, *self.others, *self.fine_tuned):
-            validate.one_of((*data.PROPERTIES, *data.USER_PROPERTIES), **{"a property": name})
-        for name in (self.extractor, *self.other_extractors):
-            validate.one_of(extractors.NAMES, **{"an extractor": name})
-        if not set(LEVELS) <= set(self.levels):
-            raise ValueError(f"levels must have the five classes {LEVELS} among them, got {self.levels}")
-
-
-SMALL_NETWORK = PlotNetworkConfig(blocks=(2, 2, 2), growth=8, stem=8)
-SMALL_SET = dataclasses.replace(CONFIGS["set"], epochs=20)
-SCALES = {
-    "smoke": Config(
-        main=("digits:even",),
-        extractor="pca",
-        n=80,
-        n_train=6,
-        n_test=4,
-        densities=(60,),
-        few=(2,),
-        seeds=2,
-        picture_seeds=1,
-        picture_regression_seeds=0,
-        set_seeds=0,
-        defence_seeds=0,
-        other_seeds=1,
-        picture=PropertyConfig(
-            epochs=2, batch_size=16, network=PlotNetworkConfig(size=20, blocks=(1, 1), growth=4, stem=4)
-        ),
-    ),
-    "cpu": Config(
-        main=("utkface:male", "lfw:male"),
-        others=("utkface:white", "lfw:big_nose", "lfw:smiling", f"mnist:{data.DIGIT}", *data.USER_PROPERTIES),
-        other_extractors=("pca", "age", "objects-small"),
-        fine_tuned=("utkface:male", "lfw:smiling"),
-        densities=(250, 1000),
-        numbers=(5, 20),
-        few=(0, 5, 20),
-        picture=PropertyConfig(epochs=20, batch_size=32, network=SMALL_NETWORK),
-        set=SMALL_SET,
-    ),
-    "full": Config(
-        main=("utkface:male", "lfw:male"),
-        others=("utkface:white", "lfw:big_nose", "lfw:smiling", f"mnist:{data.DIGIT}", *data.USER_PROPERTIES),
-        other_extractors=("pca", "age", "objects-small"),
-        fine_tuned=("utkface:male", "lfw:smiling"),
-        levels=GRID,
-        n=1000,
-        n_train=150,
-        n_test=50,
-        densities=(500, 750),
-        numbers=(5, 10, 20, 30, 40, 50, 100),
-        few=(0, 5, 10, 20),
-        picture_regression_seeds=5,
-        set_seeds=5,
-        defence_seeds=5,
-        other_seeds=5,
-    ),
-}
-"""`full` has the paper's numbers; nobody has run it: a day of two cores."""
 
 
 class Plan:
@@ -161,6 +44,7 @@ class Plan:
         self.parts: dict[str, Callable[[], Iterator[Cell | Utility]]] = {
             "main": self._main,
             "picture": self._picture,
+            "densenet": self._densenet,
             "defences": self._defences,
             "properties": self._properties,
             "separability": self._separability,
@@ -173,10 +57,8 @@ class Plan:
             "set": self._set,
         }
 
-    def _side(self, side: str, prop: str, seed: int, **changes: Any) -> Wanted:
-        c = self.config
-        per_level = c.n_train if side == "shadow" else c.n_test
-        fields = {"extractor": c.extractor, "n": c.n, "levels": c.levels, "per_level": per_level}
+    def _side(self, side: str, prop: str, seed: int, task: str = "regression", **changes: Any) -> Wanted:
+        fields = {"extractor": self.config.extractor, "n": self.config.n, **sizes(self.config, side, task)}
         return Wanted(prop=prop, seed=seed, side=side, **(fields | changes))
 
     def _cell(
@@ -193,9 +75,9 @@ class Plan:
         limit: int | None = None,
         note: str = "",
     ) -> Cell:
-        shadow = self._side("shadow", prop, seed, **(train or {}))
-        target = self._side("target", test_prop or prop, seed, **(test or {}))
-        limits = (limit or self.config.n_train,)
+        shadow = self._side("shadow", prop, seed, task, **(train or {}))
+        target = self._side("target", test_prop or prop, seed, task, **(test or {}))
+        limits = (limit or shadow.per_level,)
         return Cell(part=part, task=task, attack=attack, train=(shadow,), limits=limits, test=target, note=note)
 
     def _both(self, part: str, prop: str, seed: int, *attacks: str, **options: Any) -> Iterator[Cell]:
@@ -216,13 +98,18 @@ class Plan:
             for prop in self.config.main:
                 yield self._cell("main", prop, seed, "picture")
 
+    def _densenet(self) -> Iterator[Cell]:
+        for seed in range(self.config.densenet_seeds):
+            for prop in self.config.main:
+                yield from self._both("main", prop, seed, "densenet")
+
     def _set(self) -> Iterator[Cell]:
         for seed in range(self.config.set_seeds):
             for prop in self.config.main:
                 yield from self._both("main", prop, seed, "set")
 
     def _properties(self) -> Iterator[Cell]:
-        for seed in range(self.config.other_seeds):
+        for seed in range(self.config.property_seeds):
             for prop in self.config.others:
                 yield from self._both("properties", prop, seed, "descriptors", MEAN)
 
@@ -294,7 +181,7 @@ class Plan:
     def _fine(self) -> Iterator[Cell]:
         for seed in range(self.config.other_seeds):
             for prop in self.config.fine_tuned:
-                own = {"extractor": FINE_TUNED + self.config.extractor}
+                own = {"extractor": FINE_TUNED + extractors.TUNABLE}
                 yield from self._both("fine", prop, seed, "descriptors", train=own, test=own)
 
     def _numbers(self) -> Iterator[Cell]:
@@ -302,6 +189,14 @@ class Plan:
         for seed in range(self.config.other_seeds):
             for count in self.config.numbers:
                 yield from self._both("numbers", prop, seed, "descriptors", limit=count, note=str(count))
+
+
+def sizes(config: Config, side: str, task: str) -> dict[str, Any]:
+    """Shares of a set of maps, and maps for each."""
+    shares, counts = config.levels, (config.n_train, config.n_test)
+    if task == "classification":
+        shares, counts = LEVELS, (config.n_class_train, config.n_class_test)
+    return {"levels": shares, "per_level": counts[SIDES.index(side)]}
 
 
 def run(
@@ -339,7 +234,9 @@ def run(
 def _measured(store: Store, config: Config, cell: Cell | Utility) -> dict[str, Any]:
     if isinstance(cell, Utility):
         return cells.utility(store, cell)
-    chosen = {"picture": config.picture, "set": config.set}.get(cell.attack, CONFIGS["descriptors"])
+    chosen = {"picture": config.picture, "densenet": config.densenet, "set": config.set}.get(
+        cell.attack, CONFIGS["descriptors"]
+    )
     return cells.attack(store, cell, chosen)
 
 
@@ -360,8 +257,9 @@ def _sources(config: Config) -> dict[str, Any]:
     names = {name.partition(":")[0] for name in (*config.main, *config.others) if name in data.PROPERTIES}
     used = {config.extractor, *config.other_extractors}
     names |= {"cifar10"} if used & set(extractors.OBJECTS) else set()
-    names |= {"utkface"} if "age" in used else set()
-    return {name: load("lfw:all" if name == "lfw" else name) for name in sorted(names)}
+    named = {name: "lfw:all" if name == "lfw" else name for name in sorted(names)}
+    # Cells of what is not there are left out, one by one.
+    return {name: load(source) for name, source in named.items() if None not in describe(source).files.values()}
 
 
 def _line(cell: Cell | Utility, facts: dict[str, Any]) -> str:
@@ -382,8 +280,8 @@ def main(
 
     Args:
         scale: How much: smoke is digits alone, full has the paper's numbers.
-        parts: Which of main, picture, defences, properties, separability, extractors, transfer, mixed, density, fine,
-            numbers and set; all if none.
+        parts: Which of main, picture, densenet, defences, properties, separability, extractors, transfer, mixed,
+            density, fine, numbers and set; all if none.
         out: Folder of the results and of the plots, some 200 MB at scale cpu.
     """
     validate.one_of(SCALES, scale=scale)

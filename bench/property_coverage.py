@@ -2,13 +2,13 @@
 
     OPENBLAS_NUM_THREADS=1 python -m bench.property_coverage
 
-The records are split into thirds: maps of one train the attack, maps of another calibrate the interval, maps of the
-last are the victim's. `drjax attack property` splits the shadow data into the first two.
+The records are split into thirds, persons kept together. Maps of two of them are the shadow maps of both halves, as
+`drjax attack property` makes them; maps of the last are the victim's. For comparison, intervals by one split: 70% of as
+many shadow maps, all of the first third, train, and 30%, of the second, calibrate.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,16 @@ import numpy as np
 import tyro
 
 from bench import harness
-from drjax.attacks.property import models
-from drjax.attacks.property.shadow_data import Features, read_shadow
-from drjax.attacks.property.shadow_maps import Records, feasible_levels, sample_maps
+from drjax.attacks.property import invariants
+from drjax.attacks.property.cross_fit import cross_fit
+from drjax.attacks.property.kernel_model import fit_kernel_ridge
+from drjax.attacks.property.models import conformal_radius
+from drjax.attacks.property.shadow_data import Features, ShadowData, read_shadow
+from drjax.attacks.property.shadow_maps import Records, ShadowMaps, feasible_levels, sample_maps
 from drjax.dr import TSNE
+
+SHARE_TRAINED = 0.7
+"""Of the shadow maps, by one split."""
 
 
 def main(
@@ -29,8 +35,7 @@ def main(
     attribute: str = "label=pneumonia",
     features: str = "pixels",
     n: int = 100,
-    n_train: int = 105,
-    n_calibration: int = 45,
+    n_shadow: int = 300,
     n_victim: int = 60,
     splits: int = 6,
     level: float = 0.9,
@@ -43,35 +48,78 @@ def main(
         attribute: COLUMN=VALUE.
         features: What is mapped.
         n: Records of a map.
-        n_train: Maps that train.
-        n_calibration: Maps that calibrate.
+        n_shadow: Shadow maps.
         n_victim: Maps that are attacked.
         splits: Random splits into thirds.
         level: Of the interval.
         out: JSON-lines file that the row is added to.
     """
     shadow = read_shadow(data, attribute, Features(kind=features))
-    config = dataclasses.replace(models.CONFIGS["descriptors"], calibration_share=1 / (2 * n_train))
+    n_trained = round(SHARE_TRAINED * n_shadow)
     found = []
     for split in range(splits):
         split_key, fit_key, *keys = jax.random.split(jax.random.key(split), 5)
-        order = np.asarray(jax.random.permutation(split_key, len(shadow.features)))
-        thirds = [Records(shadow.features[r], shadow.has_property[r]) for r in np.array_split(order, 3)]
-        levels = feasible_levels(None, thirds, n)
-        train, calibration, victim = (
-            sample_maps(key, third, count, n, levels, TSNE())
-            for key, third, count in zip(keys, thirds, (n_train, n_calibration, n_victim), strict=True)
+        sides = thirds(split_key, shadow)
+        levels = feasible_levels(None, sides, n)
+        counts = n_trained, n_shadow - n_shadow // 2, n_victim
+        first, second, victim = (
+            sample_maps(key, side, count, n, levels, TSNE())
+            for key, side, count in zip(keys, sides, counts, strict=True)
         )
-        model = models.fit(fit_key, train.maps, train.shares, kind="descriptors", config=config)
-        held_out, errors = (np.abs(model.predict(part.maps).expected - part.shares) for part in (calibration, victim))
-        reach = models.conformal_radius(np.sort(held_out), level)
-        guess = np.abs(np.median(train.shares) - victim.shares)
-        found.append(((errors <= reach).mean(), errors.mean(), held_out.mean(), guess.mean()))
-    names = ("coverage", "victim_error", "held_out_error", "guess_error")
-    means: dict[str, Any] = dict(zip(names, np.mean(found, axis=0).tolist(), strict=True))
-    labels = {"data": data, "attribute": attribute, "n": n, "splits": splits, "level": level, "maps": n_victim}
+        guess = np.abs(np.median(first.shares) - victim.shares).mean()
+        crossed = by_cross_fit(fit_key, (_first(first, n_shadow // 2), second), victim, level)
+        single = by_one_split(first, _first(second, n_shadow - n_trained), victim, level)
+        found.append(crossed | single | {"guess_error": guess})
+    means: dict[str, Any] = {name: float(np.mean([one[name] for one in found])) for name in found[0]}
+    labels = {"data": data, "attribute": attribute, "features": features, "n": n, "n_shadow": n_shadow}
+    labels |= {"splits": splits, "level": level, "maps": n_victim}
     print("\n".join(f"{name}: {value:.3f}" for name, value in means.items()))
     harness.append_row(out, harness.make_row("property_coverage", labels, means))
+
+
+def thirds(key: jax.Array, shadow: ShadowData) -> list[Records]:
+    """The records in three parts of as many persons."""
+    groups = shadow.dataset.groups
+    of_record = np.arange(len(shadow.features)) if groups is None else groups
+    persons = np.unique(of_record)
+    parts = np.array_split(persons[np.asarray(jax.random.permutation(key, len(persons)))], 3)
+    masks = [np.isin(of_record, part) for part in parts]
+    return [Records(shadow.features[mask], shadow.has_property[mask]) for mask in masks]
+
+
+def by_cross_fit(
+    key: jax.Array, halves: tuple[ShadowMaps, ShadowMaps], victim: ShadowMaps, level: float
+) -> dict[str, float]:
+    """Coverage of the victim's shares, errors, and the mean width of intervals of what the command does."""
+    fitted = cross_fit(key, "descriptors", halves, invariants.descriptors)
+    given = invariants.descriptors(victim.maps)
+    low, high = fitted.interval(given, level).T
+    return {
+        "coverage": float(((low <= victim.shares) & (victim.shares <= high)).mean()),
+        "width": float((high - low).mean()),
+        "victim_error": float(np.abs(fitted.predict(given) - victim.shares).mean()),
+        "held_out_error": float(np.concatenate(fitted.errors).mean()),
+    }
+
+
+def by_one_split(train: ShadowMaps, calibration: ShadowMaps, victim: ShadowMaps, level: float) -> dict[str, float]:
+    """The same of split conformal intervals."""
+    model = fit_kernel_ridge(invariants.descriptors(train.maps), train.shares)
+    on_calibration, on_victim = (
+        np.clip(model.predict(invariants.descriptors(part.maps)), 0, 1) for part in (calibration, victim)
+    )
+    errors = np.abs(on_victim - victim.shares)
+    reach = conformal_radius(np.sort(np.abs(on_calibration - calibration.shares)), level)
+    width = np.clip(on_victim + reach, 0, 1) - np.clip(on_victim - reach, 0, 1)
+    return {
+        "one_split_coverage": float((errors <= reach).mean()),
+        "one_split_width": float(width.mean()),
+        "one_split_victim_error": float(errors.mean()),
+    }
+
+
+def _first(maps: ShadowMaps, count: int) -> ShadowMaps:
+    return maps._replace(maps=maps.maps[:count], shares=maps.shares[:count])
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from drjax import data as datasets
 from drjax.attacks.property import observation
+from drjax.attacks.property.defences import TABLE5
 from drjax.attacks.property.observation import Plot
 from drjax.attacks.property.predict import Outcome, predict_proportion
 from drjax.attacks.property.shadow_data import Features, ShadowData, read_shadow
@@ -125,6 +126,7 @@ def attack_property(
     n_points: int | None = None,
     levels: tuple[float, float] | None = None,
     level: float = 0.9,
+    defence: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None,
     out: Path | None = None,
     picture_out: Path | None = None,
     seed: int = 0,
@@ -132,8 +134,8 @@ def attack_property(
     """Predict which share of the records in a plot has a property, from the plot alone and records like them.
 
     Shadow maps are made of the shadow records with shares drawn at random, drawn and read back where the plot is a
-    picture. Half of the shadow records train the attack, maps of the other half calibrate the interval and measure the
-    error, beside that of guessing.
+    picture. The attack is trained on maps of each half of the shadow records; maps of the other half calibrate the
+    interval and measure the error, beside that of guessing.
 
     Args:
         shadow: The shadow records.
@@ -146,12 +148,16 @@ def attack_property(
         n_points: Records in the plot; from its points if not given, those that a picture hides added.
         levels: Least and greatest share of the shadow maps; the widest range that the records allow if not given.
         level: Probability that an interval is to hold the share.
+        defence: What the publisher did against such attacks, done to the shadow maps too: a name of the paper's table
+            5, such as "C-N 5%*STD".
         out: JSON file to write: the figures and where they come from.
         picture_out: PNG file to write: the plot with every marker that was found outlined.
         seed: Of the shadow maps and of training.
     """
     validate.one_of(METHODS, method=method)
     validate.integer(minimum=0, seed=seed)
+    if defence is not None:
+        validate.one_of(TABLE5, defence=defence)
     file = published.file
     if picture_out is not None and published.plot is None:
         raise ValueError("picture_out must be left out with --coords: nothing is read off a picture")
@@ -178,9 +184,10 @@ def attack_property(
             n_points=n_points,
             levels=levels,
             level=level,
+            defence=None if defence is None else TABLE5[defence],
             progress=sys.stderr.isatty(),
         )
-    _report(outcome, plot, shadows)
+    _report(outcome, plot, shadows, defence)
     if out is not None:
         facts = {
             "property": shadows.property,
@@ -192,6 +199,7 @@ def attack_property(
             "method": method,
             "hyperparameters": dr_method,
             "n_shadow": n_shadow,
+            "defence": defence,
             "provenance": records.provenance(seed),
         }
         records.atomic_write_text(out, json.dumps(records.to_json(facts), indent=1, allow_nan=False) + "\n")
@@ -225,18 +233,20 @@ def _reading_facts(plot: Plot) -> dict[str, Any]:
         "confidence": found.confidence,
         "crop": found.crop,
         "palette": found.palette,
+        "ground": found.ground,
     }
 
 
-def _report(outcome: Outcome, plot: Plot, shadows: ShadowData) -> None:
+def _report(outcome: Outcome, plot: Plot, shadows: ShadowData, defence: str | None) -> None:
     low, high = outcome.levels
     read = ""
     if plot.reading is not None:
         read = f", drawn and read back like the plot, which shows {outcome.share_found:.1%} of their points"
     lost = f", {outcome.n_unread} could not be read back" if outcome.n_unread else ""
     print(
-        f"Shadow maps: {outcome.n_train} to train and {outcome.n_calibration} of other records to calibrate, "
-        f"{outcome.n_points:,} records each, shares from {low:.3g} to {high:.3g}{read}; status {outcome.status}{lost}."
+        f"Shadow maps: {outcome.n_maps[0]} of one half of the records and {outcome.n_maps[1]} of the other, "
+        f"{outcome.n_points:,} records each, shares from {low:.3g} to {high:.3g}"
+        f"{'' if defence is None else f', defended by {defence}'}{read}; status {outcome.status}{lost}."
     )
     title = escape(f"Share of the plot's records for which {shadows.property}")
     table = Table(
@@ -252,9 +262,9 @@ def _report(outcome: Outcome, plot: Plot, shadows: ShadowData) -> None:
     table.add_row("guessing", "", "", f"{outcome.error_of_guessing:.3f}")
     Console().print(table)
     print(
-        f"The interval holds the share with a probability of at least {outcome.level:.0%} if the plot is exchangeable "
-        "with the calibration maps: records drawn like the shadow records, a share drawn evenly from that range, the "
-        "same features and method. It is an average over plots; of a plot made otherwise it says nothing."
+        f"The interval holds the share with a probability of about {outcome.level:.0%} if the plot is exchangeable "
+        "with the shadow maps: records drawn like the shadow records, a share drawn evenly from that range, the same "
+        "features and method. It is an average over plots; of a plot made otherwise it says nothing."
     )
     print(f"How usual the plot is among the shadow maps: p = {outcome.typicality:.2g}.")
     for warning in outcome.warnings:

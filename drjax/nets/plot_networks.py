@@ -21,11 +21,15 @@ from drjax.core import validate
 from drjax.nets.patch_discriminator import convolve
 
 HEADS = ("classification", "regression")
+DTYPES = ("float32", "bfloat16")
 BOTTLENECK = 4
 """Channels of a layer's 1 x 1 convolution, as a multiple of its growth."""
 
 COMPRESSION = 2
 """What a transition divides the channels by."""
+
+N_TURNS = 8
+"""Ways to lay a square down: four turns, mirrored or not."""
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -45,7 +49,11 @@ class PlotNetworkConfig:
         stem_size: Side of its kernel, odd; its stride is 2, and a pooling over 3 x 3 with stride 2 follows.
         repeat: Copy a grey picture to this many channels before the first convolution, standardised as ImageNet's
             are; 0 leaves it alone and maps white to 0 and black to 1. For published weights.
-        turns: Turn and mirror each picture at random in training, by multiples of 90 degrees.
+        turns: Turn and mirror each picture at random in training, by multiples of 90 degrees; who uses the network
+            takes the mean over all eight, see `turned_by`.
+        dtype: "float32", or "bfloat16" for what convolutions compute with and what lies between them, which is for
+            GPUs and of no use on a CPU. Parameters, norms and their statistics, the last mean and the head stay in
+            float32.
     """
 
     size: int = 75
@@ -55,7 +63,8 @@ class PlotNetworkConfig:
     stem: int = 16
     stem_size: int = 5
     repeat: int = 0
-    turns: bool = False
+    turns: bool = True
+    dtype: str = "float32"
 
     def __post_init__(self) -> None:
         """Checks every field."""
@@ -68,6 +77,7 @@ class PlotNetworkConfig:
             raise ValueError(f"repeat must be 0, or 3 with one channel, got {self.repeat} with {self.channels}")
         if self.stem_size % 2 != 1:
             raise ValueError(f"stem_size must be odd, got {self.stem_size}")
+        validate.one_of(DTYPES, dtype=self.dtype)
         validate.integer(minimum=2 ** (len(self.blocks) + 1), size=self.size)
 
 
@@ -84,9 +94,8 @@ class _Convolution(nnx.Module):
         self.kernel = nnx.Param(he(rngs.params(), (size, size, c_in, c_out), jnp.float32))
 
     def __call__(self, x: Array, stride: int = 1) -> jax.Array:
-        if self.kernel.shape[0] == 1:
-            return x @ self.kernel[...][0, 0]
-        return convolve(x, self.kernel[...], stride=stride)
+        kernel = jnp.asarray(self.kernel[...], x.dtype)
+        return x @ kernel[0, 0] if kernel.shape[0] == 1 else convolve(x, kernel, stride=stride)
 
 
 class DenseLayer(nnx.Module):
@@ -100,7 +109,7 @@ class DenseLayer(nnx.Module):
 
     def __call__(self, x: Array) -> jax.Array:
         """The channels that this layer adds."""
-        return self.conv2(jax.nn.relu(self.norm2(self.conv1(jax.nn.relu(self.norm1(x))))))
+        return self.conv2(_rectified(self.norm2, self.conv1(_rectified(self.norm1, x))))
 
 
 class Transition(nnx.Module):
@@ -112,7 +121,7 @@ class Transition(nnx.Module):
 
     def __call__(self, x: Array) -> jax.Array:
         """(b, h, w, c) to (b, h // 2, w // 2, c // 2)."""
-        x = jax.nn.relu(self.norm(x))
+        x = _rectified(self.norm, x)
         b, height, width, c = x.shape
         x = x[:, : height // 2 * 2, : width // 2 * 2].reshape(b, height // 2, 2, width // 2, 2, c)
         # Means first: a 1 x 1 convolution and a mean commute, and it is a quarter of the work.
@@ -153,30 +162,37 @@ class PlotNetwork(nnx.Module):
         """Pictures (b, size, size) or (b, size, size, 3) in [0, 255] to (b, n_outputs) in (0, 1).
 
         Args:
-            pictures: As `drjax.attacks.property.raster.draw` makes them.
-            key: Decides the turns; needed in training mode if the network has them.
+            pictures: As `drjax.attacks.property.raster.draw` makes them. With one more axis after the first, v drawings
+                of each map: one of them at random in training mode, the first in evaluation.
+            key: Decides the turns and the drawings; needed in training mode if there are any.
         """
         logits = self.logits(self.feature_maps(pictures, key))
         return jax.nn.softmax(logits) if self.head == "classification" else jax.nn.sigmoid(logits)
 
     def feature_maps(self, pictures: Array, key: Array | None = None) -> jax.Array:
-        """What the last dense block says: (b, height, width, channels), normalised and rectified."""
+        """What the last dense block says: (b, height, width, channels) float32, normalised and rectified."""
         x = jnp.asarray(pictures, jnp.float32)
-        x = x if x.ndim == 4 else x[..., None]
-        if self.config.turns and key is not None and not self.norm0.use_running_average:
-            x = turned(key, x)
+        x = x if self.config.channels == 3 else x[..., None]
+        turn_key, drawing_key = (None, None) if key is None else jax.random.split(key)
+        if self.norm0.use_running_average:
+            turn_key = drawing_key = None
+        if x.ndim == 5:
+            which = 0 if drawing_key is None else jax.random.randint(drawing_key, x.shape[:1], 0, x.shape[1])
+            x = x[jnp.arange(len(x)), which]
+        if self.config.turns and turn_key is not None:
+            x = turned(turn_key, x)
         if self.config.repeat:
             x = (x / 255 - np.array(IMAGENET_MEAN, np.float32)) / np.array(IMAGENET_STD, np.float32)
         else:
             x = 1 - x / 255
-        x = jax.nn.relu(self.norm0(self.conv0(x, stride=2)))
+        x = _rectified(self.norm0, self.conv0(x.astype(self.config.dtype), stride=2))
         x = _max_pool(x)
         for i, block in enumerate(self.blocks):
             for layer in block:
                 x = jnp.concatenate([x, layer(x)], axis=-1)
             if i < len(self.transitions):
                 x = self.transitions[i](x)
-        return jax.nn.relu(self.norm5(x))
+        return _rectified(self.norm5, x).astype(jnp.float32)
 
     def logits(self, maps: Array) -> jax.Array:
         """The head before its softmax or sigmoid: linear in the mean of the maps (b, h, w, c); (b, n_outputs)."""
@@ -205,7 +221,7 @@ def flops(config: PlotNetworkConfig, n_outputs: int = 1) -> int:
 
 def turned(key: Array, pictures: Array) -> jax.Array:
     """Each picture (b, h, h, c) turned by a random multiple of 90 degrees and mirrored or not, all eight alike."""
-    how = jax.random.randint(key, (pictures.shape[0],), 0, 8)
+    how = jax.random.randint(key, (pictures.shape[0],), 0, N_TURNS)
 
     def chosen(bit: int, changed: Array, same: Array) -> Array:
         return jnp.where(((how >> bit) & 1)[:, None, None, None] == 1, changed, same)
@@ -214,6 +230,19 @@ def turned(key: Array, pictures: Array) -> jax.Array:
     x = chosen(0, pictures[:, ::-1], pictures)
     x = chosen(1, x[:, :, ::-1], x)
     return jnp.asarray(chosen(2, x.swapaxes(1, 2), x))
+
+
+def turned_by(how: int, pictures: Any) -> Any:
+    """Pictures (b, h, h, ...) in one of the eight ways of `turned`, 0 to 7; 0 leaves them as they are."""
+    x = pictures[:, ::-1] if how & 1 else pictures
+    x = x[:, :, ::-1] if how & 2 else x
+    return x.swapaxes(1, 2) if how & 4 else x
+
+
+def turned_back_by(how: int, pictures: Any) -> Any:
+    """What `turned_by` was given."""
+    # A transposition after two mirrors is one before them with their axes exchanged.
+    return turned_by(4 | (how & 1) << 1 | (how & 2) >> 1 if how & 4 else how, pictures)
 
 
 def maker(config: PlotNetworkConfig, head: str, n_outputs: int) -> Any:
@@ -227,6 +256,11 @@ def _make(config: PlotNetworkConfig, head: str, n_outputs: int, rngs: nnx.Rngs) 
 
 def _norm(width: int, rngs: nnx.Rngs) -> nnx.BatchNorm:
     return nnx.BatchNorm(width, momentum=0.9, epsilon=1e-5, rngs=rngs)
+
+
+def _rectified(norm: Any, x: Array) -> jax.Array:
+    """In the dtype of x, but for the norm, whose means over a batch need the digits of float32."""
+    return jax.nn.relu(norm(jnp.asarray(x, jnp.float32))).astype(x.dtype)
 
 
 def _max_pool(x: Array) -> jax.Array:

@@ -27,8 +27,9 @@ from drjax.core import validate
 from drjax.core.types import PyTree, Status
 from drjax.nets.adversary import Adversary
 from drjax.nets.arrays import flatten, read_npz, unflatten, write_npz
+from drjax.nets.losses import LOSSES, check_targets, loss_value
 from drjax.nets.progress import epoch_bar
-from drjax.nets.training_data import Data, checked, fingerprint_of
+from drjax.nets.training_data import Data, as_inputs, checked, fingerprint_of
 
 OPTIMIZERS: dict[str, Callable[..., optax.GradientTransformation]] = {"adam": optax.adam, "rmsprop": optax.rmsprop}
 """With Optax's defaults; RMSProp's are a decay of 0.9 and an epsilon of 1e-8 inside the root."""
@@ -136,6 +137,7 @@ def train(
     config: TrainConfig,
     *,
     validation: tuple[ArrayLike, ArrayLike],
+    loss: str = "errors",
     stacked: bool = False,
     adversary: Adversary | None = None,
     checkpoint: Path | None = None,
@@ -144,15 +146,18 @@ def train(
 ) -> tuple[PyTree, History]:
     """Trains one network per key and returns the weights of each one's best validation epoch.
 
-    A member depends on its own key alone, up to the rounding of batched matrix products. Computes in float32.
+    A member depends on its own key alone, up to the rounding of batched matrix products. Computes in float32. All data
+    are moved to the device once; an epoch is one call there.
 
     Args:
         keys: (members,) typed keys.
         make_model: A fresh network from `nnx.Rngs` with a stream "params"; called as model(inputs, dropout_key).
-        inputs: (m, ...).
+        inputs: (m, ...); uint8 stays that on the device, a quarter of the memory, and is converted batch by batch.
         targets: (m, d).
         config: How to train.
         validation: Inputs and targets that are not trained on.
+        loss: "errors", the sum of the configuration's weighted errors, or "cross_entropy" of outputs that are
+            probabilities of d classes, with targets that are probabilities too; see `losses.cross_entropy`.
         stacked: Every array of data has a leading axis of members; otherwise all members share the data.
         adversary: A critic for each member, which its loss in training has a term of; the validation loss has none.
         checkpoint: Written between epochs and read if it exists, after which a run ends bit-identical to one that
@@ -166,10 +171,13 @@ def train(
         `predict`; and the history.
 
     Raises:
-        ValueError: data of unequal lengths or not finite; a checkpoint of another configuration, other data or
-            other keys, or a damaged one.
+        ValueError: data of unequal lengths or not finite, or targets of the cross-entropy that are no probabilities;
+            a checkpoint of another configuration, other data or other keys, or a damaged one.
     """
+    validate.one_of(LOSSES, loss=loss)
     data = checked(inputs, targets, validation, stacked, len(keys))
+    check_targets(loss, "targets", data.targets)
+    check_targets(loss, "validation targets", data.validation_targets)
     graph = _graphdef(make_model, training=True)
     evaluation_graph = _graphdef(make_model, training=False)
     members = jax.jit(jax.vmap(partial(_start, make_model=make_model, config=config, adversary=adversary)))(keys)
@@ -177,6 +185,8 @@ def train(
     if checkpoint is not None:
         shapes = [(name, leaf.shape) for name, leaf in flatten(members.params, "").items()]
         what = (config, tag, shapes) if adversary is None else (config, tag, shapes, adversary)
+        # What is not the default alone, so that checkpoints of before still count.
+        what = what if loss == "errors" else (*what, loss)
         fingerprint = fingerprint_of(repr(what), jax.random.key_data(keys), *data)
     log: list[_Losses] = []
     seconds: list[float] = []
@@ -195,7 +205,7 @@ def train(
                 start = time.perf_counter()
                 axes = (0, 0, 0 if stacked else None, None)
                 graphs = {"graph": graph, "evaluation_graph": evaluation_graph}
-                one = partial(_epoch, **graphs, config=config, adversary=adversary)
+                one = partial(_epoch, **graphs, config=config, loss=loss, adversary=adversary)
                 run_epoch = jax.jit(jax.vmap(one, in_axes=axes), donate_argnums=1).lower(*arguments).compile()
                 compile_seconds = time.perf_counter() - start
             start = time.perf_counter()
@@ -229,7 +239,7 @@ def predict(make_model: MakeModel, state: PyTree, inputs: ArrayLike) -> jax.Arra
         (members, m, d) float32.
     """
     graph = _graphdef(make_model, training=False)
-    return _predict(graph, state, jnp.asarray(inputs, jnp.float32))
+    return _predict(graph, state, jnp.asarray(as_inputs(inputs)))
 
 
 def abstract_state(make_model: MakeModel, n_members: int) -> PyTree:
@@ -297,6 +307,7 @@ def _epoch(
     graph: Any,
     evaluation_graph: Any,
     config: TrainConfig,
+    loss: str,
     adversary: Adversary | None,
 ) -> tuple[_Member, _Losses]:
     """One epoch of one member; a member that has stopped comes back unchanged, with nan losses."""
@@ -312,35 +323,34 @@ def _epoch(
     def loss_of(params: PyTree, rest: PyTree, critic: PyTree, rows: Array, step: Array) -> tuple[Array, tuple]:
         # Copied, because BatchNorm may only write to variables made inside this trace.
         model = nnx.merge(graph, params, rest, copy=True)
-        predicted = model(data.inputs[rows], jax.random.fold_in(dropout_key, step))
-        squared, absolute = _errors(predicted, data.targets[rows])
-        loss = config.mse_weight * jnp.mean(squared) + config.l1_weight * jnp.mean(absolute)
+        inputs = data.inputs[rows].astype(jnp.float32)
+        predicted = model(inputs, jax.random.fold_in(dropout_key, step))
+        value = loss_value(loss, config, predicted, data.targets[rows])
         if adversary is not None:
-            loss = loss + adversary.loss(critic, predicted)
-        return loss, (nnx.split(model, nnx.Param, ...)[2], predicted)
+            value = value + adversary.loss(critic, predicted)
+        return value, (nnx.split(model, nnx.Param, ...)[2], predicted)
 
     def step(carry: tuple, batch: tuple[Array, Array]) -> tuple[tuple, Array]:
         params, rest, state, critic = carry
-        (loss, (rest, predicted)), gradient = jax.value_and_grad(loss_of, has_aux=True)(params, rest, critic, *batch)
+        (value, (rest, predicted)), gradient = jax.value_and_grad(loss_of, has_aux=True)(params, rest, critic, *batch)
         updates, state = optimizer.update(gradient, state, params)
         if adversary is not None:
             critic = adversary.step(critic, predicted, data.targets[batch[0]])
-        return (optax.apply_updates(params, updates), rest, state, critic), loss
+        return (optax.apply_updates(params, updates), rest, state, critic), value
 
     carry = member.params, member.rest, member.optimizer, member.critic
     carry, losses = lax.scan(step, carry, (batches, jnp.arange(n_steps)))
     if spare:
-        carry, loss = step(carry, (order[-spare:], jnp.int32(n_steps)))
-        losses = jnp.append(losses, loss)
+        carry, value = step(carry, (order[-spare:], jnp.int32(n_steps)))
+        losses = jnp.append(losses, value)
     params, rest, state, critic = carry
     train_loss = jnp.mean(losses)
     predicted = _in_chunks(evaluation_graph, params, rest, data.validation_inputs)
-    squared, absolute = _errors(predicted, data.validation_targets)
-    mse = jnp.mean(squared)
-    loss = config.mse_weight * mse + config.l1_weight * jnp.mean(absolute)
+    mse = jnp.mean((predicted - data.validation_targets) ** 2)
+    value = loss_value(loss, config, predicted, data.validation_targets)
 
-    is_finite = jnp.isfinite(loss) & jnp.isfinite(train_loss)
-    is_better = is_finite & (loss < member.best_loss)
+    is_finite = jnp.isfinite(value) & jnp.isfinite(train_loss)
+    is_better = is_finite & (value < member.best_loss)
     best_epoch = jnp.where(is_better, epoch, member.best_epoch)
     if_better = partial(jnp.where, is_better)
     ended = jnp.where(best_epoch >= 0, jnp.uint32(Status.NOT_CONVERGED), jnp.uint32(Status.NON_FINITE))
@@ -351,19 +361,14 @@ def _epoch(
         critic,
         best_params=jax.tree.map(if_better, params, member.best_params),
         best_rest=jax.tree.map(if_better, rest, member.best_rest),
-        best_loss=if_better(loss, member.best_loss),
+        best_loss=if_better(value, member.best_loss),
         best_epoch=best_epoch,
         is_active=is_finite & (epoch - best_epoch < config.patience),
         status=jnp.where(is_finite, jnp.uint32(Status.OK), ended),
     )
     trained = jax.tree.map(partial(jnp.where, member.is_active), trained, member)
-    shown = _Losses(train_loss, loss, mse)
+    shown = _Losses(train_loss, value, mse)
     return trained, jax.tree.map(lambda value: jnp.where(member.is_active, value, jnp.nan), shown)
-
-
-def _errors(predicted: Array, targets: Array) -> tuple[Array, Array]:
-    difference = predicted - targets
-    return difference**2, jnp.abs(difference)
 
 
 def _in_chunks(graph: Any, params: PyTree, rest: PyTree, inputs: Array) -> jax.Array:
@@ -372,8 +377,13 @@ def _in_chunks(graph: Any, params: PyTree, rest: PyTree, inputs: Array) -> jax.A
     n_chunks = math.ceil(m / size)
     padded = jnp.concatenate([inputs, jnp.repeat(inputs[-1:], n_chunks * size - m, axis=0)])
     chunks = padded.reshape(n_chunks, size, *inputs.shape[1:])
-    predicted = lax.map(lambda chunk: nnx.merge(graph, params, rest, copy=True)(chunk), chunks)
+    evaluated = partial(_evaluated, graph, params, rest)
+    predicted = lax.map(evaluated, chunks)
     return predicted.reshape(n_chunks * size, -1)[:m]
+
+
+def _evaluated(graph: Any, params: PyTree, rest: PyTree, chunk: Array) -> jax.Array:
+    return nnx.merge(graph, params, rest, copy=True)(chunk.astype(jnp.float32))
 
 
 def _write(path: Path, fingerprint: str, members: _Member, log: list[_Losses], seconds: list[float]) -> None:

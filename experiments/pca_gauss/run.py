@@ -3,17 +3,21 @@
     OPENBLAS_NUM_THREADS=1 python -m experiments.pca_gauss.run
     python -m experiments.pca_gauss.run --tables clustering adult
     python -m experiments.pca_gauss.run --scale smoke           # digits and small stand-ins, seconds
+    python -m experiments.pca_gauss.run --part 3/16 --out runs/pca_gauss/part-3    # a sixteenth of the cells
 
 A cell is a data set, a method, an epsilon, a number of components and, for clustering, a number of clusters; it is one
-line of `results.jsonl` as soon as it is done, and the same command goes on with an interrupted run. Realdisp and
+line of `results.jsonl` as soon as it is done, and the same command goes on with an interrupted run. Parts are disjoint,
+whatever is in `out`; `merge.py` puts their results together. Realdisp and
 Twitter are synthetic stand-ins unless their files are there (`data.py`), and every line says so.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
+import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -61,32 +65,85 @@ class Cell(NamedTuple):
     trials: int
 
 
+@dataclasses.dataclass
+class Share:
+    """Every n-th of the cells in the order that they come in, so that what is alike is spread over all parts.
+
+    Attributes:
+        part: 1 to n.
+        n: How many parts.
+        seen: Cells so far.
+    """
+
+    part: int = 1
+    n: int = 1
+    seen: int = 0
+
+    def __post_init__(self) -> None:
+        """Checks the range."""
+        validate.integer(part=self.part)
+        validate.at_most(self.n, "the number of parts", part=self.part)
+
+    @classmethod
+    def of(cls, words: str) -> Share:
+        """From "i/n".
+
+        Raises:
+            ValueError: words of another form, or i not in 1 to n.
+        """
+        found = re.fullmatch(r"(\d+)/(\d+)", words)
+        if found is None:
+            raise ValueError(f"part must be i/n, as 3/16, got {words!r}")
+        return cls(int(found[1]), int(found[2]))
+
+    def takes_next(self) -> bool:
+        """Whether the next cell is of this part."""
+        self.seen += 1
+        return self.seen % self.n == self.part % self.n
+
+
 def run(
     config: Config,
     out: Path,
     *,
     tables: tuple[str, ...] = TABLES,
+    only_data: tuple[str, ...] = (),
+    part: str = "1/1",
     data_dir: str | None = None,
     say: Callable[[str], None] = print,
 ) -> list[dict[str, Any]]:
     """Computes the cells of some tables that `out` does not hold yet, and returns all lines.
 
+    Args:
+        config: Sizes.
+        out: Folder of the results.
+        tables: Names in `TABLES`, in the order to compute them.
+        only_data: Names in `data.NAMES`; all data sets of a table if empty.
+        part: "i/n", one of n disjoint parts of the cells of these tables and data sets.
+        data_dir: Where data sets are looked for, beside DRJAX_DATA.
+        say: Is told of every cell.
+
     Raises:
-        ValueError: results of another configuration in `out`, or an unknown table.
+        ValueError: results of another configuration in `out`, an unknown table or data set, or a part of another form.
         OSError: `out` cannot be written, or a data set without a stand-in is not there.
     """
     for table in tables:
         validate.one_of(TABLES, **{"a table": table})
+    for name in only_data:
+        validate.one_of(data.NAMES, **{"a data set": name})
+    share = Share.of(part)
     file = out / RESULTS
     loaded = [name for name in _names(config) if name not in ("realdisp", "twitter")]
     found = take_up(file, config, {name: load(name, data_dir=data_dir) for name in loaded})
-    done = {_identity(line) for line in found[1:]}
+    done = {identity(line) for line in found[1:]}
     for table in tables:
         if table == "adult":
-            _run_practice(config, file, done, data_dir, say)
+            if not only_data or config.practice.data in only_data:
+                _run_practice(config, file, done, share, data_dir, say)
             continue
-        for part in parts(config, table):
-            _run_part(config, table, part, file, done, data_dir, say)
+        for own in parts(config, table):
+            if not only_data or own.data in only_data:
+                _run_part(config, table, own, file, done, share, data_dir, say)
     return records.read_records(file)
 
 
@@ -143,6 +200,7 @@ def _run_part(
     part: Part,
     file: Path,
     done: set[Any],
+    share: Share,
     data_dir: str | None,
     say: Callable[[str], None],
 ) -> None:
@@ -158,11 +216,12 @@ def _run_part(
         "default_p": methods.default_dimension(task, config.public_energy),
         "metric": trials.METRICS[task.kind],
     }
-    if table == "dimensions" and task.kind == "unsupervised" and ("curve", part.data) not in done:
+    is_curve = table == "dimensions" and task.kind == "unsupervised"
+    if is_curve and share.takes_next() and ("curve", part.data) not in done:
         values = [float(f"{value:.5g}") for value in theory.singular_values(task)]
         records.append_record(file, "curve", table=table, data=part.data, singular_values=values, **facts)
     for cell in cells(config, table, part, task):
-        if tuple(cell)[:-1] in done:
+        if not share.takes_next() or tuple(cell)[:-1] in done:
             continue
         key = _key(config, cell)
         if cell.method in trials.CONTROLS:
@@ -178,14 +237,16 @@ def _run_part(
         say(f"{task.name}, {cell.method}{where}: {facts['metric']} {found['mean']:.4f}, {found['seconds']:.1f} s")
 
 
-def _run_practice(config: Config, file: Path, done: set[Any], data_dir: str | None, say: Callable[[str], None]) -> None:
+def _run_practice(
+    config: Config, file: Path, done: set[Any], share: Share, data_dir: str | None, say: Callable[[str], None]
+) -> None:
     name = config.practice.data
     if name is None:
         return
     table = practice.load_table(config, data_dir)
     for method, p in practice.cells(config):
         cell = Cell("adult", name, method, config.epsilon if method in practice.RELEASES else None, p, None, 0)
-        if tuple(cell)[:-1] in done:
+        if not share.takes_next() or tuple(cell)[:-1] in done:
             continue
         if method in practice.PACKAGES and importlib.util.find_spec("mbi") is None:
             say(f"{method}: left out, the package mbi is not installed")
@@ -202,7 +263,8 @@ def _key(config: Config, cell: Cell) -> Any:
     return jax.random.fold_in(jax.random.key(config.seed), zlib.crc32(repr(tuple(cell)[:-1]).encode()))
 
 
-def _identity(line: dict[str, Any]) -> Any:
+def identity(line: Mapping[str, Any]) -> Any:
+    """What tells lines of results apart."""
     if line["kind"] == "curve":
         return ("curve", line["data"])
     return tuple(line[field] for field in Cell._fields[:-1])
@@ -217,6 +279,8 @@ def main(
     *,
     scale: Annotated[str, tyro.conf.arg(metavar="{" + ",".join(SCALES) + "}")] = "cpu",
     tables: tuple[str, ...] = TABLES,
+    only_data: tuple[str, ...] = (),
+    part: str = "1/1",
     out: Path = Path("runs/pca_gauss"),
     data_dir: str | None = None,
 ) -> None:
@@ -224,12 +288,14 @@ def main(
 
     Args:
         scale: How much; README.md beside this file says what it takes.
-        tables: Which.
+        tables: Which, in this order.
+        only_data: Data sets; all if none is named.
+        part: i/n computes one of n disjoint parts, for as many processes, each with its own `out`.
         out: Folder of the results.
         data_dir: Where data sets are looked for, beside DRJAX_DATA.
     """
     validate.one_of(SCALES, scale=scale)
-    run(SCALES[scale], out, tables=tables, data_dir=data_dir)
+    run(SCALES[scale], out, tables=tables, only_data=only_data, part=part, data_dir=data_dir)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from drjax.attacks.property.kernel_model import fit_kernel_ridge
 from drjax.attacks.property.models import PropertyConfig
 from drjax.attacks.property.utility import evaluate_maps
 from drjax.core import validate
+from drjax.core.types import Array
 from drjax.reports import records
 from experiments.tsne_property import data
 from experiments.tsne_property.map_sets import MapSet, Store, Wanted, split_key
@@ -34,6 +35,9 @@ TASKS = ("classification", "regression")
 COVERAGE = 0.9
 DRAWN = 300
 """Pixels of a side that a plot is published with, as in the paper; the network sees means over squares of them."""
+
+N_REDRAWN = 7
+"""Further pictures of a map that networks on pictures are trained on, each of the map turned by a random angle."""
 
 N_NEIGHBORS = 5
 
@@ -97,7 +101,10 @@ def attack(store: Store, cell: Cell, config: PropertyConfig) -> dict[str, Any]:
         kind = "picture" if cell.attack == DENSENET else cell.attack
         inputs = _joined([_inputs(kind, s, config) for s in trained])
         key = jax.random.fold_in(split_key(cell.test.seed), zlib.crc32(repr(cell).encode()) & 0x7FFFFFFF)
-        model = models.fit(key, inputs, y, task=cell.task, kind=kind, config=config)
+        redrawn = None
+        if kind == "picture":
+            redrawn = np.concatenate([_redrawn(key, one.coords, config.network.size) for one in trained])
+        model = models.fit(key, inputs, y, task=cell.task, kind=kind, config=config, redrawn=redrawn)
         if cell.attack == "picture":
             model.save(model_file(store, cell))
         shown = _inputs(kind, tried, config)
@@ -134,7 +141,7 @@ def utility(store: Store, cell: Utility) -> dict[str, float]:
 
 
 def drawn(coords: np.ndarray, size: int) -> np.ndarray:
-    """(g, size, size) float32 pictures: plots of 300 x 300 pixels in black, then means over squares of pixels.
+    """(g, size, size) uint8 pictures: plots of 300 x 300 pixels in black, then means over squares of pixels.
 
     Raises:
         ValueError: a size that does not divide 300.
@@ -142,15 +149,22 @@ def drawn(coords: np.ndarray, size: int) -> np.ndarray:
     if DRAWN % size:
         raise ValueError(f"size must divide {DRAWN}, got {size}")
     step = DRAWN // size
-    pictures = np.empty((len(coords), size, size), np.float32)
+    pictures = np.empty((len(coords), size, size), np.uint8)
     for low in range(0, len(coords), 64):
-        part = raster.draw(coords[low : low + 64], size=DRAWN, snap=True)
-        pictures[low : low + 64] = part.reshape(len(part), size, step, size, step).mean(axis=(2, 4))
+        part = raster.draw(coords[low : low + 64], size=DRAWN, snap=True, method="host")
+        pictures[low : low + 64] = np.rint(part.reshape(len(part), size, step, size, step).mean(axis=(2, 4)))
     return pictures
 
 
 def _inputs(kind: str, given: MapSet, config: PropertyConfig) -> np.ndarray:
     return drawn(given.coords, config.network.size) if kind == "picture" else given.coords
+
+
+def _redrawn(key: Array, coords: np.ndarray, size: int) -> np.ndarray:
+    """(g, N_REDRAWN, size, size) uint8."""
+    angles = np.asarray(jax.random.uniform(key, (N_REDRAWN, len(coords)), maxval=2 * np.pi))
+    turns = np.stack([[np.cos(angles), -np.sin(angles)], [np.sin(angles), np.cos(angles)]]).transpose(2, 3, 0, 1)
+    return np.stack([drawn((coords @ turn).astype(np.float32), size) for turn in turns], axis=1)
 
 
 def _joined(parts: list[np.ndarray]) -> Any:

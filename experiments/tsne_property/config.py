@@ -15,7 +15,13 @@ TWENTIETHS = tuple(i / 20 for i in range(21))
 OTHERS = ("utkface:white", "lfw:big_nose", "lfw:smiling", f"mnist:{data.DIGIT}", *data.USER_PROPERTIES)
 
 
-DENSENET = dataclasses.replace(CONFIGS["picture"], network=plot_networks.CONFIGS["densenet121"])
+DENSENET = dataclasses.replace(
+    CONFIGS["picture"],
+    epochs=40,
+    patience=40,
+    learning_rate=1e-3,
+    network=dataclasses.replace(plot_networks.CONFIGS["densenet121"], dtype="bfloat16"),
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

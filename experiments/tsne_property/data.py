@@ -161,7 +161,7 @@ class Sides:
 
 
 def sides(given: Case, key: Array) -> Sides:
-    """The public rows, the same for every key, and the halves of the rest that the key draws."""
+    """The public rows, the same for every key, and the halves of the rest that the key draws, alike in the property."""
     ids = np.arange(len(given.images)) if given.persons is None else given.persons
     distinct = np.unique(ids)
     chosen = np.random.default_rng(0).permutation(distinct)[: int(PUBLIC_SHARE * len(distinct))]
@@ -170,5 +170,5 @@ def sides(given: Case, key: Array) -> Sides:
     # `halves` reads persons and the number of records alone.
     x = np.zeros((len(rest), 1), np.float32)
     bare = dataclasses.replace(load("digits"), x=x, y=None, groups=None if given.persons is None else ids[rest])
-    shadow, target = groups.halves(key, bare)
+    shadow, target = groups.halves(key, bare, given.has_property[rest])
     return Sides(np.flatnonzero(is_public), rest[shadow], rest[target])

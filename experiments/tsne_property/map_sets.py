@@ -8,19 +8,49 @@ import time
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import jax
 import numpy as np
 
 from drjax.attacks.property.defences import TABLE5, CoordinateNoise, CoordinateRounding
-from drjax.attacks.property.groups import sample_groups
+from drjax.attacks.property.groups import Groups, sample_groups
 from drjax.attacks.property.maps import tsne_maps
+from drjax.attacks.property.noised_proportion import NoisedProportion
 from drjax.core import validate
 from drjax.reports import records
 from experiments.tsne_property import data
 from experiments.tsne_property.extractors import Fixed
 
 SIDES = ("shadow", "target")
+
+
+@dataclass(frozen=True)
+class NoisedShare:
+    """What a publisher does who has a data set of `RECORDS` times the plot's records, of the share in question.
+
+    Attributes:
+        changed: Share of the records whose property neighbouring data sets differ in.
+    """
+
+    changed: float
+
+    RECORDS: ClassVar[float] = 2.6
+    LIMITS: ClassVar[tuple[float, float]] = (0.25, 0.75)
+
+    def choose(self, key: jax.Array, flags: np.ndarray, wanted: Wanted) -> Groups:
+        """Rows of the plots; proportions are those of the data sets, which are the secret."""
+        n_records = round(self.RECORDS * wanted.n)
+        low, high = self.LIMITS
+        noised = NoisedProportion(epsilon=1.0, n_changed=round(self.changed * n_records), low=low, high=high)
+        draw_key, noise_key = jax.random.split(key)
+        owned = sample_groups(draw_key, flags, wanted.levels, n_records, wanted.per_level)
+        return noised.sample_groups(noise_key, flags, owned, wanted.n)
+
+
+NOISED = {f"noised share, {changed:.0%}": NoisedShare(changed) for changed in (0.01, 0.1)}
+"""Plots whose share is noised, as `Wanted.defence`: at epsilon 1, for data sets whose shares differ by that much."""
+
 FINE_TUNED = "fine-tuned "
 """Before the name of an extractor: each side trains it further on its own pictures."""
 
@@ -37,7 +67,7 @@ class Wanted:
         n: Points of a map.
         levels: Shares, ascending.
         per_level: Maps for each.
-        defence: In `TABLE5`, or "" for none.
+        defence: In `TABLE5` or `NOISED`, or "" for none.
     """
 
     prop: str
@@ -53,7 +83,7 @@ class Wanted:
         """Checks every field that can be checked without the data."""
         validate.one_of(SIDES, side=self.side)
         if self.defence:
-            validate.one_of(TABLE5, defence=self.defence)
+            validate.one_of((*TABLE5, *NOISED), defence=self.defence)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +171,10 @@ class Store:
         found, rows, accuracy = self.features(wanted)
         begun = time.process_time()
         flags = data.case(wanted.prop).has_property[rows]
-        drawn = sample_groups(_key(wanted, 1), flags, wanted.levels, wanted.n, wanted.per_level)
+        if wanted.defence in NOISED:
+            drawn = NOISED[wanted.defence].choose(_key(wanted, 1), flags, wanted)
+        else:
+            drawn = sample_groups(_key(wanted, 1), flags, wanted.levels, wanted.n, wanted.per_level)
         chosen = rows[drawn.rows].astype(np.int32)
         made = tsne_maps(_key(wanted, 2), found, chosen, defence=TABLE5.get(wanted.defence))
         cpu = time.process_time() - begun

@@ -28,7 +28,7 @@ from experiments.resume import take_up
 from experiments.tsne_property import cells, data, extractors
 from experiments.tsne_property.cells import MEAN, Cell, Utility
 from experiments.tsne_property.config import SCALES, Config
-from experiments.tsne_property.map_sets import FINE_TUNED, SIDES, Store, Wanted
+from experiments.tsne_property.map_sets import FINE_TUNED, NOISED, SIDES, Store, Wanted
 
 RESULTS = "results.jsonl"
 CACHE = "cache"
@@ -46,6 +46,7 @@ class Plan:
             "picture": self._picture,
             "densenet": self._densenet,
             "defences": self._defences,
+            "noised": self._noised,
             "properties": self._properties,
             "separability": self._separability,
             "extractors": self._extractors,
@@ -132,6 +133,17 @@ class Plan:
                 yield self._cell("defences", prop, seed, test=test, note="not adaptive")
                 if name in ADAPTIVE:
                     yield self._cell("defences", prop, seed, train=test, test=test, note="adaptive")
+
+    def _noised(self) -> Iterator[Cell]:
+        # The publisher's data set is larger than the plot, so plots are half as large as elsewhere.
+        prop, half = self.config.main[0], {"n": self.config.n // 2, "defence": ""}
+        for seed in range(self.config.defence_seeds):
+            for name in ("", *NOISED):
+                test = half | {"defence": name}
+                adversaries = {"not adaptive": half, "adaptive": test} if name else {"no defence": half}
+                for note, train in adversaries.items():
+                    task = "classification"
+                    yield self._cell("noised", prop, seed, task=task, train=train, test=test, note=note)
 
     def _extractors(self) -> Iterator[Cell]:
         prop = self.config.main[0]
@@ -280,8 +292,8 @@ def main(
 
     Args:
         scale: How much: smoke is digits alone, full has the paper's numbers.
-        parts: Which of main, picture, densenet, defences, properties, separability, extractors, transfer, mixed,
-            density, fine, numbers and set; all if none.
+        parts: Which of main, picture, densenet, defences, noised, properties, separability, extractors, transfer,
+            mixed, density, fine, numbers and set; all if none.
         out: Folder of the results and of the plots, some 200 MB at scale cpu.
     """
     validate.one_of(SCALES, scale=scale)

@@ -51,6 +51,7 @@ TITLES = {
     "mixed": "Mixed training: maps a level of the second data set (figure 12)",
     "density": "Density: points of the maps (figures 8 and 9)",
     "numbers": "Training maps for each level (figure 7)",
+    "noised": "A noised share: epsilon-DP at epsilon 1 for data sets whose shares differ by 1% or 10%",
     "fine": "Extractors that each side fine-tuned on its own pictures (table 7)",
 }
 
@@ -118,7 +119,8 @@ def tables(cells: Sequence[Record]) -> str:
 
 def where(wanted: Record) -> str:
     """One set of maps in words, without its seed."""
-    return f"{wanted['prop']}, {wanted['extractor']}, n = {wanted['n']}"
+    hidden = f", {wanted['defence']}" if wanted.get("defence") else ""
+    return f"{wanted['prop']}, {wanted['extractor']}, n = {wanted['n']}{hidden}"
 
 
 def trained_on(cell: Record) -> str:

@@ -80,7 +80,7 @@ def test_a_t_sne_of_scikit_learn_gives_its_share_away_and_the_file_says_how(coor
     assert found["error"] < 0.15 < 0.2 < facts["outcome"]["error_of_guessing"]
     assert found["low"] <= 0.3 <= found["high"]
     assert abs(found["proportion"] - 0.3) < 0.2
-    assert (facts["outcome"]["n_train"], facts["outcome"]["n_calibration"]) == (56, 24)
+    assert facts["outcome"]["n_maps"] == [40, 40]
     assert facts["outcome"]["n_points"] == N
     assert facts["provenance"]["seed"] == 0
     assert facts["hyperparameters"]["perplexity"] == 15
@@ -94,7 +94,7 @@ def test_a_t_sne_of_scikit_learn_gives_its_share_away_and_the_file_says_how(coor
 def test_a_picture_is_read_and_shown_as_it_was_read(coords, tmp_path, capsys):
     points = np.loadtxt(coords, delimiter=",", skiprows=1)
     plot = write_plot(tmp_path / "plot.png", points)
-    attack("--plot", plot, *ZERO, *TSNE, "--n-shadow", 30, "--picture-out", tmp_path / "read.png",
+    attack("--plot", plot, *ZERO, *TSNE, "--n-shadow", 20, "--picture-out", tmp_path / "read.png",
            "--out", tmp_path / "o.json")  # fmt: skip
     facts = json.loads((tmp_path / "o.json").read_text())
     n_found = facts["reading"]["n_found"]
@@ -130,7 +130,19 @@ def test_a_plot_unlike_the_shadow_maps_is_told_from_them(tmp_path, capsys):
     angle = np.linspace(0, 2 * np.pi, N, endpoint=False)
     write_csv(tmp_path / "c.csv", np.stack([np.cos(angle), np.sin(angle)], axis=1))
     attack("--coords", tmp_path / "c.csv", *ZERO, *TSNE, "--n-shadow", 70)
-    assert "unlike the shadow maps (p = 0.045)" in capsys.readouterr().out
+    assert "unlike the shadow maps (p = 0.014)" in capsys.readouterr().out
+
+
+def test_an_adaptive_attack_defends_its_own_maps(coords, tmp_path, capsys):
+    base = ("--coords", coords, *ZERO, "--method", "pca", "--n-shadow", 30)
+    for name, options in (("plain", ()), ("adaptive", ("--defence", "C-N 5%*STD"))):
+        attack(*base, *options, "--out", tmp_path / f"{name}.json")
+    plain, adaptive = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("plain", "adaptive"))
+    assert (plain["defence"], adaptive["defence"]) == (None, "C-N 5%*STD")
+    # The same groups, other maps.
+    assert plain["outcome"]["error_of_guessing"] == adaptive["outcome"]["error_of_guessing"]
+    assert plain["outcome"]["findings"] != adaptive["outcome"]["findings"]
+    assert "defended by C-N 5%*STD" in capsys.readouterr().out
 
 
 def test_the_same_seed_gives_the_same_figures_and_options_reach_the_maps(coords, tmp_path):
@@ -148,7 +160,7 @@ def test_pictures_are_attacked_too(coords, capsys, monkeypatch):
     network = PlotNetworkConfig(size=32, blocks=(1,), growth=4, stem=8, stem_size=3)
     small = dataclasses.replace(models.CONFIGS["picture"], epochs=2, batch_size=8, network=network)
     monkeypatch.setitem(models.CONFIGS, "picture", small)
-    attack("--coords", coords, *ZERO, "--method", "pca", "--n-shadow", 30, "--attack", "both", "--n-points", 40)
+    attack("--coords", coords, *ZERO, "--method", "pca", "--n-shadow", 20, "--attack", "both", "--n-points", 40)
     said = capsys.readouterr().out
     assert "│ descriptors" in said
     assert "│ picture" in said
@@ -183,11 +195,12 @@ def bad(tmp_path_factory):
         (("--coords", "{coords}", "--shadow", "{bad}/few.csv", "--attribute", "ill"), "no range of 0.1 is left"),
         (("--coords", "{coords}", "--shadow", "{bad}/plain.npz", "--attribute", "label=1"), "has none"),
         (("--coords", "{coords}", *ZERO, "--levels", 0.0, 1.5), "levels must be in [0, 1]"),
-        (("--coords", "{coords}", *ZERO, "--levels", 0.0, 1.0, "--n-points", 150), "levels must be within 0 to 0.56"),
-        (("--coords", "{coords}", *ZERO, "--n-shadow", 10), "n_shadow must be >= 27"),
+        (("--coords", "{coords}", *ZERO, "--levels", 0.0, 1.0, "--n-points", 150), "levels must be within 0 to 0.59"),
+        (("--coords", "{coords}", *ZERO, "--n-shadow", 10), "n_shadow must be >= 20"),
         (("--coords", "{coords}", *ZERO, "--features", "unit"), "features must be one of pixels, pca, onnx"),
         (("--coords", "{coords}", *ZERO, "--features", "onnx:none.onnx"), "there is no file none.onnx"),
         (("--coords", "{coords}", *ZERO, "--onnx-imagenet"), "onnx_imagenet must be left out"),
+        (("--coords", "{coords}", *ZERO, "--defence", "C-N"), "defence must be one of"),
         (("--coords", "{coords}", *ZERO, "--perplexity", -1), "perplexity"),
         (("--coords", "{coords}", *ZERO, "--method", "pca", "--perplexity", 5), "must be an option of the method"),
         (("--coords", "{coords}", *ZERO, "--out", "{coords}"), "out must be a new file"),

@@ -10,7 +10,7 @@ from drjax.data.dataset import Provenance
 from drjax.reports import records
 from drjax.synthesis import sensitivity
 from drjax.synthesis.contract import Box
-from experiments.pca_gauss import claims, config, data, figures, methods, practice, report, run, theory, trials
+from experiments.pca_gauss import claims, config, data, figures, merge, methods, practice, report, run, theory, trials
 
 PART = config.Part(data="digits", dimensions=(2,), trials=3, n_synthetic=200, sweep=(2,), sweep_epsilons=(0.1,),
                    sweep_trials=2)  # fmt: skip
@@ -58,6 +58,34 @@ def test_an_interrupted_run_goes_on_with_the_same_results(results, tmp_path):
     other = dataclasses.replace(SMALL, seed=1)
     with pytest.raises(ValueError, match="out must be a new folder"):
         run.run(other, tmp_path)
+
+
+def test_parts_that_are_merged_hold_the_cells_of_a_single_run(results, tmp_path):
+    counts = []
+    for i in (1, 2, 3):
+        lines = run.run(SMALL, tmp_path / f"part-{i}", part=f"{i}/3", say=lambda _: None)
+        counts.append(len(lines) - 1)
+    assert max(counts) - min(counts) <= 1
+    parts = [tmp_path / f"part-{i}" for i in (3, 1, 2)]
+    assert merge.merge(parts, tmp_path / "whole") == sum(counts) == len(results[1]) - 1
+    merged = records.read_records(tmp_path / "whole" / run.RESULTS)
+    assert without_times(merged) == without_times(results[1])
+    # A part of some data sets again adds nothing, and results of another configuration are refused.
+    run.run(SMALL, tmp_path / "again", tables=("clustering",), only_data=("digits",), part="2/2", say=lambda _: None)
+    assert merge.merge([tmp_path / "whole", tmp_path / "again"], tmp_path / "twice") == sum(counts)
+    assert (tmp_path / "twice" / run.RESULTS).read_bytes() == (tmp_path / "whole" / run.RESULTS).read_bytes()
+    other = dataclasses.replace(SMALL, seed=1)
+    run.run(other, tmp_path / "other", tables=("clustering",), part="99/99", say=lambda _: None)
+    with pytest.raises(ValueError, match="parts must be of one configuration"):
+        merge.merge([tmp_path / "whole", tmp_path / "other"], tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("part", ["0/2", "3/2", "1", "1/0", "a/b", "-1/2"])
+def test_a_part_that_there_is_not_is_refused(part, tmp_path):
+    with pytest.raises(ValueError, match="part must be"):
+        run.run(SMALL, tmp_path / "out", part=part)
+    assert not (tmp_path / "out").exists()
 
 
 def test_every_line_says_what_it_is(results):

@@ -10,7 +10,16 @@ import safetensors.numpy
 from flax import nnx
 
 from drjax.nets.densenet_files import pretrained_maker, read_densenet
-from drjax.nets.plot_networks import CONFIGS, PlotNetwork, PlotNetworkConfig, flops, maker, turned
+from drjax.nets.plot_networks import (
+    CONFIGS,
+    PlotNetwork,
+    PlotNetworkConfig,
+    flops,
+    maker,
+    turned,
+    turned_back_by,
+    turned_by,
+)
 from drjax.nets.training import TrainConfig, predict, train
 
 TINY = PlotNetworkConfig(size=32, blocks=(2, 2), growth=4, stem=8, stem_size=3)
@@ -174,14 +183,59 @@ def test_turns_are_the_eight_of_the_square_alike():
     assert (np.abs(counts - 500) < 5 * np.sqrt(500 * 7 / 8)).all()  # five standard deviations
 
 
+def test_numbered_turns_are_the_eight_and_can_be_undone():
+    pictures = np.random.default_rng(0).integers(256, size=(2, 4, 4, 3))
+    found = [turned_by(how, pictures) for how in range(8)]
+    expected = [np.rot90(side, k, (1, 2)) for side in (pictures, pictures.swapaxes(1, 2)) for k in range(4)]
+    assert {one.tobytes() for one in found} == {one.tobytes() for one in expected}
+    for how, one in enumerate(found):
+        np.testing.assert_array_equal(turned_back_by(how, one), pictures)
+
+
 def test_turns_are_for_training_alone():
-    network = PlotNetwork(dataclasses.replace(TINY, turns=True), "regression", 1, rngs=nnx.Rngs(params=0))
+    network = PlotNetwork(TINY, "regression", 1, rngs=nnx.Rngs(params=0))
     picture = np.tile(np.linspace(0, 255, 32), (1, 32, 1))
     network.eval()
     still = [float(network(picture, jax.random.key(seed))[0, 0]) for seed in range(4)]
     assert len(set(still)) == 1
     network.train()
     assert len({float(network(picture, jax.random.key(seed))[0, 0]) for seed in range(8)}) > 1
+
+
+def test_one_of_the_drawings_of_a_map_is_seen_in_training_and_the_first_in_use():
+    config = dataclasses.replace(TINY, turns=False)
+    network = PlotNetwork(config, "regression", 1, rngs=nnx.Rngs(params=0))
+    drawings = np.random.default_rng(0).integers(256, size=(64, 4, 32, 32))
+    key = jax.random.key(0)
+    stem = network.conv0
+    seen = []
+    network.conv0 = lambda x, stride: seen.append(np.asarray(x)) or stem(x, stride)
+    network(drawings, key)
+    network.eval()
+    network(drawings, key)
+    trained, used = (np.round(255 * (1 - x[..., 0])) for x in seen)
+    which = np.array([[np.array_equal(trained[i], drawings[i, v]) for v in range(4)] for i in range(64)])
+    assert (which.sum(axis=1) == 1).all()
+    assert (np.abs(which.sum(axis=0) - 16) < 5 * np.sqrt(64 * 3 / 16)).all()  # five standard deviations
+    np.testing.assert_array_equal(used, drawings[:, 0])
+
+
+def test_bfloat16_is_float32_up_to_its_digits_and_keeps_float32_where_it_counts():
+    pictures = np.random.default_rng(0).integers(256, size=(16, 32, 32))
+    found = {}
+    for dtype in ("float32", "bfloat16"):
+        network = PlotNetwork(dataclasses.replace(TINY, dtype=dtype), "regression", 2, rngs=nnx.Rngs(params=0))
+        trained = network(pictures)
+        network.eval()
+        found[dtype] = trained, network(pictures), nnx.state(network)
+        traced = str(jax.make_jaxpr(lambda x, n=network: n.feature_maps(x))(pictures))
+        assert ("bf16" in traced) == (dtype == "bfloat16")
+        assert {leaf.dtype.name for leaf in jax.tree.leaves(found[dtype][2])} == {"float32"}
+        assert trained.dtype == jnp.float32
+    for half, full in zip(found["bfloat16"][:2], found["float32"][:2], strict=True):
+        assert 0 < np.abs(half - full).max() < 0.03  # eight bits, a dozen layers
+    for half, full in zip(*(jax.tree.leaves(found[d][2]) for d in ("bfloat16", "float32")), strict=True):
+        np.testing.assert_allclose(half, full, rtol=0.05, atol=0.01)
 
 
 def test_outputs_are_probabilities_or_shares():
@@ -217,6 +271,7 @@ def test_learns_the_number_of_dark_pixels_in_the_one_training_loop():
         {"stem": 0},
         {"stem_size": 4},
         {"repeat": 2},
+        {"dtype": "float16"},
         {"repeat": 3, "channels": 3},
     ],
 )

@@ -187,6 +187,51 @@ def test_damaged_checkpoint_is_a_value_error(tmp_path):
         train(keys(1), maker(), *linear_data(40), QUICK, validation=linear_data(20), checkpoint=checkpoint)
 
 
+class Constant(nnx.Module):
+    """The same probabilities of three classes for every input."""
+
+    def __init__(self, rngs):
+        del rngs
+        self.level = nnx.Param(jnp.zeros(3))
+
+    def __call__(self, x, key=None):
+        del key
+        return jnp.tile(jax.nn.softmax(self.level[...]), (x.shape[0], 1))
+
+
+def test_constant_learns_the_shares_of_the_classes_and_its_loss_is_their_entropy():
+    shares = np.array([0.5, 0.3, 0.2])
+    x, y = np.zeros((40, 1)), np.repeat(np.eye(3), [20, 12, 8], axis=0)
+    # One batch of all records: the descent is of the loss itself.
+    config = TrainConfig(epochs=150, batch_size=40, learning_rate=0.1, schedule="cosine", patience=150)
+    state, history = train(keys(1), Constant, x, y, config, validation=(x, y), loss="cross_entropy")
+    np.testing.assert_allclose(predict(Constant, state, x[:1])[0, 0], shares, atol=1e-3)
+    np.testing.assert_allclose(history.validation_loss.min(), -(shares * np.log(shares)).sum(), rtol=1e-5)
+    # The squared part is recorded all the same: of indicators, sum p (1 - p) / 3.
+    np.testing.assert_allclose(history.validation_mse[-1, 0], (shares * (1 - shares)).sum() / 3, rtol=1e-3)
+
+
+def test_targets_of_the_cross_entropy_have_to_be_probabilities():
+    x, y = np.zeros((9, 1)), np.eye(3)[np.arange(9) % 3]
+    for bad, message in ((2 * y, r"targets must be in \[0, 1\]"), (y * [1, 1, 0.5], "rows that sum to 1")):
+        with pytest.raises(ValueError, match=message):
+            train(keys(1), Constant, x, bad, QUICK, validation=(x, y), loss="cross_entropy")
+        with pytest.raises(ValueError, match=f"validation .*{message}"):
+            train(keys(1), Constant, x, y, QUICK, validation=(x, bad), loss="cross_entropy")
+    with pytest.raises(ValueError, match="loss"):
+        train(keys(1), Constant, x, y, QUICK, validation=(x, y), loss="hinge")
+
+
+def test_inputs_of_one_byte_train_the_same_network_as_their_floats():
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(256, size=(40, 3, 2), dtype=np.uint8), rng.normal(size=(40, 4))
+    found = [train(keys(2), maker(), kind(x), y, QUICK, validation=(kind(x), y)) for kind in (np.uint8, np.float32)]
+    for a, b in zip(leaves(found[0][0]), leaves(found[1][0]), strict=True):
+        np.testing.assert_array_equal(a, b)
+    outputs = [predict(maker(), found[0][0], kind(x)) for kind in (np.uint8, np.float32)]
+    np.testing.assert_array_equal(*outputs)
+
+
 class Explosive(nnx.Module):
     """Predicts a constant that its own gradient step doubles; infinite as soon as it passes a threshold."""
 

@@ -16,13 +16,14 @@ from flax import nnx
 from drjax.attacks.property.models import PropertyModel, network_of
 from drjax.core import batching, validate
 from drjax.core.types import Array, PyTree
+from drjax.nets import plot_networks
 
 
 def grad_cam(model: PropertyModel, pictures: Array, *, outputs: Array | None = None) -> np.ndarray:
     """Heat maps of the last dense block: where its channels, weighed by the mean slope of an output, are active.
 
     The slope is that of the output before the softmax or sigmoid. Of a regression it points to larger proportions.
-    Members of an ensemble are averaged.
+    Members of an ensemble are averaged, and so are the turns of a picture (turned back) that the model answers by.
 
     Args:
         model: Of kind "picture".
@@ -31,7 +32,7 @@ def grad_cam(model: PropertyModel, pictures: Array, *, outputs: Array | None = N
 
     Returns:
         (g, size, size) float32, >= 0 and at most 1 in each picture: divided by the maximum unless all is 0.
-        Interpolated linearly from the few pixels of the block. A forward and a backward pass per picture.
+        Interpolated linearly from the few pixels of the block. A forward and a backward pass per picture and turn.
 
     Raises:
         ValueError: a model of another kind, pictures that it refuses, or outputs that it does not have.
@@ -50,8 +51,12 @@ def grad_cam(model: PropertyModel, pictures: Array, *, outputs: Array | None = N
             raise ValueError(f"outputs must be integers in [0, {n_outputs}), got {chosen}")
     elif prediction.probabilities is not None:
         chosen = prediction.probabilities.argmax(axis=1)
-    lanes = np.asarray(pictures, np.float32), chosen.astype(np.int32)
-    heat = batching.map_lanes(partial(_heat_lanes, network), states, lanes)
+    heats = []
+    for how in range(plot_networks.N_TURNS if model.config.network.turns else 1):
+        turned = plot_networks.turned_by(how, np.asarray(pictures, np.float32))
+        heat = batching.map_lanes(partial(_heat_lanes, network), states, (turned, chosen.astype(np.int32)))
+        heats.append(plot_networks.turned_back_by(how, heat))
+    heat = np.mean(heats, axis=0)
     large = np.asarray(jax.image.resize(jnp.asarray(heat), (len(heat), size, size), "linear"))
     most = large.max(axis=(1, 2), keepdims=True)
     return np.divide(large, most, out=np.zeros_like(large), where=most > 0)

@@ -86,18 +86,20 @@ def sample_groups(
     return Groups(rows, counts / group_size)
 
 
-def halves(key: Array, n_or_dataset: int | Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """The records of the adversary (shadow) and of the victim (target), two halves without overlap, each sorted.
+def halves(key: Array, n_or_dataset: int | Dataset, has_property: Array | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Two halves of the records without overlap, as of adversary (shadow) and victim (target), each sorted.
 
     Where the data set has groups (persons), a person is on one side only: they are taken in random order, each by the
-    side that has fewer records.
+    side that has fewer records. With `has_property` the sides are alike in it: each person goes to the side that leaves
+    the records with and without the property more evenly divided, for records by themselves to one record.
 
     Args:
         key: A key from `jax.random.key`.
         n_or_dataset: The number of records, at least 2, or the data set itself.
+        has_property: (N,) bool, or None.
 
     Raises:
-        ValueError: not a key, or fewer than 2 records or persons.
+        ValueError: not a key, fewer than 2 records or persons, or not one boolean for each record.
     """
     validate.prng_key(key)
     if isinstance(n_or_dataset, Dataset):
@@ -109,8 +111,17 @@ def halves(key: Array, n_or_dataset: int | Dataset) -> tuple[np.ndarray, np.ndar
         np.arange(n) if persons is None else persons, return_inverse=True, return_counts=True
     )
     validate.integer(minimum=2, **{"number of records, or of persons where they are known,": len(sizes)})
-    on_target, difference = np.empty(len(sizes), bool), 0
+    counts = sizes[:, None]
+    if has_property is not None:
+        flags = np.asarray(has_property)
+        if flags.shape != (n,) or flags.dtype != np.bool_:
+            raise ValueError(f"has_property must be {n} booleans, got shape {flags.shape} of {flags.dtype}")
+        counts = np.stack([np.bincount(person_of, side, len(sizes)) for side in (flags, ~flags)], axis=1).astype(int)
+    on_target, difference = np.empty(len(sizes), bool), np.zeros(counts.shape[1], int)
     for person in np.asarray(jax.random.permutation(key, len(sizes))):
-        on_target[person] = difference > 0
-        difference += int(sizes[person]) * (-1 if on_target[person] else 1)
+        own = counts[person]
+        # What the shadow has more of, if it takes this person and if the target does.
+        taken, left = np.abs(difference + own).sum(), np.abs(difference - own).sum()
+        on_target[person] = left < taken or (left == taken and difference.sum() > 0)
+        difference += -own if on_target[person] else own
     return np.flatnonzero(~on_target[person_of]), np.flatnonzero(on_target[person_of])

@@ -31,33 +31,38 @@ from drjax.nets import arrays, densenet_files, plot_networks, set_network
 from drjax.nets.plot_networks import PlotNetworkConfig
 from drjax.nets.set_network import SetNetworkConfig
 from drjax.nets.training import History, MakeModel, TrainConfig, abstract_state
+from drjax.nets.training_data import as_inputs
 
 TASKS = ("regression", "classification")
 KINDS = ("picture", "set", "descriptors")
 MAX_CLASSES = 101
+CLASSIFICATION_LOSSES = ("cross_entropy", "mse")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PropertyConfig(TrainConfig):
-    """The attack model and how it is trained; networks minimise the mean squared error (of the classes' indicators).
+    """The attack model and how it is trained; networks that regress minimise the mean squared error.
 
     Attributes:
+        classification_loss: What networks that classify minimise: "cross_entropy", or "mse" of the classes' indicators.
         n_ensemble: Networks from different keys whose outputs are averaged, >= 1; trained side by side.
         validation_share: Share in (0, 1) of the maps that early stopping looks at; "descriptors" trains on them.
         calibration_share: Share in (0, 1) of the maps that intervals are calibrated on, and nothing else.
-        network: Of kind "picture".
+        network: Of kind "picture"; with its `turns`, answers are means over the eight turns of a picture.
         weights: Path of published weights for it, see `drjax.nets.densenet_files`; None starts at random.
         set_network: Of kind "set".
         aligned: Kind "set" sees aligned coordinates too; see `invariants.point_features`.
     """
 
-    epochs: int = 30
-    learning_rate: float = 3e-3
+    epochs: int = 60
+    batch_size: int = 16
+    learning_rate: float = 1e-2
     schedule: str = "cosine"
     warmup_epochs: int = 1
-    patience: int = 30
+    patience: int = 60
     drop_last: bool = True
     l1_weight: float = 0.0
+    classification_loss: str = "cross_entropy"
     n_ensemble: int = 1
     validation_share: float = 0.15
     calibration_share: float = 0.15
@@ -69,6 +74,7 @@ class PropertyConfig(TrainConfig):
     def __post_init__(self) -> None:
         """Checks every field."""
         super().__post_init__()
+        validate.one_of(CLASSIFICATION_LOSSES, classification_loss=self.classification_loss)
         validate.integer(n_ensemble=self.n_ensemble)
         validate.positive(validation_share=self.validation_share, calibration_share=self.calibration_share)
         if not self.validation_share + self.calibration_share < 1:
@@ -145,8 +151,10 @@ class PropertyModel:
         found = _network_inputs(self.kind, self.config, inputs, self.scaler)
         if not is_usable(self.member_status).any():
             raise ValueError("predict needs a member whose training did not fail, got none: fit with a smaller rate")
-        outputs = mean_output(make, self.state, self.member_status, found, max(1, len(self.classes)))
-        outputs = np.asarray(outputs, np.float64)
+        n_turns = plot_networks.N_TURNS if self.kind == "picture" and self.config.network.turns else 1
+        views = (plot_networks.turned_by(how, found) for how in range(n_turns))
+        each = [mean_output(make, self.state, self.member_status, view, max(1, len(self.classes))) for view in views]
+        outputs = np.stack(each).mean(axis=0, dtype=np.float64)
         if self.task == "regression":
             return Prediction(outputs[:, 0], outputs[:, 0], None)
         return self._of_probabilities(outputs)
@@ -225,6 +233,7 @@ def fit(
     task: str = "regression",
     kind: str = "picture",
     config: PropertyConfig | None = None,
+    redrawn: Array | None = None,
     checkpoint: Path | None = None,
     progress: bool = False,
 ) -> PropertyModel:
@@ -232,13 +241,15 @@ def fit(
 
     Args:
         key: Decides the split, initialisation, shuffling and turns; ensemble member e uses fold_in(key, e).
-        inputs: For "picture", (m, size, size) or (m, size, size, 3) pictures in [0, 255], white 255; for the other
-            kinds, maps (m, n, 2) or m arrays (n_i, 2).
+        inputs: For "picture", (m, size, size) or (m, size, size, 3) pictures in [0, 255], white 255 (fastest in uint8);
+            for the other kinds, maps (m, n, 2) or m arrays (n_i, 2).
         proportions: (m,) in [0, 1]; the classes of a classifier are the values that occur.
         task: "regression" or "classification".
         kind: "picture", "set" or "descriptors".
         config: How to train; that of the kind in `CONFIGS` if None.
         checkpoint: See `drjax.nets.training.train`; yours to delete once the model is saved.
+        redrawn: (m, v, ...) v further pictures of each map for kind "picture", as of the map turned by any angle: in
+            training a step sees the map's own picture or one of these, at random. All else sees its own alone.
         progress: Show a bar of epochs on standard error.
 
     Raises:
@@ -256,6 +267,9 @@ def fit(
     classes = np.unique(y) if task == "classification" else np.zeros(0)
     if task == "classification" and not 2 <= len(classes) <= MAX_CLASSES:
         raise ValueError(f"proportions must have 2 to {MAX_CLASSES} values for a classifier, got {len(classes)}")
+
+    if redrawn is not None and (kind != "picture" or np.ndim(redrawn) < 2 or len(redrawn) != len(y)):
+        raise ValueError(f"redrawn must be pictures (m, v, ...) of the {len(y)} maps of kind picture, got {kind}")
 
     split_key, train_key = jax.random.split(key)
     order = np.asarray(jax.random.permutation(split_key, len(y)))
@@ -276,14 +290,20 @@ def fit(
             # Of the points alone, without padding and without the column that says which is which.
             scaler = StandardScaler.fit(points[points[..., -1] > 0][:, :-1])
         found = _network_inputs(kind, config, inputs, scaler)
+        shown = found[train]
+        if redrawn is not None:
+            further = np.asarray(redrawn)[train]
+            own = _pictures(further.reshape(-1, *further.shape[2:]), config.network, "redrawn")
+            shown = np.concatenate([shown[:, None], own.reshape(further.shape)], axis=1)
         state, history = train_members(
             train_key,
             config.n_ensemble,
             _maker(kind, task, config, targets.shape[1], fresh=True),
-            found[train],
+            shown,
             targets[train],
             config,
             validation=(found[held], targets[held]),
+            loss="cross_entropy" if task == "classification" and config.classification_loss != "mse" else "errors",
             checkpoint=checkpoint,
             tag=f"property {kind} {task}",
             progress=progress,
@@ -343,15 +363,15 @@ def _network_inputs(
     return points
 
 
-def _pictures(inputs: Any, network: PlotNetworkConfig) -> np.ndarray:
+def _pictures(inputs: Any, network: PlotNetworkConfig, name: str = "inputs") -> np.ndarray:
     pictures = np.asarray(inputs)
     shape = (network.size, network.size) + ((3,) if network.channels == 3 else ())
     if pictures.shape[1:] != shape or len(pictures) == 0:
-        raise ValueError(f"inputs must be pictures of shape {('m', *shape)}, got {pictures.shape}")
-    validate.finite(inputs=pictures)
+        raise ValueError(f"{name} must be pictures of shape {('m', *shape)}, got {pictures.shape}")
+    validate.finite(**{name: pictures})
     if pictures.min() < 0 or pictures.max() > 255:
-        raise ValueError(f"inputs must be pictures in [0, 255], got {pictures.min()} to {pictures.max()}")
-    return pictures.astype(np.float32)
+        raise ValueError(f"{name} must be pictures in [0, 255], got {pictures.min()} to {pictures.max()}")
+    return as_inputs(pictures)
 
 
 def _taken(inputs: Array | Sequence[Array], rows: np.ndarray) -> Any:

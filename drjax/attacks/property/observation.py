@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 from PIL import Image, ImageDraw
+from scipy.spatial import KDTree
 
 from drjax.attacks.property import invariants, raster, reading
 from drjax.attacks.property.markers import find_markers
@@ -29,23 +30,49 @@ class Sheet(NamedTuple):
     Attributes:
         size: Pixels of the side of a square of the plot's area.
         radius: Of a marker, in pixels.
+        palette: Red, green and blue in [0, 255] of the colours of the markers, as they stand out from white.
+        shares: Of the markers, that have each colour.
+        cohesion: In [0, 1]: 1 where neighbours have one colour, 0 where colours are mixed at random.
     """
 
     size: int
     radius: float
+    palette: tuple[tuple[int, int, int], ...] = ((0, 0, 0),)
+    shares: tuple[float, ...] = (1.0,)
+    cohesion: float = 0.0
 
-    def read_back(self, coords: np.ndarray) -> np.ndarray | None:
+    def read_back(self, coords: np.ndarray, rng: np.random.Generator) -> np.ndarray | None:
         """The points of a map (n, 2) after drawing and reading, each axis from 0 to 1; None if it cannot be read.
 
-        Drawn in black and opaque. About 0.2 s at n = 500.
+        Drawn opaque, in the order of the points, in colours that the generator draws. About 0.2 s at n = 500.
         """
-        picture = raster.draw(coords[None], size=self.size, radius=min(self.radius, float(self.size)))[0]
-        found = find_markers(np.repeat(picture[..., None] / raster.WHITE, 3, axis=-1), np.ones(3))
+        picture = raster.draw(
+            coords[None],
+            size=self.size,
+            radius=min(self.radius, float(self.size)),
+            color=self.colors(coords, rng)[None],
+            palette=np.array(self.palette),
+        )[0]
+        found = find_markers(picture / raster.WHITE, np.ones(3))
         if found is None or len(found.centres) < reading.MIN_MARKERS:
             return None
         low, high = found.centres.min(axis=0), found.centres.max(axis=0)
         points = (found.centres - low) / np.maximum(high - low, 1e-9)
         return np.stack([points[:, 0], 1 - points[:, 1]], axis=1)
+
+    def colors(self, coords: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """(n,) rows of the palette for a map (n, 2), whose records' colours the adversary does not know.
+
+        In the plot's shares: by strips across a random direction, and so many of them redrawn at random that
+        neighbours have one colour as often as in the plot. Markers of one colour hide more of each other.
+        """
+        n, angle = len(coords), rng.uniform(0, 2 * np.pi)
+        rank = np.empty(n)
+        rank[np.argsort(coords @ np.array([np.cos(angle), np.sin(angle)]))] = (np.arange(n) + 0.5) / n
+        order = rng.permutation(len(self.shares))
+        bounds = np.cumsum(np.array(self.shares)[order])[:-1]
+        of_strip, at_random = (order[np.searchsorted(bounds, at)] for at in (rank, rng.uniform(size=n)))
+        return np.where(rng.uniform(size=n) < self.cohesion, of_strip, at_random)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +108,23 @@ def plot_of_picture(path: str | Path) -> Plot:
     found = reading.read_picture(path)
     # On a square of the same area as many markers overlap, and the axes are scaled to one length anyway.
     side = math.sqrt(float(np.prod(np.maximum(np.ptp(found.pixels, axis=0), 1)))) * (1 + 2 * raster.MARGIN)
-    return Plot(found.points, Sheet(max(round(side), reading.MIN_SIDE), found.radius), found)
+    size, n_colors = max(round(side), reading.MIN_SIDE), len(found.palette)
+    shares = np.bincount(found.colors, minlength=n_colors) / len(found.colors)
+    # On another ground a colour is to stand out as it does from white.
+    palette = raster.WHITE - np.abs(found.palette.astype(int) - found.ground.astype(int))
+    table = tuple((int(red), int(green), int(blue)) for red, green, blue in palette)
+    sheet = Sheet(size, found.radius, table, tuple(shares.tolist()), _cohesion(found, shares))
+    return Plot(found.points, sheet, found)
+
+
+def _cohesion(found: Reading, shares: np.ndarray) -> float:
+    """Where colours are redrawn with a probability of 1 - c, neighbours agree with one of c^2 + (1 - c^2) by chance."""
+    chance = float((shares**2).sum())
+    if chance == 1:
+        return 0.0
+    nearest = np.asarray(KDTree(found.pixels).query(found.pixels, k=2)[1])[:, 1]
+    agree = float((found.colors == found.colors[nearest]).mean())
+    return math.sqrt(max(0.0, (agree - chance) / (1 - chance)))
 
 
 def overlay(path: str | Path, found: Reading) -> Image.Image:

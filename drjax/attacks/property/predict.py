@@ -2,18 +2,20 @@
 
 Shadow maps are made of the adversary's own records with shares drawn at random. Where the plot is a picture, every
 shadow map is drawn and read back as the plot was, so that what reading loses is lost in both. The shadow records are
-split into two halves, persons kept together: maps of one half train the attack, maps of the other, which it has not
-seen, calibrate its interval and measure its error, as the victim's records are not seen either.
+split into two halves, persons kept together and alike in the property. The attack is trained twice, on the maps of each
+half; the maps of the other half, whose records it has not seen as it has not seen the victim's, calibrate its interval
+and measure its error. The answer is the mean of both.
 
-Source: "Property inference attacks against t-SNE plots" (2022) for the attack; Vovk, Gammerman & Shafer (2005) for the
-interval; Bates et al. (2023), "Testing for outliers with conformal p-values", for `Outcome.typicality`.
+Source: "Property inference attacks against t-SNE plots" (2022) for the attack; see `cross_fit` for the interval; Vovk
+(2015), "Cross-conformal predictors", for `Outcome.typicality`.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -22,6 +24,8 @@ import numpy as np
 from scipy.spatial import KDTree
 
 from drjax.attacks.property import invariants, models, raster
+from drjax.attacks.property.cross_fit import cross_fit, errors_of_guessing, mean_and_deviation
+from drjax.attacks.property.defences import Defence
 from drjax.attacks.property.groups import halves
 from drjax.attacks.property.maps import DEFAULT
 from drjax.attacks.property.observation import Plot
@@ -31,10 +35,9 @@ from drjax.core import validate
 from drjax.core.types import Array, DRMethod, count_status
 from drjax.data.preprocess import StandardScaler
 
-CALIBRATION_SHARE = 0.3
-"""Of the shadow maps."""
+MIN_MAPS = 10
+"""Fewest shadow maps of a half."""
 
-MIN_CALIBRATION = 6
 PILOTS = 8
 """Maps that are drawn and read to learn how many points reading loses."""
 
@@ -52,8 +55,8 @@ class Finding(NamedTuple):
         attack: "descriptors", "set" or "picture".
         proportion: In [0, 1].
         low, high: The interval.
-        error: Mean absolute error on the calibration maps.
-        error_deviation: Standard error of that mean.
+        error: Mean absolute error on shadow maps of the half that the model has not seen.
+        error_deviation: Standard error of that mean, over other records too.
         gain: Mean of how much nearer to the truth the attack is than guessing, on the same maps.
         gain_deviation: Standard error of that mean.
     """
@@ -79,18 +82,18 @@ class Outcome:
 
     Attributes:
         findings: One for each attack.
-        error_of_guessing: Mean absolute error on the calibration maps of the best constant, the median share of the
-            training maps.
+        error_of_guessing: Mean absolute error on the same maps of the best constant, the median share of the others.
         level: Of the intervals.
         levels: Least and greatest share of the shadow maps.
         n_points: Records of a shadow map.
         n_found: Points of the plot.
         share_found: Of a shadow map's points, how many are read back on average; 1 for coordinates.
-        n_train, n_calibration: Shadow maps used.
+        n_maps: Shadow maps used of each half.
         n_unread: Shadow maps that could not be read back, left out.
         status: Flags of the shadow maps by name.
-        typicality: In (0, 1]; if the plot is exchangeable with the calibration maps, it is at most t with a probability
-            of at most t. How often one of those is farther from its nearest training map, by descriptors.
+        typicality: In (0, 1]: how often a shadow map is at least as far as the plot from the nearest map of the other
+            half, by descriptors. If the plot is exchangeable with the shadow maps, at most t with a probability of
+            about t.
         warnings: What a reader of the figures has to know, in sentences.
     """
 
@@ -101,8 +104,7 @@ class Outcome:
     n_points: int
     n_found: int
     share_found: float
-    n_train: int
-    n_calibration: int
+    n_maps: tuple[int, int]
     n_unread: int
     status: dict[str, int]
     typicality: float
@@ -120,14 +122,16 @@ def predict_proportion(
     n_points: int | None = None,
     levels: tuple[float, float] | None = None,
     level: float = 0.9,
+    defence: Defence | None = None,
     progress: bool = False,
 ) -> Outcome:
     """Predicts the share of a plot's records that have the property.
 
-    If the plot is exchangeable with the calibration maps (records drawn like the shadow records, a share drawn evenly
-    from `levels`, mapped by the same method, drawn and read alike), an interval contains its share with a probability
-    of at least `level`: on average over shares and calibrations, not for each share. The calibration maps share their
-    records, the plot has others, so this holds in full only for shadow data large against n.
+    If the plot is exchangeable with the shadow maps (records drawn like the shadow records, a share drawn evenly from
+    `levels`, mapped by the same method, drawn and read alike), an interval contains its share with a probability of
+    about `level`, and not less than `CrossFit.interval` says: on average over shares and shadow maps, not for each
+    share. Maps of a half share their records, the plot has others, so this holds in full only for shadow data large
+    against n.
 
     Costs n_shadow maps, and for a picture as many readings, 0.2 s of one core each at n = 500.
 
@@ -137,11 +141,12 @@ def predict_proportion(
         shadow: The adversary's records.
         method: What the publisher mapped with, to two dimensions.
         attacks: Kinds of `models.KINDS`.
-        n_shadow: Shadow maps; 70% train, 30% calibrate.
+        n_shadow: Shadow maps, of each half as many.
         n_points: Records of the plot; None is what its coordinates say, or as many as give its number of points when
             drawn and read back.
         levels: Least and greatest share of the shadow maps; None is the widest range that the shadow records allow.
         level: In (0, 1).
+        defence: What the publisher did to features or coordinates, done to the shadow maps too: the adaptive attack.
         progress: Show bars.
 
     Raises:
@@ -155,10 +160,8 @@ def predict_proportion(
     validate.integer(n_shadow=n_shadow)
     if not 0 < level < 1:
         raise ValueError(f"level must be in (0, 1), got {level}")
-    n_calibration = math.ceil(CALIBRATION_SHARE * n_shadow)
-    # Fewer residuals make an infinite interval. 0.9 / (1 - 0.9) is a hair more than 9.
-    fewest_left = max(MIN_CALIBRATION, math.ceil(round(level / (1 - level), 9)))
-    fewest = math.floor((fewest_left - 1) / CALIBRATION_SHARE) + 1
+    # Fewer errors make an infinite interval. 0.9 / (1 - 0.9) is a hair more than 9.
+    fewest = max(2 * MIN_MAPS, math.ceil(round(level / (1 - level), 9)))
     if n_shadow < fewest:
         raise ValueError(f"n_shadow must be >= {fewest} for intervals at level {level:g}, got {n_shadow}")
     if n_points is not None:
@@ -166,53 +169,54 @@ def predict_proportion(
 
     half_key, pilot_key, fit_key, *own = jax.random.split(key, 5)
     sides = tuple(
-        Records(shadow.features[rows], shadow.has_property[rows]) for rows in halves(half_key, shadow.dataset)
+        Records(shadow.features[rows], shadow.has_property[rows])
+        for rows in halves(half_key, shadow.dataset, shadow.has_property)
     )
+    make = functools.partial(sample_maps, method=method, sheet=plot.sheet, defence=defence)
     share_found = 1.0
     n = n_points if n_points is not None else len(plot.points)
     span = feasible_levels(levels, sides, n)
     if plot.sheet is not None:
-        n, share_found = _number_of_points(pilot_key, plot, sides[0], method, span, n, is_given=n_points is not None)
+        n, share_found = _number_of_points(pilot_key, plot, sides[0], make, span, n, is_given=n_points is not None)
         span = feasible_levels(levels, sides, n)
-    counts = n_shadow - n_calibration, n_calibration
-    train, calibration = (
-        sample_maps(own_key, side, count, n, span, method, plot.sheet, progress=progress)
+    counts = n_shadow - n_shadow // 2, n_shadow // 2
+    parts = tuple(
+        make(own_key, side, count, n, span, progress=progress)
         for own_key, side, count in zip(own, sides, counts, strict=True)
     )
-    if len(calibration.maps) < fewest_left or len(train.maps) < 4:
+    n_maps = len(parts[0].maps), len(parts[1].maps)
+    if min(n_maps) < MIN_MAPS or sum(n_maps) < fewest:
         raise ValueError(
-            f"shadow maps must be finite and readable, but only {len(train.maps)} and {len(calibration.maps)} of "
-            f"{counts[0]} and {counts[1]} are: choose another method or n_points"
+            f"shadow maps must be finite and readable, but only {n_maps[0]} and {n_maps[1]} of {counts[0]} and "
+            f"{counts[1]} are: choose another method or n_points"
         )
-    guess = np.abs(np.median(train.shares) - calibration.shares)
+    guess, half = errors_of_guessing(parts), min(len(side.features) for side in sides)
     findings = tuple(
-        _finding(jax.random.fold_in(fit_key, i), attack, plot, train, calibration, guess, level, progress=progress)
+        _finding(jax.random.fold_in(fit_key, i), attack, plot, parts, guess, n / half, level, progress=progress)
         for i, attack in enumerate(attacks)
     )
-    typicality = _typicality(plot.points, train.maps, calibration.maps)
     outcome = Outcome(
         findings=findings,
-        error_of_guessing=float(guess.mean()),
+        error_of_guessing=float(np.concatenate(guess).mean()),
         level=level,
         levels=span,
         n_points=n,
         n_found=len(plot.points),
         share_found=share_found,
-        n_train=len(train.maps),
-        n_calibration=len(calibration.maps),
-        n_unread=train.n_unread + calibration.n_unread,
-        status=count_status(np.concatenate([train.status, calibration.status])),
-        typicality=typicality,
+        n_maps=n_maps,
+        n_unread=sum(part.n_unread for part in parts),
+        status=count_status(np.concatenate([part.status for part in parts])),
+        typicality=_typicality(plot.points, parts),
         warnings=(),
     )
-    return dataclasses.replace(outcome, warnings=tuple(_warnings(outcome, plot, min(len(s.features) for s in sides))))
+    return dataclasses.replace(outcome, warnings=tuple(_warnings(outcome, plot, half)))
 
 
 def _number_of_points(
     key: Array,
     plot: Plot,
     side: Records,
-    method: DRMethod,
+    make: Callable[..., ShadowMaps],
     span: tuple[float, float],
     n: int,
     *,
@@ -224,7 +228,7 @@ def _number_of_points(
     """
     middle = (span[0] + span[1]) / 2
     for attempt in range(1 if is_given else 2):
-        pilot = sample_maps(jax.random.fold_in(key, attempt), side, PILOTS, n, (middle, middle), method, plot.sheet)
+        pilot = make(jax.random.fold_in(key, attempt), side, PILOTS, n, (middle, middle))
         if not pilot.maps:
             raise ValueError(f"shadow maps of {n} points cannot be read back: give coordinates, or a larger picture")
         share = float(np.mean([len(points) for points in pilot.maps])) / n
@@ -237,46 +241,49 @@ def _finding(
     key: Array,
     attack: str,
     plot: Plot,
-    train: ShadowMaps,
-    calibration: ShadowMaps,
-    guess: np.ndarray,
+    parts: Sequence[ShadowMaps],
+    guess: Sequence[np.ndarray],
+    overlap: float,
     level: float,
     *,
     progress: bool,
 ) -> Finding:
-    # The attack is calibrated on other records than it is trained on, so of its own maps one is enough for `fit`.
-    config = dataclasses.replace(models.CONFIGS[attack], calibration_share=1 / (2 * len(train.maps)))
+    size = models.CONFIGS[attack].network.size
 
     def inputs(maps: Sequence[np.ndarray]) -> Any:
-        if attack != "picture":
+        if attack == "descriptors":
+            return invariants.descriptors(maps)
+        if attack == "set":
             return list(maps)
-        return np.concatenate([raster.draw(points[None], size=config.network.size) for points in maps])
+        return np.concatenate([raster.draw(points[None], size=size) for points in maps])
 
-    model = models.fit(key, inputs(train.maps), train.shares, kind=attack, config=config, progress=progress)
-    errors = np.abs(model.predict(inputs(calibration.maps)).expected - calibration.shares)
-    model = dataclasses.replace(model, residuals=np.sort(errors))
-    target = inputs([plot.points])
-    low, high = model.interval(target, level)[0]
-    gains = guess - errors
-    root = math.sqrt(len(errors))
+    fitted = cross_fit(key, attack, parts, inputs, progress=progress)
+    low, high = fitted.interval([plot.points], level)[0]
+    error, error_deviation = mean_and_deviation(fitted.errors, overlap)
+    gains = [guessed - own for guessed, own in zip(guess, fitted.errors, strict=True)]
+    gain, gain_deviation = mean_and_deviation(gains, overlap)
     return Finding(
         attack=attack,
-        proportion=float(model.predict(target).expected[0]),
+        proportion=float(fitted.predict([plot.points])[0]),
         low=float(low),
         high=float(high),
-        error=float(errors.mean()),
-        error_deviation=float(errors.std(ddof=1)) / root,
-        gain=float(gains.mean()),
-        gain_deviation=float(gains.std(ddof=1)) / root,
+        error=error,
+        error_deviation=error_deviation,
+        gain=gain,
+        gain_deviation=gain_deviation,
     )
 
 
-def _typicality(points: np.ndarray, train: list[np.ndarray], calibration: list[np.ndarray]) -> float:
-    found = invariants.descriptors(train)
-    scaler = StandardScaler.fit(found)
-    tree = KDTree(scaler.transform(found))
-    distances = np.asarray(tree.query(scaler.transform(invariants.descriptors([*calibration, points])))[0])
-    return (1 + int((distances[:-1] >= distances[-1]).sum())) / len(distances)
+def _typicality(points: np.ndarray, parts: Sequence[ShadowMaps]) -> float:
+    found = [invariants.descriptors(part.maps) for part in parts]
+    of_plot = invariants.descriptors([points])
+    n_farther = 0
+    for own, other in ((found[0], found[1]), (found[1], found[0])):
+        scaler = StandardScaler.fit(np.asarray(other))
+        tree = KDTree(scaler.transform(np.asarray(other)))
+        distances, (of_plots,) = (tree.query(scaler.transform(np.asarray(one)))[0] for one in (own, of_plot))
+        n_farther += int((distances >= of_plots).sum())
+    return (1 + n_farther) / (1 + sum(map(len, found)))
 
 
 def _warnings(outcome: Outcome, plot: Plot, half: int) -> list[str]:
@@ -284,7 +291,7 @@ def _warnings(outcome: Outcome, plot: Plot, half: int) -> list[str]:
     for finding in outcome.findings:
         if not finding.is_better_than_guessing:
             found.append(
-                f"The attack {finding.attack} is not measurably better than guessing: on {outcome.n_calibration} maps "
+                f"The attack {finding.attack} is not measurably better than guessing: on {sum(outcome.n_maps)} maps "
                 f"of other records it errs by {finding.error:.3f}, a guess by {outcome.error_of_guessing:.3f}. Maps "
                 "like these do not show the property, or the attack needs more of them."
             )

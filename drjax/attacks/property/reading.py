@@ -47,6 +47,7 @@ class Reading:
         pixels: (m, 2) the same in pixels of the file, from its upper left corner, y down.
         colors: (m,) which colour, 0 being the first row of the palette.
         palette: (c, 3) red, green and blue in [0, 255].
+        ground: (3,) likewise, what is around the markers.
         radius: Of a marker, in pixels of the file.
         n_overlapping: Points whose marker touches another one's. Of markers that lie right over each other one is
             found, so the more overlap there is, the more are missing.
@@ -59,6 +60,7 @@ class Reading:
     pixels: np.ndarray
     colors: np.ndarray
     palette: np.ndarray
+    ground: np.ndarray
     radius: float
     n_overlapping: int
     confidence: float
@@ -110,6 +112,7 @@ def read_picture(path: str | Path, *, size: int = 300, radius: float | None = No
         pixels=found.centres + crop[:2],
         colors=found.colors,
         palette=np.rint(found.palette * 255).astype(np.uint8),
+        ground=np.rint(ground * 255).astype(np.uint8),
         radius=found.radius,
         n_overlapping=int(found.is_overlapping.sum()),
         confidence=found.explained,

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import jax
 import numpy as np
 
+from drjax.attacks.property.defences import Defence
 from drjax.attacks.property.groups import sample_groups
 from drjax.attacks.property.maps import tsne_maps
 from drjax.attacks.property.observation import Sheet
-from drjax.core import validate
+from drjax.core import batching, validate
 from drjax.core.types import Array, DRMethod, is_usable
 
 MIN_RANGE = 0.1
@@ -81,30 +83,38 @@ def sample_maps(
     method: DRMethod,
     sheet: Sheet | None = None,
     *,
+    defence: Defence | None = None,
     progress: bool = False,
 ) -> ShadowMaps:
     """Maps of groups whose shares are drawn evenly from a range, each by itself.
 
     Args:
-        key: Decides shares, groups and random starts.
+        key: Decides shares, groups, random starts, and colours where the sheet has several.
         records: What groups are drawn from.
         count: Maps to make, >= 1.
         n: Records of a group.
         levels: Least and greatest share, as from `feasible_levels`.
         method: What maps, to two dimensions.
         sheet: Draw each map so and read it back; None gives coordinates as they are.
-        progress: Show a bar.
+        defence: See `tsne_maps`.
+        progress: Show a bar of maps, and one of readings.
 
     Raises:
         ValueError: as `sample_groups` and `tsne_maps`.
     """
-    share_key, group_key, map_key = jax.random.split(key, 3)
+    share_key, group_key, map_key, color_key = jax.random.split(key, 4)
     drawn = np.asarray(jax.random.uniform(share_key, (count,), np.float32), np.float64)
     shares = np.clip(levels[0] + drawn * (levels[1] - levels[0]), *levels)
     groups = sample_groups(group_key, records.has_property, [float(share) for share in shares], n, 1)
-    made = tsne_maps(map_key, records.features, groups, method, progress=progress)
+    made = tsne_maps(map_key, records.features, groups, method, defence=defence, progress=progress)
     usable = np.flatnonzero(is_usable(made.status))
-    seen = [made.coords[i] if sheet is None else sheet.read_back(made.coords[i]) for i in usable]
+    seen: list[np.ndarray | None] = [made.coords[i] for i in usable]
+    if sheet is not None:
+        seeds = np.asarray(jax.random.bits(color_key, (count, 4), np.uint32))
+        with batching.progress_bar("read back", len(usable), 0) if progress else nullcontext(lambda _: None) as advance:
+            for at, i in enumerate(usable):
+                seen[at] = sheet.read_back(made.coords[i], np.random.default_rng(seeds[i]))
+                advance(1)
     kept = [i for i, points in enumerate(seen) if points is not None]
     maps = [np.asarray(seen[i], np.float64) for i in kept]
     return ShadowMaps(maps, groups.proportions[usable[kept]], made.status, len(seen) - len(kept))

@@ -1,5 +1,7 @@
 """Heat maps: a closed form for a linear head, finite differences, and scaling."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -55,14 +57,29 @@ def test_weights_are_the_mean_slopes_by_finite_differences(model):
     np.testing.assert_allclose(heat_map(network, jnp.asarray(PICTURES[0]), jnp.int32(1)), expected, atol=1e-5)
 
 
-def test_is_the_members_mean_scaled_to_one_and_interpolated(model):
+def test_is_the_mean_of_members_and_turns_turned_back_scaled_to_one_and_interpolated(model):
     found = grad_cam(model, PICTURES, outputs=np.array([0, 1, 2]))
     assert found.shape == PICTURES.shape
     for i in range(3):
-        heats = [heat_map(network, jnp.asarray(PICTURES[i]), jnp.int32(i)) for network in members(model)]
-        large = jax.image.resize(sum(heats) / 2, (32, 32), "linear")
+        heats = []
+        for network in members(model):
+            for k in range(4):
+                for mirrored in (False, True):
+                    picture = np.rot90(PICTURES[i], k)
+                    heat = heat_map(network, jnp.asarray(picture.T if mirrored else picture), jnp.int32(i))
+                    heats.append(np.rot90(heat.T if mirrored else heat, -k))
+        large = jax.image.resize(jnp.asarray(np.mean(heats, axis=0)), (32, 32), "linear")
         most = float(large.max())
         np.testing.assert_allclose(found[i], large / most if most > 0 else 0 * large, atol=1e-5)
+
+
+def test_a_network_without_turns_is_explained_as_it_stands(model):
+    config = dataclasses.replace(CONFIG, network=dataclasses.replace(CONFIG.network, turns=False))
+    still = dataclasses.replace(model, config=config)
+    heats = [heat_map(network, jnp.asarray(PICTURES[0]), jnp.int32(2)) for network in members(model)]
+    large = jax.image.resize(sum(heats) / 2, (32, 32), "linear")
+    found = grad_cam(still, PICTURES[:1], outputs=np.array([2]))[0]
+    np.testing.assert_allclose(found, large / max(float(large.max()), 1e-30), atol=1e-5)
 
 
 def test_explains_the_most_probable_class_by_default(model):

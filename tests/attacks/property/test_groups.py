@@ -84,6 +84,23 @@ def test_a_person_is_on_one_side_only():
     assert abs(len(shadow) - len(target)) <= np.bincount(groups).max()
 
 
+def test_halves_are_alike_in_the_property():
+    data = load("digits")
+    has = data.y == 3
+    for side in halves(KEY, data, has):
+        assert abs(2 * has[side].sum() - has.sum()) <= 1
+        assert abs(2 * len(side) - len(has)) <= 2
+    # Persons of 20 records on average, who have the property or not.
+    groups = np.random.default_rng(0).geometric(0.05, size=len(data.x))
+    has = groups % 3 == 0
+    shadow, target = halves(KEY, dataclasses.replace(data, groups=groups), has)
+    assert sorted([*shadow, *target]) == list(range(len(has)))
+    assert not set(groups[shadow]) & set(groups[target])
+    assert abs(int(has[shadow].sum()) - int(has[target].sum())) <= np.bincount(groups[has]).max()
+    with pytest.raises(ValueError, match="has_property must be 1797 booleans"):
+        halves(KEY, data, has[1:])
+
+
 def test_one_person_cannot_be_halved():
     with pytest.raises(ValueError, match="persons where they are known, must be an integer >= 2, got 1"):
         halves(KEY, dataclasses.replace(load("digits"), groups=np.zeros(1797, int)))

@@ -99,6 +99,27 @@ def test_coordinates_say_the_same_turned_mirrored_scaled_shifted_and_shuffled(of
     np.testing.assert_allclose(of_coordinates.predict(moved).proportion, expected, atol=1e-4)  # float32 networks
 
 
+def test_pictures_say_the_same_turned_and_mirrored():
+    pictures = inputs_of("picture", shuffled(5, seed=3)[0])
+    expected = trained("picture").predict(pictures).proportion
+    for same in (np.rot90(pictures, 1, (1, 2)), pictures[:, :, ::-1], pictures.swapaxes(1, 2)):
+        found = trained("picture").predict(same).proportion
+        np.testing.assert_allclose(found, expected, atol=1e-5)  # the mean of eight float32 answers, in another order
+
+
+def test_further_pictures_of_a_map_are_trained_on_and_nothing_else_sees_them():
+    # Pictures that say nothing, and others of the same maps that do: only training may tell them apart.
+    shares = np.tile([0.2, 0.8], 40)
+    blank = np.full((80, 32, 32), 255, np.uint8)
+    telling = np.where(np.random.default_rng(0).uniform(size=(80, 2, 32, 32)) < shares[:, None, None, None], 0, 255)
+    config = dataclasses.replace(SMALL, epochs=6)
+    model = fit(jax.random.key(0), blank, shares, config=config, redrawn=telling.astype(np.uint8))
+    assert np.ptp(model.predict(blank).proportion) < 1e-6
+    assert np.ptp(model.residuals) < 0.61  # of one answer to two shares
+    plain = fit(jax.random.key(0), blank, shares, config=config)
+    assert model.history.train_loss[-1, 0] < 0.8 * plain.history.train_loss[-1, 0]
+
+
 def test_maps_of_other_sizes_are_read_side_by_side(of_coordinates):
     (many, of_many), (few, of_few) = shuffled(30, n=120, seed=4), shuffled(30, n=60, seed=5)
     found = of_coordinates.predict([*many, *few]).proportion
@@ -169,6 +190,15 @@ def test_aligned_coordinates_do_not_turn():
     np.testing.assert_allclose(plain, turned, atol=1e-4)
 
 
+def test_further_pictures_have_to_be_pictures_of_the_maps():
+    pictures, shares = np.zeros((20, 32, 32), np.uint8), np.full(20, 0.5)
+    cases = ((np.zeros((19, 2, 32, 32)), "picture"), (np.zeros((20, 32, 32)), "picture"), (1, "descriptors"))
+    for redrawn, kind in cases:
+        inputs = pictures if kind == "picture" else np.random.default_rng(0).normal(size=(20, 9, 2))
+        with pytest.raises(ValueError, match="redrawn must be pictures"):
+            fit(jax.random.key(0), inputs, shares, kind=kind, config=SMALL, redrawn=redrawn)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -193,7 +223,14 @@ def test_bad_arguments_raise_and_are_named(change, message):
 
 
 @pytest.mark.parametrize(
-    "change", [{"n_ensemble": 0}, {"validation_share": 0.0}, {"calibration_share": 0.95}, {"epochs": 0}]
+    "change",
+    [
+        {"classification_loss": "hinge"},
+        {"n_ensemble": 0},
+        {"validation_share": 0.0},
+        {"calibration_share": 0.95},
+        {"epochs": 0},
+    ],
 )
 def test_bad_configurations_raise(change):
     with pytest.raises(ValueError, match=next(iter(change))):

@@ -1,0 +1,123 @@
+"""An attack trained once on maps of each part of the shadow records, and tried on the maps of the other parts.
+
+The victim's records are new to the attack. Maps of the records that it was trained on are not, and errors on them would
+be too small; here no map is ever judged by a model that has seen one of its records.
+
+Source: Barber, Candes, Ramdas & Tibshirani (2021), "Predictive inference with the jackknife+", section 3 (CV+).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from drjax.attacks.property import models
+from drjax.attacks.property.models import PropertyModel
+from drjax.attacks.property.shadow_maps import ShadowMaps
+from drjax.core.types import Array
+
+Inputs = Callable[[Any], Any]
+"""From maps to what a kind of attack takes."""
+
+
+@dataclass(frozen=True)
+class CrossFit:
+    """Models of the parts.
+
+    Attributes:
+        models: One for each part, trained on the maps of all others.
+        errors: For each part, |expected - true| of its model on its maps.
+        inputs: What the models take of maps.
+    """
+
+    models: tuple[PropertyModel, ...]
+    errors: tuple[np.ndarray, ...]
+    inputs: Inputs
+
+    def predict(self, maps: Any) -> np.ndarray:
+        """(g,) in [0, 1]: the mean of what the models expect of maps that `inputs` takes."""
+        return np.mean(self._each(maps), axis=0)
+
+    def interval(self, maps: Any, level: float) -> np.ndarray:
+        """(g, 2) intervals in [0, 1] by CV+.
+
+        If a map and the m shadow maps were exchangeable, its share would be inside with a probability of at least
+        2 level - 1 - 2 / (m + 2) for two parts; nearly always it is about `level`.
+
+        Raises:
+            ValueError: level not in (0, 1).
+        """
+        found = self._each(maps)
+        ends = []
+        for sign in (-1, 1):
+            reached = [sign * own[:, None] + errors for own, errors in zip(found, self.errors, strict=True)]
+            each = np.sort(np.concatenate(reached, axis=1), axis=1)
+            ends.append([sign * models.conformal_radius(one, level) for one in each])
+        return np.clip(np.stack(ends, axis=1), 0, 1)
+
+    def _each(self, maps: Any) -> np.ndarray:
+        given = self.inputs(maps)
+        return np.stack([model.predict(given).expected for model in self.models])
+
+
+def cross_fit(
+    key: Array, attack: str, parts: Sequence[ShadowMaps], inputs: Inputs, *, progress: bool = False
+) -> CrossFit:
+    """Trains a model for each part on the maps of the others, and judges it on the part.
+
+    Args:
+        key: Part i uses fold_in(key, i).
+        attack: In `models.KINDS`.
+        parts: At least two, whose records are different, persons too.
+        inputs: What the attack takes of maps.
+        progress: Show bars.
+
+    Raises:
+        ValueError: as `models.fit`.
+    """
+    given = [inputs(part.maps) for part in parts]
+    found, errors = [], []
+    for i, part in enumerate(parts):
+        others = [j for j in range(len(parts)) if j != i]
+        shares = np.concatenate([parts[j].shares for j in others])
+        # Judged on other records, a model has no use for maps of its own: of these one is the fewest that `fit` takes.
+        config = dataclasses.replace(models.CONFIGS[attack], calibration_share=1 / (2 * len(shares)))
+        own_key, train = jax.random.fold_in(key, i), _joined([given[j] for j in others])
+        model = models.fit(own_key, train, shares, kind=attack, config=config, progress=progress)
+        found.append(model)
+        errors.append(np.abs(model.predict(given[i]).expected - part.shares))
+    return CrossFit(tuple(found), tuple(errors), inputs)
+
+
+def errors_of_guessing(parts: Sequence[ShadowMaps]) -> list[np.ndarray]:
+    """For each part, the absolute errors on its maps of the best constant, the median share of the others' maps."""
+    medians = [np.median(np.concatenate([p.shares for j, p in enumerate(parts) if j != i])) for i in range(len(parts))]
+    return [np.abs(median - part.shares) for median, part in zip(medians, parts, strict=True)]
+
+
+def mean_and_deviation(values: Sequence[np.ndarray], overlap: float) -> tuple[float, float]:
+    """Mean of what all maps of some parts give, and its standard error over other records.
+
+    Maps of one part share records: what they give is taken to be correlated as two means of groups are, which share a
+    part `overlap` of their records. Errors that chance in the maps has a hand in are correlated less.
+
+    Args:
+        values: For each part, one number per map.
+        overlap: Records of a map, as a share of the records of a part.
+    """
+    together = np.concatenate(values)
+    alike = 1 + (len(together) / len(values) - 1) * min(1.0, overlap)
+    return float(together.mean()), float(together.std(ddof=1)) * math.sqrt(alike / len(together))
+
+
+def _joined(parts: list[Any]) -> Any:
+    """One list or array."""
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate(parts) if isinstance(parts[0], np.ndarray) else [one for part in parts for one in part]

@@ -67,7 +67,7 @@ class BinnedSynthesizer:
     Attributes:
         guarantee: What is proven of it.
         box: Public bounds of the features.
-        n_bins: Of a feature.
+        n_bins: Of each feature, and at the end of labels that are numbers.
         target_range: Of labels that are numbers.
         has_classes: Whether labels are classes.
         marginals: Those that were measured, in order.
@@ -76,7 +76,7 @@ class BinnedSynthesizer:
 
     guarantee: Guarantee
     box: Box
-    n_bins: int
+    n_bins: tuple[int, ...]
     target_range: tuple[float, float] | None
     has_classes: bool
     marginals: tuple[Marginal, ...]
@@ -92,22 +92,23 @@ class BinnedSynthesizer:
         rng = _generator(key)
         with _package_seeded(rng), jax.enable_x64(True):
             table = self.model.synthetic_data(rows=n).to_dict()
-        unit = np.stack([self._value(rng, table[f"x{j}"]) for j in range(self.box.d)], axis=1)
+        unit = np.stack([self._value(rng, table[f"x{j}"], self.n_bins[j]) for j in range(self.box.d)], axis=1)
         low, high = np.asarray(self.box.lower), np.asarray(self.box.upper)
         y = None
         if self.has_classes:
             y = np.asarray(table[LABEL], np.int32)
         elif self.target_range is not None:
             bottom, top = self.target_range
-            y = bottom + (top - bottom) * self._value(rng, table[LABEL])
+            y = bottom + (top - bottom) * self._value(rng, table[LABEL], self.n_bins[-1])
         return Synthetic(low + (high - low) * unit, y)
 
     def transform(self, x: Array) -> Any:
         """The records themselves, cut to the box."""
         return self.box.clip(x)
 
-    def _value(self, rng: np.random.Generator, bins: np.ndarray) -> np.ndarray:
-        return (np.asarray(bins, np.float64) + rng.uniform(size=len(bins))) / self.n_bins
+    @staticmethod
+    def _value(rng: np.random.Generator, bins: np.ndarray, n_bins: int) -> np.ndarray:
+        return (np.asarray(bins, np.float64) + rng.uniform(size=len(bins))) / n_bins
 
 
 @hyperparams
@@ -115,21 +116,36 @@ class _Binned(Labelled):
     """Marginals of binned records, and a graphical model.
 
     Attributes:
-        n_bins: Of a feature between its bounds, and of numbers y, >= 2.
+        n_bins: Of every feature between its bounds, and of numbers y, >= 2; or one for each feature, and at the end for
+            numbers y, as for columns of codes.
         n_iter: Steps of the package's mirror descent for the final model, >= 1; a tenth of it for one that is used to
             choose marginals with.
     """
 
     tasks: ClassVar[tuple[str, ...]] = TASKS
 
-    n_bins: int = 16
+    n_bins: int | tuple[int, ...] = 16
     n_iter: int = 1000
 
     def __post_init__(self) -> None:
         """Checks every field."""
         super().__post_init__()
-        validate.integer(minimum=2, n_bins=self.n_bins)
+        if isinstance(self.n_bins, tuple):
+            n_columns = self.box.d + (self.target_range is not None)
+            if len(self.n_bins) != n_columns:
+                raise ValueError(
+                    f"n_bins must be one number, or one for each of {n_columns} columns, got {self.n_bins}"
+                )
+        for bins in self.bins:
+            validate.integer(minimum=2, n_bins=bins)
         validate.integer(n_iter=self.n_iter)
+
+    @property
+    def bins(self) -> tuple[int, ...]:
+        """Of each feature, and at the end of numbers y."""
+        if isinstance(self.n_bins, tuple):
+            return self.n_bins
+        return (self.n_bins,) * (self.box.d + (self.target_range is not None))
 
     def fit(self, key: Array, x: Array, y: Array | None, epsilon: float, delta: float) -> BinnedSynthesizer:
         """Chooses and measures marginals with noise, and fits the model.
@@ -163,7 +179,7 @@ class _Binned(Labelled):
         return BinnedSynthesizer(
             guarantee=Guarantee(curve, curve, proven),
             box=self.box,
-            n_bins=self.n_bins,
+            n_bins=self.bins,
             target_range=self.target_range,
             has_classes=self.n_classes is not None,
             marginals=tuple(m.clique for m in ledger.measurements),
@@ -173,17 +189,14 @@ class _Binned(Labelled):
     def binned(self, x: np.ndarray, y: np.ndarray | None) -> dict[str, np.ndarray]:
         """Bins (n,) of every column, int64, the label last; nan in the middle."""
         unit = (np.asarray(self.box.encode(x), np.float64) + 1) / 2
-        columns = {f"x{j}": self._bins(unit[:, j]) for j in range(self.box.d)}
+        columns = {f"x{j}": _bins_of(unit[:, j], self.bins[j]) for j in range(self.box.d)}
         if self.n_classes is not None:
             assert y is not None
             columns[LABEL] = np.asarray(self.classes(y), np.int64)
         elif self.target_range is not None:
             assert y is not None
-            columns[LABEL] = self._bins((np.asarray(self.numbers(y, float), np.float64) + 1) / 2)
+            columns[LABEL] = _bins_of((np.asarray(self.numbers(y, float), np.float64) + 1) / 2, self.bins[-1])
         return columns
-
-    def _bins(self, unit: np.ndarray) -> np.ndarray:
-        return np.minimum((unit * self.n_bins).astype(np.int64), self.n_bins - 1)
 
     def _measure(self, ledger: _Ledger) -> None:
         raise NotImplementedError
@@ -300,6 +313,10 @@ PACKAGES: dict[str, Any] = {method.name: method for method in (MbiMST, MbiAIM)}
 """By name; they are listed whether or not the package is there."""
 
 
+def _bins_of(unit: np.ndarray, n_bins: int) -> np.ndarray:
+    return np.minimum((unit * n_bins).astype(np.int64), n_bins - 1)
+
+
 class _Ledger:
     """Everything that is taken from the records, and what it has cost."""
 
@@ -309,9 +326,8 @@ class _Ledger:
         self._mbi, self._relation = mbi, method.neighbouring
         self._data = method.binned(x, y)
         self.columns = list(self._data)
-        self._sizes = dict.fromkeys(self.columns, method.n_bins)
-        if method.n_classes is not None:
-            self._sizes[LABEL] = method.n_classes
+        sizes = method.bins if method.n_classes is None else (*method.bins, method.n_classes)
+        self._sizes = dict(zip(self.columns, sizes, strict=True))
         self._domain = mbi.Domain(self.columns, [self._sizes[column] for column in self.columns])
         self._n = None if method.neighbouring == "add_or_remove" else len(x)
         self.rho, self.spent, self.rng = rho, 0.0, rng

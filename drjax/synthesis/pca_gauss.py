@@ -116,7 +116,9 @@ class PCAGauss(ProjectedGauss):
     def _paper_fit(self, key: Array, x: Array, y: Any, epsilon: float, delta: float) -> ProjectedSynthesizer:
         """Algorithms 2 and 3 with the noise of the authors' code, on records centred by their own mean if by no other.
 
-        Lap-PCA where delta is 0, AG-PCA with all of delta otherwise; the moments' noise is Laplace noise.
+        Lap-PCA where delta is 0, AG-PCA with all of delta otherwise; the moments' noise is Laplace noise. Numbers y are
+        taken about the middle of `target_range`, not about their own mean, which nobody would know to add again: the
+        Gaussian has mean 0, so the range should have a public mean in its middle.
         """
         if self.task == "unsupervised":
             raise ValueError("n_classes or target_range must be given for paper=True; algorithm 1 is PCAGaussSpectrum")

@@ -19,7 +19,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from drjax.core.types import hyperparams
 from drjax.data import Dataset, load
 from drjax.data.schema import Column, Schema
 from drjax.release.writing import synthetic_features
@@ -51,39 +50,6 @@ PACKAGES = ("mst", "aim", "aim-target")
 
 RELEASES = (*PACKAGES, "pca-gauss", "ron-gauss")
 """Those that have an epsilon."""
-
-
-class _Sizes:
-    """Columns of different sizes, for methods that have one for all: a category's codes are all that it can be.
-
-    What is released of a column, and what it costs, is as in the methods themselves.
-    """
-
-    sizes: tuple[int, ...]
-
-    def _measure(self, ledger: Any) -> None:
-        # The label comes last, and has a size already.
-        ledger._sizes.update(zip(ledger.columns, self.sizes, strict=False))
-        ledger._domain = ledger._mbi.Domain(ledger.columns, [ledger._sizes[column] for column in ledger.columns])
-        super()._measure(ledger)  # pyright: ignore[reportAttributeAccessIssue]
-
-
-@hyperparams
-class TableMST(_Sizes, MbiMST):
-    """MST on a table of codes.
-
-    Attributes:
-        sizes: Values of each column: codes c are given as c + 1/2 in a box from 0 to `n_bins`.
-    """
-
-    sizes: tuple[int, ...] = ()
-
-
-@hyperparams
-class TableAIM(_Sizes, MbiAIM):
-    """AIM on a table of codes; see `TableMST`."""
-
-    sizes: tuple[int, ...] = ()
 
 
 class Table(NamedTuple):
@@ -267,14 +233,13 @@ def _package(
 ) -> tuple[Synthetic, Any]:
     del p
     split, sizes = table.split, table.sizes
-    top = max(*sizes, 2)
-    fields: dict[str, Any] = {"n_rounds": config.practice.n_rounds} if kind is TableAIM else {}
+    fields: dict[str, Any] = {"n_rounds": config.practice.n_rounds} if kind is MbiAIM else {}
     if with_class:
         # Pairs with the class come first.
         fields["max_pairs"] = len(sizes)
-    method = kind(
-        neighbouring=RELATION, box=Box.of(0.0, float(top), len(sizes)), n_classes=2, n_bins=top, sizes=sizes, **fields
-    )
+    # Code c is the middle of bin c.
+    box = Box.of(np.zeros(len(sizes)), np.array(sizes))
+    method = kind(neighbouring=RELATION, box=box, n_classes=2, n_bins=sizes, **fields)
     fitted = method.fit(fit_key, table.codes(split.x) + 0.5, split.y, config.epsilon, config.practice.delta)
     made = fitted.sample(draw_key, len(split.x))
     codes = np.minimum(np.floor(made.x).astype(int), np.array(sizes) - 1)
@@ -289,9 +254,9 @@ def _gauss(kind: Any, fit_key: Any, draw_key: Any, config: Config, table: Table,
 
 
 _MAKERS: dict[str, Callable[..., tuple[Synthetic, Any]]] = {
-    "mst": functools.partial(_package, TableMST),
-    "aim": functools.partial(_package, TableAIM),
-    "aim-target": functools.partial(_package, TableAIM, with_class=True),
+    "mst": functools.partial(_package, MbiMST),
+    "aim": functools.partial(_package, MbiAIM),
+    "aim-target": functools.partial(_package, MbiAIM, with_class=True),
     "pca-gauss": functools.partial(_gauss, PCAGauss),
     "ron-gauss": functools.partial(_gauss, RONGauss),
 }

@@ -10,6 +10,7 @@ from drjax.data.dataset import Provenance
 from drjax.reports import records
 from drjax.synthesis import sensitivity
 from drjax.synthesis.contract import Box
+from drjax.synthesis.packages import MbiMST
 from experiments.pca_gauss import claims, config, data, figures, merge, methods, practice, report, run, theory, trials
 
 PART = config.Part(data="digits", dimensions=(2,), trials=3, n_synthetic=200, sweep=(2,), sweep_epsilons=(0.1,),
@@ -265,15 +266,15 @@ def test_packages_see_columns_of_their_own_size():
     table = small_table()
     seen = []
 
-    class Watched(practice.TableMST):
+    class Watched(MbiMST):
         def _measure(self, ledger):
             super()._measure(ledger)
             seen.extend((m.clique, np.size(m.noisy_measurement)) for m in ledger.measurements)
 
     # Two columns of three and eight values are enough.
     codes, sizes = table.codes(table.split.x)[:, 1:], table.sizes[1:]
-    box = Box.of(0.0, 8.0, 2)
-    method = Watched(neighbouring="replace_one", box=box, n_classes=2, n_bins=8, sizes=sizes, n_iter=10)
+    box = Box.of(np.zeros(2), np.array(sizes))
+    method = Watched(neighbouring="replace_one", box=box, n_classes=2, n_bins=sizes, n_iter=10)
     made = method.fit(jax.random.key(0), codes + 0.5, table.split.y, 1.0, 1e-6).sample(jax.random.key(1), 500)
     named = dict(zip(("x0", "x1", "y"), (*sizes, 2), strict=True))
     assert len(seen) == 5

@@ -142,7 +142,7 @@ def test_bins_are_those_of_numpy_and_values_come_back_into_theirs(fitted):
     assert columns["x0"][0] == 2
     assert columns["x0"][1] == 3
     np.testing.assert_array_equal(columns["y"], y)
-    values = fitted[MbiMST]._value(np.random.default_rng(0), np.arange(4))
+    values = fitted[MbiMST]._value(np.random.default_rng(0), np.arange(4), 4)
     assert (np.floor(values * 4) == np.arange(4)).all()
 
 
@@ -154,6 +154,27 @@ def test_numbers_are_binned_like_features():
     assert made.y.min() >= 0
     assert made.y.max() <= 10
     assert np.corrcoef(made.x[:, 0], made.y)[0, 1] > 0.5
+
+
+@pytest.mark.usefixtures("mbi")
+def test_every_column_can_have_a_number_of_bins_of_its_own():
+    x, _ = mixed(400)
+    box = Box.of([0.0, 0.0, 0.0], [3.0, 1.0, 1.0])
+    # Codes 0, 1 and 2 of the first column are the middles of its bins.
+    x[:, 0] = np.arange(400) % 3 + 0.5
+    method = MbiMST(neighbouring="replace_one", box=box, target_range=(0.0, 1.0), n_bins=(3, 4, 2, 5), n_iter=50)
+    columns = method.binned(x, x[:, 1])
+    np.testing.assert_array_equal(columns["x0"], np.arange(400) % 3)
+    np.testing.assert_array_equal(columns["x2"], x[:, 2] >= 0.5)
+    np.testing.assert_array_equal(columns["y"], np.minimum(x[:, 1] * 5, 4).astype(int))
+    fitted = method.fit(KEY, x, x[:, 1], 8.0, 1e-5)
+    assert fitted.n_bins == (3, 4, 2, 5)
+    made = fitted.sample(KEY, 300)
+    # A third of the records in each of three bins, less noise and rounding.
+    assert np.abs(np.bincount(np.floor(made.x[:, 0]).astype(int), minlength=3) / 300 - 1 / 3).max() < 0.1
+    assert 0 <= made.y.min() <= made.y.max() <= 1
+    with pytest.raises(ValueError, match="n_bins must be one number, or one for each of 4 columns"):
+        MbiMST(neighbouring="replace_one", box=box, target_range=(0.0, 1.0), n_bins=(3, 4, 2))
 
 
 def test_sampling_leaves_the_global_generator_of_numpy_as_it_was(fitted):

@@ -46,19 +46,23 @@ def leading_scores(x: Array, k: int) -> jax.Array:
 
 
 def _orthonormal(columns: jax.Array) -> jax.Array:
-    """Gram-Schmidt, twice; what depends on columns before it becomes 0, or a direction that rounding chose."""
+    """Gram-Schmidt, twice; what depends on the columns before it, to rounding, becomes 0."""
     basis: list[jax.Array] = []
+    least = 10 * float(jnp.finfo(columns.dtype).eps)
     for c in range(columns.shape[1]):
         own = columns[:, c]
-        # Without a scale of its own a short column would underflow below.
-        own = own / _or_one(jnp.max(jnp.abs(own)))
+        # At its own scale: the norm of a short column would underflow.
+        largest = jnp.max(jnp.abs(own))
+        own = _unit(own / jnp.where(largest == 0, 1, largest), 0.0)
         for _ in range(2):
             for other in basis:
                 own = own - jnp.sum(own * other) * other
-            own = own / _or_one(jnp.sqrt(jnp.sum(own**2)))
+            own = _unit(own, least)
         basis.append(own)
     return jnp.stack(basis, axis=1)
 
 
-def _or_one(length: jax.Array) -> jax.Array:
-    return jnp.where(length == 0, 1, length)
+def _unit(column: jax.Array, least: float) -> jax.Array:
+    """Of norm 1, or 0 where the norm is at most `least`: rounding has no direction."""
+    norm = jnp.sqrt(jnp.sum(column**2))
+    return column * jnp.where(norm <= least, 0, 1 / jnp.where(norm <= least, 1, norm))

@@ -35,6 +35,13 @@ def test_more_features_than_records_are_no_obstacle():
     np.testing.assert_allclose(scores, expected, atol=1e-3)
 
 
+def test_features_without_variance_do_not_matter():
+    x = DIGITS[:50, 10:20]
+    assert (x.std(axis=0) == 0).any()
+    expected = SklearnPCA(3, svd_solver="full").fit_transform(x)
+    np.testing.assert_allclose(leading_scores(jnp.asarray(x, jnp.float32), 3), expected, atol=1e-4)
+
+
 def test_equal_records_give_zeros_and_nan_stays_nan():
     assert not np.any(leading_scores(jnp.full((5, 4), 0.5), 2))
     assert np.isnan(leading_scores(jnp.full((5, 4), jnp.nan), 2)).all()

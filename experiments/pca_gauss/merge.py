@@ -5,14 +5,13 @@ python -m experiments.pca_gauss.merge --parts runs/pca_gauss/part-* --out runs/p
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import tyro
 
-from drjax.reports import records
+from experiments import merging
 from experiments.pca_gauss import practice, trials
 from experiments.pca_gauss.config import TABLES
 from experiments.pca_gauss.run import RESULTS, entries, identity
@@ -27,23 +26,9 @@ def merge(parts: Sequence[Path], out: Path) -> int:
         ValueError: no parts, one without a line, or parts of different configurations.
         OSError: a part has no results, or `out` cannot be written.
     """
-    if not parts:
-        raise ValueError("parts must name at least one folder, got none")
-    found = {part: records.read_records(part / RESULTS) for part in parts}
-    empty = [part for part, lines in found.items() if not lines]
-    if empty:
-        raise ValueError(f"parts must hold results, got {empty[0]} without any")
-    head = found[parts[0]][0]
-    cells: dict[Any, Mapping[str, Any]] = {}
-    for part, lines in found.items():
-        if lines[0]["fingerprint"] != head["fingerprint"]:
-            raise ValueError(f"parts must be of one configuration, got {parts[0]} and {part} of different ones")
-        for line in lines[1:]:
-            cells.setdefault(identity(line), line)
-    lines = [head, *sorted(cells.values(), key=lambda line: _place(head["config"], line))]
-    out.mkdir(parents=True, exist_ok=True)
-    text = "".join(f"{json.dumps(records.to_json(line), allow_nan=False, ensure_ascii=False)}\n" for line in lines)
-    records.atomic_write_text(out / RESULTS, text)
+    heads, cells = merging.gathered([part / RESULTS for part in parts], identity)
+    found = sorted((line for _, line in cells), key=lambda line: _place(heads[0]["config"], line))
+    merging.write([heads[0], *found], out / RESULTS)
     return len(cells)
 
 

@@ -11,7 +11,8 @@ from drjax.attacks.property.groups import LEVELS
 from drjax.attacks.property.models import CONFIGS, PropertyConfig
 from drjax.nets.plot_networks import PlotNetworkConfig
 from drjax.reports import records
-from experiments.tsne_property import cells, config, data, figures, map_sets, report, run, tables
+from experiments import merging
+from experiments.tsne_property import cells, config, data, figures, map_sets, merge, report, run, tables
 
 TINY = PlotNetworkConfig(size=20, blocks=(1,), growth=4, stem=4)
 SMALL = run.Config(
@@ -225,3 +226,18 @@ def test_the_user_s_pictures_are_read(tmp_path, monkeypatch):
 def test_bad_input(change, message):
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(SMALL, **change)
+
+
+def test_parts_make_the_whole(results, tmp_path):
+    whole = records.read_records(results / run.RESULTS)
+    for name, lines in (("one", whole[:4]), ("two", [whole[0], *whole[2:]])):
+        merging.write(lines, tmp_path / name / run.RESULTS)
+    assert merge.merge([tmp_path / "one", tmp_path / "two"], tmp_path) == len(whole) - 1
+    found = records.read_records(tmp_path / run.RESULTS)
+    assert [line["id"] for line in found[1:]] == [line["id"] for line in whole[1:]]
+    assert [line.pop("origin") for line in found[1:]] == [0] * 3 + [1] * (len(whole) - 4)
+    assert found[1:] == whole[1:]
+    assert len(found[0]["origins"]) == 2
+    merging.write([{**whole[0], "fingerprint": "other"}], tmp_path / "two" / run.RESULTS)
+    with pytest.raises(ValueError, match="parts must be of one configuration"):
+        merge.merge([tmp_path / "one", tmp_path / "two"], tmp_path)

@@ -50,6 +50,7 @@ def scores(found: Sequence[Record]) -> Figure:
         if paper:
             ax.plot(*zip(*paper, strict=True), "_", color=plots.INK, markersize=26, label="paper")
         ax.set_xticks(range(len(props)), props)
+        ax.set_xlim(-0.5, len(props) - 0.5)
         plots.style_axes(ax)
     upper.axhline(CHANCE, color=plots.BASELINE, linestyle="--", linewidth=1)
     lower.axhline(constant_error(found), color=plots.BASELINE, linestyle="--", linewidth=1)

@@ -126,7 +126,9 @@ def where(wanted: Record) -> str:
 def trained_on(cell: Record) -> str:
     """All of a cell's training sets in words."""
     sets = zip(cell["train"], cell["limits"], strict=True)
-    return " + ".join(f"{where(wanted)} ({limit} a level)" for wanted, limit in sets)
+    # Elsewhere only the two tasks differ in it.
+    counted = cell["part"] in ("numbers", "mixed")
+    return " + ".join(where(wanted) + (f" ({limit} a level)" if counted else "") for wanted, limit in sets)
 
 
 def _scores(cells: Sequence[Record]) -> str:

@@ -8,10 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import t as student
 
+from drjax.attacks.metrics import share_interval
 from experiments.tsne_property import data
 
 Record = Mapping[str, Any]
 
+FEWEST_SEEDS = 3
 CHANCE = 0.2
 GUESS = 0.34
 """Error of a uniformly random guess, as the paper gives it."""
@@ -61,8 +63,8 @@ class Summary(NamedTuple):
 
     Attributes:
         mean: Over seeds.
-        low, high: Ends of the 95% interval: Student's t of the mean over seeds, cut to [0, 1], or with one seed over
-            its test maps.
+        low, high: Ends of the 95% interval: Student's t of the mean over seeds, cut to [0, 1], or with fewer than
+            `FEWEST_SEEDS` over their test maps.
         n_seeds: How many.
     """
 
@@ -79,16 +81,20 @@ class Summary(NamedTuple):
 def summary(cells: Sequence[Record], field: str) -> Summary:
     """Of cells that differ in their seeds alone; `field` is "accuracy" or "error".
 
-    With one seed the interval says nothing about other halves, groups or trainings.
+    With one or two seeds the interval says nothing about other halves, groups or trainings: over two, Student's t would
+    say nothing at all.
     """
     values = np.array([cell[field] for cell in cells])
-    if len(values) > 1:
+    if len(values) >= FEWEST_SEEDS:
         half = student.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
         low, high = np.clip([values.mean() - half, values.mean() + half], 0, 1)
         return Summary(float(values.mean()), float(low), float(high), len(values))
-    cell = cells[0]
-    ends = cell["interval"] if field == "accuracy" else (values[0] - cell["error_half"], values[0] + cell["error_half"])
-    return Summary(float(values[0]), float(ends[0]), float(ends[1]), 1)
+    if field == "accuracy":
+        n_test = sum(cell["n_test"] for cell in cells)
+        ends = share_interval(round(sum(cell["n_test"] * cell["accuracy"] for cell in cells)), n_test)
+        return Summary(float(values.mean()), ends.low, ends.high, len(values))
+    half = float(np.linalg.norm([cell["error_half"] for cell in cells])) / len(cells)
+    return Summary(float(values.mean()), float(values.mean()) - half, float(values.mean()) + half, len(values))
 
 
 def grouped(cells: Sequence[Record], key: Callable[[Record], Any]) -> dict[Any, list[Record]]:

@@ -4,6 +4,7 @@ import json
 import jax
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 from scipy.stats import t as student
 
 from drjax.attacks.property import raster
@@ -186,8 +187,14 @@ def test_intervals_over_seeds_are_student_s():
     found = tables.summary([{"accuracy": value} for value in values], "accuracy")
     low, high = student.interval(0.95, 3, np.mean(values), np.std(values, ddof=1) / 2)
     np.testing.assert_allclose(found[:3], (np.mean(values), low, high))
-    one = tables.summary([{"accuracy": 0.5, "interval": [0.4, 0.6]}], "accuracy")
-    assert one == (0.5, 0.4, 0.6, 1)
+
+
+def test_intervals_of_few_seeds_are_over_test_maps():
+    found = tables.summary([{"accuracy": 0.5, "n_test": 100}, {"accuracy": 0.4, "n_test": 100}], "accuracy")
+    exact = binomtest(90, 200).proportion_ci(0.95)
+    np.testing.assert_allclose(found[:3], (0.45, exact.low, exact.high), atol=1e-6)
+    found = tables.summary([{"error": 0.1, "error_half": 0.03}, {"error": 0.2, "error_half": 0.04}], "error")
+    np.testing.assert_allclose(found[:3], (0.15, 0.125, 0.175))
 
 
 def test_always_one_half_errs_by_the_mean_distance_from_it():

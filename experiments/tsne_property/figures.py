@@ -154,9 +154,11 @@ def more_maps(store: Store, config: Config) -> Figure | None:
     return figure
 
 
-def attention(store: Store, config: Config) -> Figure:
-    """Figure 3: plots of five shares and, below, where the network on pictures looks."""
+def attention(store: Store, config: Config) -> Figure | None:
+    """Figure 3: plots of five shares and, below, where the network on pictures looks; None where none was trained."""
     cell = next(one for one in Plan(config).parts["picture"]() if isinstance(one, cells.Cell))
+    if not cells.model_file(store, cell).is_file():
+        return None
     model = PropertyModel.load(cells.model_file(store, cell))
     tried = store.get(cell.test).at(LEVELS, 1)
     pictures = cells.drawn(tried.coords, config.picture.network.size)

@@ -40,11 +40,8 @@ def main(*, results: Path, out: Path | None = None) -> None:
         made["means"] = figures.means(store, config)
         if "defences" in made:
             made["maps"] = figures.maps(store, config)
-        more = figures.more_maps(store, config)
-        if more is not None:
-            made["more_maps"] = more
-        if any(store.folder.glob("picture-*.npz")):
-            made["grad_cam"] = figures.attention(store, config)
+        rest = {"more_maps": figures.more_maps(store, config), "grad_cam": figures.attention(store, config)}
+        made |= {name: figure for name, figure in rest.items() if figure is not None}
     for name, figure in made.items():
         plots.save_figure(figure, out / f"{name}.png")
 

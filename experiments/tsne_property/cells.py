@@ -17,7 +17,7 @@ from drjax.attacks.metrics import share_interval
 from drjax.attacks.property import models, raster
 from drjax.attacks.property.groups import LEVELS
 from drjax.attacks.property.kernel_model import fit_kernel_ridge
-from drjax.attacks.property.models import PropertyConfig
+from drjax.attacks.property.models import PropertyConfig, PropertyModel
 from drjax.attacks.property.utility import evaluate_maps
 from drjax.core import validate
 from drjax.core.types import Array
@@ -99,14 +99,7 @@ def attack(store: Store, cell: Cell, config: PropertyConfig) -> dict[str, Any]:
         expected, chosen, extra = _by_mean(store, cell, trained, tried, y, levels)
     else:
         kind = "picture" if cell.attack == DENSENET else cell.attack
-        inputs = _joined([_inputs(kind, s, config) for s in trained])
-        key = jax.random.fold_in(split_key(cell.test.seed), zlib.crc32(repr(cell).encode()) & 0x7FFFFFFF)
-        redrawn = None
-        if kind == "picture":
-            redrawn = np.concatenate([_redrawn(key, one.coords, config.network.size) for one in trained])
-        model = models.fit(key, inputs, y, task=cell.task, kind=kind, config=config, redrawn=redrawn)
-        if cell.attack == "picture":
-            model.save(model_file(store, cell))
+        model = _trained(store, cell, kind, config, trained, y)
         shown = _inputs(kind, tried, config)
         found = model.predict(shown)
         expected, chosen = found.expected, found.proportion
@@ -125,8 +118,39 @@ def attack(store: Store, cell: Cell, config: PropertyConfig) -> dict[str, Any]:
 
 
 def model_file(store: Store, cell: Cell) -> Path:
-    """Where the network on pictures of a cell is kept."""
-    return store.folder / f"picture-{records.config_fingerprint(cell)[:16]}.npz"
+    """Where the network on pictures of a cell is kept, for all cells that train the same."""
+    return store.folder / f"picture-{records.config_fingerprint(_training(cell))[:16]}.npz"
+
+
+@dataclass(frozen=True)
+class _Training:
+    """What a model depends on, beside its configuration."""
+
+    task: str
+    attack: str
+    train: tuple[Wanted, ...]
+    limits: tuple[int, ...]
+
+
+def _training(cell: Cell) -> _Training:
+    return _Training(cell.task, cell.attack, cell.train, cell.limits)
+
+
+def _trained(
+    store: Store, cell: Cell, kind: str, config: PropertyConfig, trained: list[MapSet], y: np.ndarray
+) -> PropertyModel:
+    if kind == "picture" and model_file(store, cell).is_file():
+        kept = PropertyModel.load(model_file(store, cell))
+        if kept.config == config:
+            return kept
+    inputs = _joined([_inputs(kind, one, config) for one in trained])
+    key = jax.random.fold_in(split_key(cell.test.seed), zlib.crc32(repr(_training(cell)).encode()) & 0x7FFFFFFF)
+    if kind != "picture":
+        return models.fit(key, inputs, y, task=cell.task, kind=kind, config=config)
+    redrawn = np.concatenate([_redrawn(key, one.coords, config.network.size) for one in trained])
+    model = models.fit(key, inputs, y, task=cell.task, kind=kind, config=config, redrawn=redrawn)
+    model.save(model_file(store, cell))
+    return model
 
 
 def utility(store: Store, cell: Utility) -> dict[str, float]:
@@ -190,7 +214,7 @@ def mean_embeddings(store: Store, wanted: Wanted, given: MapSet) -> np.ndarray:
     return np.stack([features[rows].mean(axis=0, dtype=np.float64) for rows in given.rows])
 
 
-def _coverage(model: models.PropertyModel, expected: np.ndarray, truth: np.ndarray) -> dict[str, Any]:
+def _coverage(model: PropertyModel, expected: np.ndarray, truth: np.ndarray) -> dict[str, Any]:
     reach = models.conformal_radius(model.residuals, COVERAGE)
     # Shares of groups are counts: rounding must not put one outside.
     return {"coverage": float(np.mean(np.abs(expected - truth) <= reach + 1e-9)), "reach": min(reach, 1.0)}

@@ -46,6 +46,7 @@ class Plan:
             "picture": self._picture,
             "densenet": self._densenet,
             "defences": self._defences,
+            "pictures": self._pictures,
             "noised": self._noised,
             "properties": self._properties,
             "separability": self._separability,
@@ -133,6 +134,14 @@ class Plan:
                 yield self._cell("defences", prop, seed, test=test, note="not adaptive")
                 if name in ADAPTIVE:
                     yield self._cell("defences", prop, seed, train=test, test=test, note="adaptive")
+
+    def _pictures(self) -> Iterator[Cell]:
+        """The network on pictures of the main part, tried on defended plots."""
+        prop = self.config.main[0]
+        for seed in range(min(self.config.defence_seeds, self.config.picture_seeds)):
+            for name in ADAPTIVE:
+                test = {"defence": name}
+                yield self._cell("pictures", prop, seed, "picture", "classification", test=test, note="not adaptive")
 
     def _noised(self) -> Iterator[Cell]:
         # The publisher's data set is larger than the plot, so plots are half as large as elsewhere.
@@ -292,8 +301,8 @@ def main(
 
     Args:
         scale: How much: smoke is digits alone, full has the paper's numbers.
-        parts: Which of main, picture, densenet, defences, noised, properties, separability, extractors, transfer,
-            mixed, density, fine, numbers and set; all if none.
+        parts: Which of main, picture, densenet, defences, pictures, noised, properties, separability, extractors,
+            transfer, mixed, density, fine, numbers and set; all if none.
         out: Folder of the results and of the plots, some 200 MB at scale cpu.
     """
     validate.one_of(SCALES, scale=scale)

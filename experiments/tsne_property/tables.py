@@ -53,6 +53,7 @@ TITLES = {
     "mixed": "Mixed training: maps a level of the second data set (figure 12)",
     "density": "Density: points of the maps (figures 8 and 9)",
     "numbers": "Training maps for each level (figure 7)",
+    "pictures": "Defences against the network on pictures",
     "noised": "A noised share: epsilon-DP at epsilon 1 for data sets whose shares differ by 1% or 10%",
     "fine": "Extractors that each side fine-tuned on its own pictures (table 7)",
 }

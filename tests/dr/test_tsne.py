@@ -289,7 +289,7 @@ class TestManyFits:
     @pytest.mark.parametrize("init", ["pca", "random"])
     def test_other_devices_start_and_step_as_fit_transform_does(self, init):
         x = jnp.asarray(DIGITS[:300] / 16, jnp.float32)
-        method = TSNE(init=init, perplexity=12.0, max_iter=8, learning_rate=1.0)
+        method = TSNE(init=init, perplexity=12.0, max_iter=2, learning_rate=1.0)
         starts = None if init == "pca" else jax.vmap(lambda key: method._draw(key, 50, x.dtype))(self.KEYS)
         found = jax.jit(method._fit_many_in_xla)(x, self.SETS, starts)
         for i, (key, rows) in enumerate(zip(self.KEYS, self.SETS, strict=True)):

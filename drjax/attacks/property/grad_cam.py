@@ -51,10 +51,12 @@ def grad_cam(model: PropertyModel, pictures: Array, *, outputs: Array | None = N
             raise ValueError(f"outputs must be integers in [0, {n_outputs}), got {chosen}")
     elif prediction.probabilities is not None:
         chosen = prediction.probabilities.argmax(axis=1)
+    # One function for all turns: it is compiled by its identity.
+    explained = partial(_heat_lanes, network)
     heats = []
     for how in range(plot_networks.N_TURNS if model.config.network.turns else 1):
         turned = plot_networks.turned_by(how, np.asarray(pictures, np.float32))
-        heat = batching.map_lanes(partial(_heat_lanes, network), states, (turned, chosen.astype(np.int32)))
+        heat = batching.map_lanes(explained, states, (turned, chosen.astype(np.int32)))
         heats.append(plot_networks.turned_back_by(how, heat))
     heat = np.mean(heats, axis=0)
     large = np.asarray(jax.image.resize(jnp.asarray(heat), (len(heat), size, size), "linear"))

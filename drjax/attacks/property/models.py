@@ -152,9 +152,10 @@ class PropertyModel:
         if not is_usable(self.member_status).any():
             raise ValueError("predict needs a member whose training did not fail, got none: fit with a smaller rate")
         n_turns = plot_networks.N_TURNS if self.kind == "picture" and self.config.network.turns else 1
-        views = (plot_networks.turned_by(how, found) for how in range(n_turns))
-        each = [mean_output(make, self.state, self.member_status, view, max(1, len(self.classes))) for view in views]
-        outputs = np.stack(each).mean(axis=0, dtype=np.float64)
+        # All turns in one call: each would trace the network anew.
+        views = np.concatenate([plot_networks.turned_by(how, found) for how in range(n_turns)])
+        each = mean_output(make, self.state, self.member_status, views, max(1, len(self.classes)))
+        outputs = each.reshape(n_turns, len(found), -1).mean(axis=0, dtype=np.float64)
         if self.task == "regression":
             return Prediction(outputs[:, 0], outputs[:, 0], None)
         return self._of_probabilities(outputs)

@@ -13,7 +13,7 @@ from drjax.attacks.property.models import PropertyConfig, PropertyModel, fit
 from drjax.nets import plot_networks
 from drjax.nets.plot_networks import PlotNetworkConfig
 
-CONFIG = PropertyConfig(epochs=2, n_ensemble=2, network=PlotNetworkConfig(size=32, blocks=(1, 1), growth=4, stem=8))
+CONFIG = PropertyConfig(epochs=2, n_ensemble=2, network=PlotNetworkConfig(size=32, blocks=(1,), growth=4, stem=8))
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ SMALL = PropertyConfig(
     learning_rate=1e-2,
     validation_share=0.1,
     calibration_share=0.2,
-    network=PlotNetworkConfig(size=32, blocks=(2, 2), growth=4, stem=8, stem_size=3),
+    network=PlotNetworkConfig(size=32, blocks=(1, 1), growth=8, stem=8, stem_size=3),
     set_network=SetNetworkConfig(width=16),
 )
 
@@ -110,14 +110,15 @@ def test_pictures_say_the_same_turned_and_mirrored():
 def test_further_pictures_of_a_map_are_trained_on_and_nothing_else_sees_them():
     # Pictures that say nothing, and others of the same maps that do: only training may tell them apart.
     shares = np.tile([0.2, 0.8], 40)
-    blank = np.full((80, 32, 32), 255, np.uint8)
-    telling = np.where(np.random.default_rng(0).uniform(size=(80, 2, 32, 32)) < shares[:, None, None, None], 0, 255)
-    config = dataclasses.replace(SMALL, epochs=6)
+    blank = np.full((80, 16, 16), 255, np.uint8)
+    telling = np.where(np.random.default_rng(0).uniform(size=(80, 2, 16, 16)) < shares[:, None, None, None], 0, 255)
+    network = PlotNetworkConfig(size=16, blocks=(1,), growth=4, stem=4, stem_size=3)
+    config = dataclasses.replace(SMALL, epochs=6, network=network)
     model = fit(jax.random.key(0), blank, shares, config=config, redrawn=telling.astype(np.uint8))
     assert np.ptp(model.predict(blank).proportion) < 1e-6
     assert np.ptp(model.residuals) < 0.61  # of one answer to two shares
-    plain = fit(jax.random.key(0), blank, shares, config=config)
-    assert model.history.train_loss[-1, 0] < 0.8 * plain.history.train_loss[-1, 0]
+    # From blank pictures alone nothing is better than always 0.5, which errs by 0.3.
+    assert model.history.train_loss[-1, 0] < 0.8 * 0.3**2
 
 
 def test_maps_of_other_sizes_are_read_side_by_side(of_coordinates):

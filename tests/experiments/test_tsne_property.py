@@ -13,7 +13,7 @@ from drjax.attacks.property.models import CONFIGS, PropertyConfig
 from drjax.nets.plot_networks import PlotNetworkConfig
 from drjax.reports import records
 from experiments import merging
-from experiments.tsne_property import cells, config, data, figures, map_sets, merge, report, run, tables
+from experiments.tsne_property import cells, config, data, figures, map_sets, merge, nearest, report, run, tables
 
 TINY = PlotNetworkConfig(size=20, blocks=(1,), growth=4, stem=4)
 SMALL = run.Config(
@@ -248,3 +248,15 @@ def test_parts_make_the_whole(results, tmp_path):
     merging.write([{**whole[0], "fingerprint": "other"}], tmp_path / "two" / run.RESULTS)
     with pytest.raises(ValueError, match="parts must be of one configuration"):
         merge.merge([tmp_path / "one", tmp_path / "two"], tmp_path)
+
+
+def test_neighbours_name_a_property_that_features_show_and_never_by_the_same_person():
+    rng = np.random.default_rng(0)
+    flags, persons = np.arange(300) % 3 == 0, np.repeat(np.arange(150), 2)
+    shown = rng.normal(size=(300, 4)) + 4 * flags[:, None]
+    assert nearest.balanced_accuracy(shown, flags, persons) > 0.95
+    # Pictures of a person are alike, and those of one sex are not: by others it is a coin toss.
+    by_person = np.repeat(rng.normal(size=(150, 4)), 2, axis=0) + 0.01 * rng.normal(size=(300, 4))
+    of_person = np.repeat(rng.random(150) < 0.5, 2)
+    assert abs(nearest.balanced_accuracy(by_person, of_person, persons) - 0.5) < 0.15
+    assert nearest.balanced_accuracy(by_person, of_person, None) > 0.6

@@ -13,13 +13,15 @@ N_FEATURES = 9
 
 
 def two_clusters(turned: np.ndarray) -> np.ndarray:
-    """Shares of the points, log areas and log elongations of the denser and the sparser component; their distance, the
-    mean log likelihood, and the mean probability of the likelier component.
+    """What two components fitted to a map say of it, (9,) float64.
+
+    Shares of the points, log areas and log elongations of the denser and of the sparser component; the distance of
+    their means, the mean log likelihood, and the mean probability of the likelier component.
 
     `N_ITER` steps of EM from the two halves along the first axis: deterministic, the same for mirror images. O(n).
 
     Args:
-        turned: (n, 2) on their principal axes, centred and scaled.
+        turned: (n, 2), n >= 3, finite, on their principal axes, centred and scaled.
 
     Source: Dempster, Laird & Rubin (1977).
     """

@@ -1,6 +1,6 @@
 """What the defaults of PCA-Gauss are worth, on digits and Adult, and what choosing categories by offsets does.
 
-    OPENBLAS_NUM_THREADS=1 python -m experiments.pca_gauss.choices          # 5 minutes
+    OPENBLAS_NUM_THREADS=1 python -m experiments.pca_gauss.choices          # two minutes
 
 The tables of docs/synthesis.md and docs/release.md: private components, `replace_one`, accuracy on other records of
 classifiers that were trained on synthetic ones, mean of some fits with its standard error. The defaults were chosen on

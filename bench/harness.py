@@ -10,6 +10,7 @@ import ctypes
 import functools
 import gc
 import os
+import secrets
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -22,6 +23,7 @@ import numpy as np
 
 from drjax.core import validate
 from drjax.core.linalg import HIGHEST
+from drjax.core.store import remove_stale
 from drjax.reports import records
 
 ROW_VERSION = 1
@@ -104,13 +106,18 @@ def make_row(name: str, labels: dict[str, Any], fields: dict[str, Any]) -> dict[
 
 
 def append_row(path: Path, row: dict[str, Any]) -> None:
-    """Adds the row as one line, whole or not at all; makes the folder and the file if missing.
+    """Adds the row, as a file of its own in the folder `NAME.cells` and as a line; makes folders and file if missing.
+
+    Several benchmarks may add rows at once, and a kill loses none that was added.
 
     Raises:
         ValueError: a value that JSON cannot carry; the file is then unchanged.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    records.append_record(path, "run", **row)
+    remove_stale(path.parent)
+    # Rows are ordered by time; two of one moment are told apart by chance.
+    records.put_record(path, "run", f"{time.time_ns():020d}-{secrets.token_hex(4)}", **row)
+    records.gather_records(path)
 
 
 def machine_peaks(*, gemm_size: int = 2048, copy_entries: int = 2**25, repeats: int = 7) -> list[dict[str, Any]]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from drjax.core.store import atomic_open
 from drjax.reports import records
 
 Line = Mapping[str, Any]
@@ -34,7 +34,15 @@ def gathered(parts: Sequence[Path], identity: Callable[[Line], Any]) -> tuple[li
 
 
 def write(lines: Sequence[Line], file: Path) -> None:
-    """Replaces a file of results whole."""
+    """Replaces a file of results whole.
+
+    Raises:
+        ValueError: there are cells beside the file, which say what it holds.
+    """
+    if records.has_cells(file):
+        raise ValueError(
+            f"out must be a folder without results of its own, got {file.parent} with cells of {file.name}"
+        )
     file.parent.mkdir(parents=True, exist_ok=True)
-    text = "".join(f"{json.dumps(records.to_json(line), allow_nan=False, ensure_ascii=False)}\n" for line in lines)
-    records.atomic_write_text(file, text)
+    with atomic_open(file) as target:
+        target.writelines(map(records.encoded_line, lines))

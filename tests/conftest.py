@@ -1,5 +1,6 @@
 """Two CPU devices for every test, so that sharding over a mesh is tested on any machine."""
 
+import chex
 import jax
 import pytest
 
@@ -11,6 +12,12 @@ def dtype(request):
     """Both working precisions; x64 is on while the float64 case runs."""
     with jax.enable_x64(request.param == "float64"):
         yield request.param
+
+
+@pytest.fixture(autouse=True)
+def _count_traces_anew():
+    # chex counts by the text of a function: cases of one test would be counted together.
+    chex.clear_trace_counter()
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -18,8 +18,12 @@ class Exposure(NamedTuple):
         row: The record's row in the data.
         error: Mean squared error of its reconstruction; nan where the attack failed.
         nearest_error: That of the most similar other record.
-        ratio: error / nearest_error: below 1 the release gave away more than looking up a similar record would. Of a
-            record that has a twin it is infinite, or nan for an exact reconstruction.
+        mean_error: That of the mean of all other records, which takes no release.
+        ratio: error / min(nearest_error, mean_error): below 1 the release gave away more than looking up a similar
+            record and more than guessing the mean would. Of a record that has a twin it is infinite, or nan for an
+            exact reconstruction.
+        is_rebuilt: As of `metrics.is_rebuilt`: closer than the most similar other record, with less than half of the
+            mean's error.
         is_identified: The record is nearer to its reconstruction than any other record, but for its twins.
         rank: 1 for the most exposed: by least ratio, then by least error; those without either come last.
     """
@@ -27,7 +31,9 @@ class Exposure(NamedTuple):
     row: np.ndarray
     error: np.ndarray
     nearest_error: np.ndarray
+    mean_error: np.ndarray
     ratio: np.ndarray
+    is_rebuilt: np.ndarray
     is_identified: np.ndarray
     rank: np.ndarray
 
@@ -52,8 +58,9 @@ def measure(reconstructions: Array, records: Array, rows: Array, status: Array) 
         raise ValueError(f"status must have shape {rows.shape}, one entry per record, got {np.shape(status)}")
     error = np.where(is_usable(status), error, np.nan)
     nearest_error = _nearest_other(records, rows) / records.shape[1]
+    mean_error = metrics.mean_squared_errors(means_of_others(records, rows), truth)
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = error / nearest_error
+        ratio = error / np.minimum(nearest_error, mean_error)
     usable = np.isfinite(error)
     is_identified = np.zeros(len(rows), bool)
     if usable.any():
@@ -64,7 +71,14 @@ def measure(reconstructions: Array, records: Array, rows: Array, status: Array) 
     order = np.lexsort((error, np.where(np.isnan(ratio), np.inf, ratio)))
     rank = np.empty(len(rows), np.int64)
     rank[order] = np.arange(1, len(rows) + 1)
-    return Exposure(rows, error, nearest_error, ratio, is_identified, rank)
+    rebuilt = metrics.is_rebuilt(error, mean_error, nearest_error)
+    return Exposure(rows, error, nearest_error, mean_error, ratio, rebuilt, is_identified, rank)
+
+
+def means_of_others(records: Array, rows: Array) -> np.ndarray:
+    """(m, d) means of all records but the one of each of `rows`."""
+    records = np.asarray(records, np.float64)
+    return (records.sum(axis=0) - records[np.asarray(rows)]) / (len(records) - 1)
 
 
 def nearest_others(records: Array, rows: Array) -> np.ndarray:

@@ -32,6 +32,24 @@ class Interval(NamedTuple):
 UNKNOWN = Interval(math.nan, math.nan, math.nan)
 
 
+class Gain(NamedTuple):
+    """What an attack achieves beyond the mean record, a guess that ignores the release, on the same targets.
+
+    Attributes:
+        error: Share of the mean record's error that the attack takes away, 1 - mean(error) / mean(error of the mean
+            record): 1 is exact, below 0 is worse than the mean record; bootstrap interval over the pairs.
+        rebuilt: Share in [0, 1] of targets whose reconstruction is nearer to them than every known or public record
+            and leaves less than half of the mean record's error; Clopper-Pearson interval. The first condition alone
+            proves nothing: of independent features the mean record meets it too.
+        identification: Share identified less the share that the mean record identifies, in [-1, 1]; an interval by
+            the targets that only one of the two identifies, exact in its sign (McNemar's test).
+    """
+
+    error: Interval
+    rebuilt: Interval
+    identification: Interval
+
+
 @dataclass(frozen=True)
 class AttackScores:
     """How well an attack did on the targets whose lanes are usable.
@@ -47,6 +65,7 @@ class AttackScores:
             Clopper-Pearson interval.
         identification_chance: What guessing would score, 1 / (decoys + 1).
         seconds_per_target: Wall time of the attack divided by `n_targets`.
+        gain: What it achieves beyond the mean record; None where that was not at hand.
     """
 
     n_targets: int
@@ -57,6 +76,7 @@ class AttackScores:
     identification: Interval
     identification_chance: float
     seconds_per_target: float
+    gain: Gain | None = None
 
 
 def evaluate(
@@ -66,6 +86,7 @@ def evaluate(
     *,
     neighbors: Array,
     decoys: Array,
+    mean_record: Array | None = None,
     status: Array | None = None,
     seconds: float,
     level: float = 0.95,
@@ -85,6 +106,7 @@ def evaluate(
         targets: (m, d), the truth.
         neighbors: (N, d), all records that the adversary holds: known and public ones together.
         decoys: (c, d), records the target has to be told from.
+        mean_record: (m, d), what is guessed of each target without the release, for `AttackScores.gain`.
         status: (m,) uint32 `Status` flags of the lanes; None if every lane is usable.
         seconds: Wall time that the attack took on all m targets, >= 0.
         level: Confidence level, in (0, 1).
@@ -108,10 +130,26 @@ def evaluate(
     _open_unit(level=level)
 
     used = is_usable(flags) & np.isfinite(recon).all(axis=1)
+    blind = None if mean_record is None else pairs(mean_record, targets)[0][used]
     recon, truth = recon[used], truth[used]
     squared = np.sum((recon - truth) ** 2, axis=1)
-    closer = squared < _nearest_row(truth, neighbors)[1]
-    identified = squared < _nearest_row(recon, decoys, forbidden=_twins(truth, decoys))[1]
+    twins = _twins(truth, decoys)
+    nearest_squared = _nearest_row(truth, neighbors)[1]
+    closer = squared < nearest_squared
+    identified = squared < _nearest_row(recon, decoys, forbidden=twins)[1]
+    found = None
+    if blind is not None:
+        mean_squared = np.sum((blind - truth) ** 2, axis=1)
+        found = gain(
+            key,
+            error=squared,
+            mean_error=mean_squared,
+            nearest_error=nearest_squared,
+            identified=identified,
+            mean_identified=mean_squared < _nearest_row(blind, decoys, forbidden=twins)[1],
+            level=level,
+            n_bootstrap=n_bootstrap,
+        )
     mse, mse_median = _bootstrap(key, squared / d, level, n_bootstrap)
     return AttackScores(
         n_targets=m,
@@ -122,7 +160,70 @@ def evaluate(
         identification=share_interval(int(identified.sum()), identified.size, level=level),
         identification_chance=1 / (decoys.shape[0] + 1),
         seconds_per_target=seconds / m,
+        gain=found,
     )
+
+
+def gain(
+    key: Array,
+    *,
+    error: np.ndarray,
+    mean_error: np.ndarray,
+    nearest_error: np.ndarray,
+    identified: np.ndarray,
+    mean_identified: np.ndarray,
+    level: float = 0.95,
+    n_bootstrap: int = 1000,
+) -> Gain:
+    """Compares an attack with the mean record, target by target; all arrays are (m,) and of usable targets alone.
+
+    Args:
+        key: Seeds the bootstrap.
+        error: Error of the attack on each target, >= 0; any unit that the three errors share.
+        mean_error: Error of the mean record on it.
+        nearest_error: Distance of the nearest known or public record, as an error.
+        identified: Targets that the attack identifies.
+        mean_identified: Targets that the mean record identifies.
+        level: Confidence level, in (0, 1).
+        n_bootstrap: Resamples of the targets.
+    """
+    m = len(error)
+    if m == 0:
+        return Gain(UNKNOWN, UNKNOWN, UNKNOWN)
+    rebuilt = is_rebuilt(error, mean_error, nearest_error)
+    return Gain(
+        _error_taken(key, error, mean_error, level, n_bootstrap),
+        share_interval(int(rebuilt.sum()), m, level=level),
+        _excess(int((identified & ~mean_identified).sum()), int((mean_identified & ~identified).sum()), m, level),
+    )
+
+
+def is_rebuilt(error: np.ndarray, mean_error: np.ndarray, nearest_error: np.ndarray) -> np.ndarray:
+    """(m,) bool: closer than the nearest record, and with less than half of the mean record's error; nan never is."""
+    return (error < nearest_error) & (error < mean_error / 2)
+
+
+def _error_taken(key: Array, error: np.ndarray, mean_error: np.ndarray, level: float, n_bootstrap: int) -> Interval:
+    if not mean_error.any():
+        return UNKNOWN  # the mean record is exact: there is no error to take away
+    rng = _generator(jax.random.fold_in(key, 1))
+    taken = np.empty(n_bootstrap)
+    for i in range(n_bootstrap):
+        rows = rng.integers(error.size, size=error.size)
+        total = mean_error[rows].sum()
+        taken[i] = 1 - error[rows].sum() / total if total > 0 else -math.inf  # no evidence of a gain
+    low, high = np.quantile(taken, [(1 - level) / 2, (1 + level) / 2], method="inverted_cdf")
+    return Interval(1 - float(error.sum() / mean_error.sum()), float(low), float(high))
+
+
+def _excess(gained: int, lost: int, m: int, level: float) -> Interval:
+    """(gained - lost) / m, by the interval of gained / (gained + lost)."""
+    n = gained + lost
+    if n == 0:
+        width = share_interval(0, m, level=level).high
+        return Interval(0.0, -width, width)
+    share = share_interval(gained, n, level=level)
+    return Interval(*((2 * value - 1) * n / m for value in share))
 
 
 def mean_squared_errors(reconstructions: Array, targets: Array) -> np.ndarray:

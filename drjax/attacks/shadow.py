@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from drjax.core import batching, validate
+from drjax.core import batching, host, validate
 from drjax.core.linalg import compute_dtype
 from drjax.core.types import Array, DRMethod, Embedding, PyTree
 
 Randomness = Literal["fresh", "shared"]
 RANDOMNESS: tuple[Randomness, ...] = ("fresh", "shared")
 """fresh: every shadow draws anew (the adversary does not know the seed); shared: all draw the same (seed known)."""
+
+FLOPS = 4e9
+"""Operations a second of compiled loops on one core, to a factor of about two: enough to say seconds or hours."""
 
 
 def shadow_embeddings(
@@ -91,6 +94,26 @@ def shadow_batch_size(method: DRMethod, known: Array, targets: Array, *, randomn
     """The chunk size that `shadow_embeddings` would choose: record it to resume with the same chunks."""
     context, lanes, kernel = _plan(jax.random.key(0), method, known, targets, randomness)
     return batching.choose_batch_size(kernel, context, lanes)
+
+
+class ShadowNeeds(NamedTuple):
+    """What making shadows takes: bytes at the peak, without the results, and seconds on this machine's cores."""
+
+    bytes: float
+    seconds: float
+
+
+def shadow_needs(method: DRMethod, n: int, d: int, m: int, *, itemsize: int = 4) -> ShadowNeeds:
+    """What `shadow_embeddings` of m data sets of n records with d features take, by the method's own `cost`.
+
+    A method of a caller's own that does not say what it costs is taken to need no more than the records.
+    """
+    if not hasattr(method, "cost"):
+        return ShadowNeeds(8.0 * n * d, 0.0)
+    cost, at_once = method.cost(n, d, itemsize=itemsize), min(m, host.n_cores())
+    # A chunk of lanes that XLA computes together is kept to a size of its own.
+    own = max(at_once * cost.bytes, min(m * cost.bytes, batching.CPU_CHUNK_BYTES))
+    return ShadowNeeds(cost.shared_bytes + own, (cost.shared_flops + m * cost.flops / at_once) / FLOPS)
 
 
 def _plan(

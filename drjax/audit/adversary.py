@@ -178,7 +178,23 @@ def adapted(name: str, attack: Attack, scene: Scene, view: View) -> Attack:
 
 def informed_inputs(scene: Scene, released: np.ndarray, inputs: AttackInputs) -> AttackInputs:
     """What the informed adversary has: all records but the target, rows in order, none of the target's features."""
-    return dataclasses.replace(inputs, known=scene.others, coords=released)
+    informed = dataclasses.replace(inputs, known=scene.others, coords=released)
+    if len(scene.hidden):
+        # The shadow releases are of fewer known records, and say nothing of these.
+        return dataclasses.replace(informed, shadow_coords=inputs.shadow_coords[:0])
+    return informed
+
+
+def blind_guess(config: AuditConfig, scene: Scene, mean_record: np.ndarray) -> np.ndarray:
+    """What the attacks are compared with: the mean record (m, d), or the mean known record where that is closer.
+
+    Public records of another data set may lie so far off that any answer near the released ones beats their mean.
+    """
+    if config.public_data is None:
+        return mean_record
+    of_known = np.tile(scene.known.mean(axis=0, dtype=np.float64), (len(scene.targets), 1))
+    errors = [np.mean((guess - scene.targets)[:, ~scene.is_known] ** 2) for guess in (mean_record, of_known)]
+    return of_known if errors[1] < errors[0] else mean_record
 
 
 def is_cheap(name: str, attack: Attack, scene: Scene) -> bool:
@@ -219,9 +235,9 @@ def assumptions(config: AuditConfig, data: Dataset, scene: Scene, view: View, us
     if view.matched is not None:
         known, target = view.matched
         sentences[0] = (
-            f"The adversary knows all {n:,} released records but one, and not which row is whose: the attacks match "
-            f"rows to records themselves. They did so rightly for {percent(known)} of the known records, and found the "
-            f"target's row in {percent(target)} of the releases."
+            f"The adversary knows {n:,} of the {n + 1:,} released records, all but one, and not which row is whose: "
+            f"the attacks match rows to records themselves. They did so rightly for {percent(known)} of the known "
+            f"records, and found the target's row in {percent(target)} of the releases."
         )
     if config.assumed:
         sentences[1] = (
@@ -231,7 +247,8 @@ def assumptions(config: AuditConfig, data: Dataset, scene: Scene, view: View, us
     if config.public_data is not None:
         sentences[2] = (
             f"The adversary holds {len(scene.public):,} records of another data set, {config.public_data}; the decoys "
-            "of the identification test are of the released one."
+            "of the identification test are of the released one. The verdict compares the attacks with the mean of "
+            "these records or of the known ones, whichever is closer to the targets."
         )
     if scene.is_known.any():
         named = data.feature_names

@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
+import numpy as np
 
 from drjax.audit import rungs
 from drjax.audit.config import AuditConfig
+from drjax.audit.folder import RunFolder
 from drjax.audit.inputs import AttackInputs
 from drjax.core.types import Reconstruction
 
@@ -54,6 +56,14 @@ class Attack:
 def fitting(method: str) -> dict[str, Attack]:
     """The baselines and attacks that work on a DR method, by name."""
     return {name: attack for name, attack in ATTACKS.items() if not attack.methods or method in attack.methods}
+
+
+def learned(method: str) -> dict[str, Attack]:
+    """Attacks on a DR method that learn from shadow releases alone, in seconds, whatever made the releases.
+
+    Trained on releases that went through a defence, they are the adversary who knows of it.
+    """
+    return {n: a for n, a in fitting(method).items() if a.needs_shadows and not a.methods and not a.is_dear}
 
 
 def chosen(config: AuditConfig) -> dict[str, Attack]:
@@ -235,3 +245,31 @@ def execute(name: str, attack: Attack, inputs: AttackInputs) -> tuple[Reconstruc
     """Runs one attack with a key of its own, so that its result does not depend on which others run."""
     own = jax.random.fold_in(inputs.key, zlib.crc32(name.encode()))
     return attack.run(replace(inputs, key=own))
+
+
+def execute_in(
+    folder: RunFolder, file: str, name: str, attack: Attack, inputs: AttackInputs, *, stage: str
+) -> tuple[dict[str, np.ndarray], float]:
+    """What `execute` finds, read back from the run folder if it is there: x, residual_norm and status; seconds.
+
+    Args:
+        folder: The run folder, which keeps the state of a training while that lasts.
+        file: Name of the array file in it.
+        name: Key of the attack.
+        attack: What runs.
+        inputs: For it.
+        stage: Name of the record with the seconds and facts.
+
+    Raises:
+        ValueError: as `RunFolder.timed`.
+    """
+    checkpoint = folder.checkpoint(file)
+
+    def make() -> tuple[dict[str, Any], dict[str, Any]]:
+        result, facts = execute(name, attack, replace(inputs, checkpoint=checkpoint))
+        status = np.asarray(result.status, np.uint32)
+        return {"x": result.x, "residual_norm": result.residual_norm, "status": status}, facts
+
+    found = folder.timed(file, make, stage=stage)
+    checkpoint.unlink(missing_ok=True)
+    return found

@@ -9,7 +9,6 @@ with what it found. At scale 0 they are the same.
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -18,11 +17,11 @@ import numpy as np
 from drjax.attacks import metrics
 from drjax.attacks.metrics import UNKNOWN
 from drjax.audit import quality
-from drjax.audit.attacks import Attack, execute
+from drjax.audit.attacks import Attack, execute_in, learned
 from drjax.audit.config import AuditConfig
 from drjax.audit.folder import RunFolder
 from drjax.audit.inputs import AttackInputs
-from drjax.core.types import Array, DRMethod, count_status, is_usable
+from drjax.core.types import Array, DRMethod, Status, count_status, is_usable
 from drjax.defenses import defend
 from drjax.reports import plots
 from drjax.reports.curve import CurvePoint, DefenseCurve, figure
@@ -45,6 +44,9 @@ WORDS = {
 """Each defence in words, and what its scale counts."""
 
 FIGURE = "defense"
+
+MIN_SHADOWS = 2
+"""Usable shadow releases below which an attack that learns from them has no answer."""
 
 Embed = Callable[[str, DRMethod], dict[str, np.ndarray]]
 """From a folder for them and a method to the embeddings of every public record and then every target."""
@@ -74,13 +76,26 @@ class _Adversary(NamedTuple):
     error: float
 
 
-def candidates(attacks: Mapping[str, Attack]) -> dict[str, Attack]:
-    """The attacks of the ladder that the adversaries choose among: no baselines, and dear ones only if nothing else.
+def candidates(method: str, attacks: Mapping[str, Attack]) -> dict[str, Attack]:
+    """The attacks that the adversaries choose among, which every scale runs anew.
 
-    Every scale runs them anew.
+    Those of the ladder, without baselines and with dear ones only if it has nothing else; beside them those that learn
+    from releases alone, whatever was asked for: an attack that suits the undefended release may be lost under a
+    defence, and one trained on defended releases is not.
+
+    Args:
+        method: Name of the DR method.
+        attacks: Of the ladder.
     """
     real = {name: attack for name, attack in attacks.items() if not attack.is_baseline}
-    return {name: attack for name, attack in real.items() if not attack.is_dear} or real
+    cheap = {name: attack for name, attack in real.items() if not attack.is_dear}
+    return (cheap or real) | learned(method)
+
+
+def left_out(method: str, attacks: Mapping[str, Attack]) -> tuple[str, ...]:
+    """Labels of the attacks of the ladder that the adversaries do not choose among."""
+    shown = candidates(method, attacks)
+    return tuple(a.label for name, a in attacks.items() if not a.is_baseline and name not in shown)
 
 
 def measure(
@@ -106,7 +121,7 @@ def measure(
         folder: The run folder.
         config: With a defence and its scales.
         inputs: Of the undefended release; half of the validation records are held out to choose attacks by.
-        attacks: Of the ladder; `candidates` of them run.
+        attacks: Of the ladder; see `candidates` for those that run.
         undefended: Embeddings of the public records and of the targets at scale 0.
         embed: Makes those of a defended method. One call for both, so that none of the attacked releases has the noise
             of a public one even where both have the same seed.
@@ -115,7 +130,7 @@ def measure(
         labels: Of the known records (n-1,) and the targets (m,), if there are any.
         say: Told what runs.
     """
-    shown = candidates(attacks)
+    shown = candidates(config.method, attacks)
     scales = (0.0, *sorted(config.defense_scale))
     releases = {0.0: _Releases(*undefended)}
     answers: dict[float, dict[str, _Answers]] = {}
@@ -160,6 +175,7 @@ def measure(
         folder.record(
             "curve",
             f"{scale!r}",
+            place=scales.index(scale),
             defense=config.defense,
             point=point,
             adaptive_choice=adaptive._asdict(),
@@ -172,6 +188,7 @@ def measure(
         points=tuple(points),
         non_adaptive_label=shown[adversaries[0.0].name].label,
         baselines=baselines,
+        left_out=left_out(config.method, attacks),
         majority=None if labels is None else float(np.unique(labels[0], return_counts=True)[1].max() / len(labels[0])),
     )
 
@@ -224,19 +241,12 @@ def _run(
     folder: RunFolder, file: str, name: str, attack: Attack, given: AttackInputs, n_kept: int, inputs: AttackInputs
 ) -> _Answers:
     n_held = len(inputs.validation) - n_kept
-
-    def make() -> dict[str, np.ndarray]:
-        begun = time.perf_counter()
-        result, facts = execute(name, attack, given)
-        seconds = time.perf_counter() - begun
-        folder.record("stage", file, seconds=seconds, **facts)
-        status = np.asarray(result.status, np.uint32)
-        return {"x": np.asarray(result.x), "status": status, "seconds": np.asarray(seconds)}
-
-    found = folder.arrays(file, make)
-    inputs.checkpoint.unlink(missing_ok=True)
+    if attack.needs_shadows and len(given.shadow) < MIN_SHADOWS:
+        nothing = np.full((len(given.targets), given.targets.shape[1]), np.nan)
+        flags = np.full(len(nothing) - n_held, np.uint32(Status.NON_FINITE))
+        return _Answers(nothing[:n_held], nothing[n_held:], flags, 0.0)
     # What the targets cost, had they alone been attacked, is at most this.
-    seconds = float(found["seconds"])
+    found, seconds = execute_in(folder, file, name, attack, given, stage=file)
     held = np.where(is_usable(found["status"][:n_held])[:, None], found["x"][:n_held], np.nan)
     return _Answers(held, found["x"][n_held:], found["status"][n_held:], seconds)
 

@@ -69,8 +69,8 @@ def release(config: AuditConfig, data: Dataset) -> Release:
 def assumptions(config: AuditConfig, data: Dataset) -> tuple[str, ...]:
     """Who the adversary is, what they know and what was public; whole sentences."""
     sentences = [
-        f"The adversary knows all {config.n_known} released records but one, and which row of the release is the "
-        "unknown record's.",
+        f"The adversary knows {config.n_known:,} of the {config.n_known + 1:,} released records, all but one, and "
+        "which row of the release is the unknown record's.",
         "The adversary knows the method and its settings, and sees the published coordinates of all records.",
         f"The adversary holds {config.n_shadow + config.n_validation:,} other records of the same kind, not released.",
         f"{config.n_targets:,} records were attacked, each as the one unknown record of its own release beside the "

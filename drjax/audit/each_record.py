@@ -8,7 +8,6 @@ others are attacked within the release, one inverse for all, or one by one by a 
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,17 +16,17 @@ from typing import Any
 import jax
 import numpy as np
 from rich.console import Console
-from rich.progress import track
 
-from drjax.attacks import exposure, metrics
+from drjax.attacks import exposure
 from drjax.attacks.exposure import Exposure
 from drjax.attacks.reconstruction import closed_form, stationarity, within_map
 from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.attacks.shadow import shadow_embeddings
-from drjax.audit import describe, exposure_report
+from drjax.audit import describe, exposure_report, needs
 from drjax.audit.config import AuditConfig
 from drjax.audit.folder import REPORT, RunFolder
 from drjax.audit.inputs import BOUNDS
+from drjax.core.progress import announce, track
 from drjax.core.types import Reconstruction, count_status
 from drjax.data import Dataset, load
 from drjax.reports import html, ladder, records
@@ -216,6 +215,7 @@ def run_each(
         ValueError: a configuration that does not fit the data, bad data, or a folder that cannot be used. Nothing is
             written before the data are loaded.
         OSError: the folder cannot be written, or a data set is not there.
+        MemoryError: more memory would be needed than is available; said before the folder is made.
     """
     say = console.print if console is not None else lambda *_: None
     if not config.each_record:
@@ -238,6 +238,12 @@ def run_each(
     if config.max_records is not None and config.max_records < n:
         rows = np.sort(np.asarray(jax.random.permutation(row_key, n))[: config.max_records])
 
+    def need(count: int) -> needs.Needs:
+        return needs.of_each(config, count, data.x.shape[1], within_map="map" in attacks)
+
+    found = needs.require(need(n), "this audit", "the number of records in --data", need, n)
+    announce(f"preparations for one release of {n:,} records", found.seconds, found.bytes, enabled=progress)
+
     folder = RunFolder(Path(out), config, resume=resume)
     provenance = records.provenance(config.seed)
     folder.record("run", "audit", config=config, provenance=provenance, data=dataclasses.asdict(data.provenance))
@@ -249,18 +255,23 @@ def run_each(
     inputs = EachInputs(config=config, x=data.x, coords=released["coords"], rows=rows)
 
     found = _baselines(inputs)
+    seconds = dict.fromkeys(found, 0.0)
     for name, attack in attacks.items():
         say(f"Attack: {attack.label} on {len(rows):,} records")
-        found[name] = _attacked(folder, name, attack, inputs, progress)
+        found[name], seconds[name] = _attacked(folder, name, attack, inputs, progress)
         statuses[attack.label] = count_status(found[name]["status"])
     measured = {name: exposure.measure(r["x"], data.x, rows, r["status"]) for name, r in found.items()}
+    texts = exposure_report.BASELINES | {name: (attack.label, attack.description) for name, attack in attacks.items()}
     ladder_rows = []
-    for name, result in found.items():
-        row = _ladder_row(score_key, name, attacks.get(name), result, measured[name], inputs)
+    for place, (name, result) in enumerate(found.items()):
+        exposures = measured[name], measured["mean"]
+        row = exposure_report.ladder_row(score_key, texts[name], result, seconds[name], *exposures, data.x)
+        row = dataclasses.replace(row, is_baseline=name not in attacks)
         ladder_rows.append(row)
-        folder.record("attack", name, label=row.label, scores=row.scores, status_counts=count_status(result["status"]))
-    for stage, counts in statuses.items():
-        folder.record("status", stage, counts=counts)
+        facts = {"label": row.label, "scores": row.scores, "status_counts": count_status(result["status"])}
+        folder.record("attack", name, place=place, **facts)
+    for place, (stage, counts) in enumerate(statuses.items()):
+        folder.record("status", stage, place=place, counts=counts)
 
     verdict = ladder.verdict(ladder_rows)
     label = ladder.strongest(ladder_rows).label
@@ -273,7 +284,7 @@ def run_each(
         data,
         measured,
         reconstructions,
-        labels={name: attack.label for name, attack in attacks.items()} | BASELINE_LABELS,
+        labels={name: label for name, (label, _) in texts.items()},
         strongest=strongest,
     )
     report = html.AuditReport(
@@ -289,13 +300,11 @@ def run_each(
         provenance={**provenance, "data": data.provenance.source, "licence": data.provenance.licence},
         limitations=exposure_report.LIMITATIONS,
     )
+    folder.finish()
     html.write(report, folder.path / REPORT)
     return EachResult(
         folder.path, folder.path / REPORT, table, tuple(ladder_rows), verdict, measured[strongest], reconstructions
     )
-
-
-BASELINE_LABELS = {"mean": "Mean of the others", "nearest": "Most similar other record"}
 
 
 def chosen_each(config: AuditConfig) -> dict[str, EachAttack | RecordAttack]:
@@ -332,29 +341,28 @@ def _baselines(inputs: EachInputs) -> dict[str, dict[str, np.ndarray]]:
     x = inputs.x.astype(np.float64)
     m = len(inputs.rows)
     guesses = {
-        "mean": (x.sum(axis=0) - x[inputs.rows]) / (len(x) - 1),
+        "mean": exposure.means_of_others(x, inputs.rows),
         "nearest": x[exposure.nearest_others(x, inputs.rows)],
     }
-    return {
-        name: {"x": guess, "status": np.zeros(m, np.uint32), "seconds": np.asarray(0.0)}
-        for name, guess in guesses.items()
-    }
+    return {name: {"x": guess, "status": np.zeros(m, np.uint32)} for name, guess in guesses.items()}
 
 
 def _attacked(
     folder: RunFolder, name: str, attack: EachAttack | RecordAttack, inputs: EachInputs, progress: bool
-) -> dict[str, np.ndarray]:
+) -> tuple[dict[str, np.ndarray], float]:
+    """Reconstructions, read back where finished, and the seconds that they took."""
     if isinstance(attack, EachAttack):
-        return folder.arrays(f"attacks/{name}", lambda: _timed(lambda: attack.run(inputs)))
-    starts = range(0, len(inputs.rows), CHUNK)
-    parts = []
-    for start in track(starts, attack.label, disable=not progress, console=Console(stderr=True)):
-        some = inputs.rows[start : start + CHUNK]
-        parts.append(
-            folder.arrays(f"attacks/{name}/{start:08d}", lambda some=some: _timed(lambda: _each(attack, inputs, some)))
-        )
-    fields = {field: np.concatenate([part[field] for part in parts]) for field in ("x", "residual_norm", "status")}
-    return fields | {"seconds": np.asarray(sum(float(part["seconds"]) for part in parts))}
+        return folder.timed(f"attacks/{name}", lambda: (_fields(attack.run(inputs)), {}), stage=name)
+    starts, parts = range(0, len(inputs.rows), CHUNK), []
+    for start in track(starts, f"{attack.label}, {CHUNK} records at a time", enabled=progress):
+
+        def make(start: int = start) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+            return _fields(_each(attack, inputs, inputs.rows[start : start + CHUNK])), {}
+
+        file = f"{name}/{start:08d}"
+        parts.append(folder.timed(f"attacks/{file}", make, stage=file))
+    fields = {field: np.concatenate([part[field] for part, _ in parts]) for field in ("x", "residual_norm", "status")}
+    return fields, sum(seconds for _, seconds in parts)
 
 
 def _each(attack: RecordAttack, inputs: EachInputs, rows: np.ndarray) -> Reconstruction:
@@ -363,48 +371,9 @@ def _each(attack: RecordAttack, inputs: EachInputs, rows: np.ndarray) -> Reconst
     return Reconstruction(x, None, x[:, None], residual, status)
 
 
-def _timed(make: Callable[[], Reconstruction]) -> dict[str, np.ndarray]:
-    begun = time.perf_counter()
-    found = make()
+def _fields(found: Reconstruction) -> dict[str, np.ndarray]:
     return {
         "x": np.asarray(found.x),
         "residual_norm": np.asarray(found.residual_norm),
         "status": np.asarray(found.status, np.uint32),
-        "seconds": np.asarray(time.perf_counter() - begun),
     }
-
-
-def _ladder_row(
-    key: Any,
-    name: str,
-    attack: EachAttack | RecordAttack | None,
-    result: dict[str, np.ndarray],
-    measured: Exposure,
-    inputs: EachInputs,
-) -> LadderRow:
-    """Scores as of `metrics.evaluate`, the other records being both neighbours and decoys of each target."""
-    truth = inputs.x[inputs.rows]
-    scores = metrics.evaluate(
-        key,
-        result["x"],
-        truth,
-        neighbors=truth[:1],  # both shares are replaced below: the others differ from record to record
-        decoys=truth[:1],
-        status=result["status"],
-        seconds=float(result["seconds"]),
-    )
-    used = np.isfinite(measured.error)
-    closer = measured.error[used] < measured.nearest_error[used]
-    scores = dataclasses.replace(
-        scores,
-        success=metrics.share_interval(int(closer.sum()), closer.size),
-        identification=metrics.share_interval(int(measured.is_identified[used].sum()), closer.size),
-        identification_chance=1 / len(inputs.x),
-    )
-    if attack is not None:
-        return LadderRow(label=attack.label, description=attack.description, scores=scores)
-    description = {
-        "mean": "Guesses the average of the other records without looking at the release.",
-        "nearest": "Picks the other record most similar to the target, which takes looking at the target.",
-    }[name]
-    return LadderRow(label=BASELINE_LABELS[name], description=description, scores=scores, is_baseline=True)

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
+from drjax.attacks import metrics
 from drjax.attacks.exposure import Exposure
 from drjax.audit import describe
 from drjax.audit.config import AuditConfig
-from drjax.core.types import count_status
+from drjax.core.types import Array, count_status
 from drjax.data import Dataset
 from drjax.reports import plots
 from drjax.reports.html import LIMITATIONS as ALL_LIMITATIONS
 from drjax.reports.html import ReportFigure, ReportTable
-from drjax.reports.ladder import number
+from drjax.reports.ladder import LadderRow, number
 from drjax.reports.records import atomic_write_text
 
 TABLE = "exposure.csv"
@@ -51,20 +53,84 @@ PICTURES = (
 )
 
 
+BASELINES = {
+    "mean": (
+        "Mean of the others",
+        "Guesses the average of the other records without looking at the release.",
+    ),
+    "nearest": (
+        "Most similar other record",
+        "Picks the other record most similar to the target, which takes looking at the target.",
+    ),
+}
+"""Label and description of each baseline."""
+
+
+def ladder_row(
+    key: Array,
+    words: tuple[str, str],
+    result: Mapping[str, np.ndarray],
+    seconds: float,
+    own: Exposure,
+    mean: Exposure,
+    records: np.ndarray,
+) -> LadderRow:
+    """Scores as of `metrics.evaluate`, the other records being both neighbours and decoys of each target.
+
+    Args:
+        key: Seeds the intervals.
+        words: Label and description.
+        result: Reconstructions `x` and their `status`.
+        seconds: Wall time of the attack.
+        own: Exposure by it.
+        mean: Exposure by the mean of the others, of the same records.
+        records: (n, d), all records.
+    """
+    truth = records[own.row]
+    scores = metrics.evaluate(
+        key,
+        result["x"],
+        truth,
+        neighbors=truth[:1],  # both shares are replaced below: the others differ from record to record
+        decoys=truth[:1],
+        status=result["status"],
+        seconds=seconds,
+    )
+    used = np.isfinite(own.error)
+    closer = own.error[used] < own.nearest_error[used]
+    scores = dataclasses.replace(
+        scores,
+        success=metrics.share_interval(int(closer.sum()), closer.size),
+        identification=metrics.share_interval(int(own.is_identified[used].sum()), closer.size),
+        identification_chance=1 / len(records),
+        gain=metrics.gain(
+            key,
+            error=own.error[used],
+            mean_error=mean.error[used],
+            nearest_error=own.nearest_error[used],
+            identified=own.is_identified[used],
+            mean_identified=mean.is_identified[used],
+        ),
+    )
+    return LadderRow(label=words[0], description=words[1], scores=scores)
+
+
 def write_table(path: Path, measured: Exposure, result: Mapping[str, np.ndarray]) -> None:
     """Writes one line per record, the most exposed first; rows count from 0, without a header line of the data."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["rank", "row", "error", "nearest_other_error", "ratio", "identified", "residual_norm", "status"])
+    heads = ("error", "nearest_other_error", "mean_error", "ratio", "rebuilt", "identified", "residual_norm", "status")
+    writer.writerow(["rank", "row", *heads])
     residual = result.get("residual_norm", np.full(len(measured.row), np.nan))
     for i in np.argsort(measured.rank):
         names = [name for name in count_status(result["status"][i]) if name != "OK"]
-        figures = (measured.error[i], measured.nearest_error[i], measured.ratio[i])
+        figures = (measured.error[i], measured.nearest_error[i], measured.mean_error[i], measured.ratio[i])
         writer.writerow(
             [
                 int(measured.rank[i]),
                 int(measured.row[i]),
                 *(f"{value:.6g}" for value in figures),
+                "yes" if measured.is_rebuilt[i] else "no",
                 "yes" if measured.is_identified[i] else "no",
                 f"{residual[i]:.6g}",
                 "+".join(names) or "OK",
@@ -128,21 +194,32 @@ def assumptions(config: AuditConfig, data: Dataset, n_attacked: int) -> tuple[st
 
 
 def _ranking(best: Exposure, worst: np.ndarray, label: str) -> ReportTable:
-    n_closer = int((best.error < best.nearest_error).sum())
     failed = int((~np.isfinite(best.error)).sum())
     return ReportTable(
         title="The most exposed records",
-        lead=f"By “{label}”, the strongest attack. {n_closer:,} of {len(best.row):,} records were rebuilt more closely "
-        f"than the most similar other record, and {int(best.is_identified.sum()):,} were told from all others"
+        lead=f"By “{label}”, the strongest attack. {int(best.is_rebuilt.sum()):,} of {len(best.row):,} records were "
+        f"rebuilt, which is more closely than the most similar other record and with less than half of the error of "
+        f"guessing the mean of the others, and {int(best.is_identified.sum()):,} were told from all others"
         f"{f'; {failed:,} could not be scored' if failed else ''}. Rows count from 0. All records are in {TABLE}.",
-        headers=("Rank", "Row", "Error (MSE)", "Most similar other record", "Ratio", "Identified"),
+        headers=(
+            "Rank",
+            "Row",
+            "Error (MSE)",
+            "Most similar other record",
+            "Mean of the others",
+            "Ratio to the lower of both",
+            "Rebuilt",
+            "Identified",
+        ),
         rows=tuple(
             (
                 f"{best.rank[i]:,}",
                 f"{best.row[i]:,}",
                 number(float(best.error[i])),
                 number(float(best.nearest_error[i])),
+                number(float(best.mean_error[i])),
                 number(float(best.ratio[i])),
+                "yes" if best.is_rebuilt[i] else "no",
                 "yes" if best.is_identified[i] else "no",
             )
             for i in worst[:WORST_ROWS]

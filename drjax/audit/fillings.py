@@ -11,11 +11,10 @@ from typing import Any
 
 import jax
 import numpy as np
-from rich.console import Console
-from rich.progress import track
 
 from drjax.audit.config import AuditConfig
 from drjax.audit.folder import RunFolder
+from drjax.core.progress import track
 from drjax.core.types import Array, DRMethod, Embedding, count_status
 
 CHUNK = 64
@@ -55,7 +54,7 @@ def filled_shadows(
     starts = range(0, len(public), CHUNK)
     begun = time.perf_counter()
     chunks = []
-    for start in track(starts, "shadows", disable=not progress, console=Console(stderr=True)):
+    for start in track(starts, f"shadows, {CHUNK} at a time", enabled=progress):
 
         def make(start: int = start) -> dict[str, np.ndarray]:
             found = []

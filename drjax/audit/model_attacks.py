@@ -11,7 +11,7 @@ import numpy as np
 from drjax.attacks import metrics
 from drjax.attacks.reconstruction import reconn
 from drjax.attacks.reconstruction.training_inversion import reconstruct_model
-from drjax.core.types import PyTree
+from drjax.core.types import PyTree, Reconstruction
 from drjax.defenses.dp_gd import DPGD
 from drjax.nets.classifier_training import Training
 
@@ -47,32 +47,32 @@ class Scene:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelAttack:
-    """One rung: its words for the report, and what it does: (x (m, d), labels or None, status (m,))."""
+    """One attack: its words for the report, and what it does."""
 
     label: str
     description: str
-    run: Callable[[Scene], tuple[np.ndarray, np.ndarray | None, np.ndarray]]
+    run: Callable[[Scene], Reconstruction]
     is_baseline: bool = False
     needs_shadows: bool = False
     why: str = ""
 
 
-def _usable(x: np.ndarray) -> tuple[np.ndarray, None, np.ndarray]:
-    return x, None, np.zeros(len(x), np.uint32)
+def _guessed(x: np.ndarray) -> Reconstruction:
+    return Reconstruction(x, None, x[:, None], np.full(len(x), np.nan), np.zeros(len(x), np.uint32))
 
 
-def _mean(scene: Scene) -> tuple[np.ndarray, None, np.ndarray]:
+def _mean(scene: Scene) -> Reconstruction:
     mean = np.concatenate([scene.known[0], scene.public[0]]).mean(axis=0)
-    return _usable(np.repeat(mean[None], len(scene.targets), axis=0))
+    return _guessed(np.repeat(mean[None], len(scene.targets), axis=0))
 
 
-def _nearest(scene: Scene) -> tuple[np.ndarray, None, np.ndarray]:
+def _nearest(scene: Scene) -> Reconstruction:
     held = np.concatenate([scene.known[0], scene.public[0]])
-    return _usable(held[metrics.nearest(scene.targets, held)[0]])
+    return _guessed(held[metrics.nearest(scene.targets, held)[0]])
 
 
-def _inversion(scene: Scene) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
-    found = reconstruct_model(
+def _inversion(scene: Scene) -> Reconstruction:
+    return reconstruct_model(
         scene.training,
         scene.released,
         *scene.known,
@@ -81,17 +81,14 @@ def _inversion(scene: Scene) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]
         mechanism=scene.mechanism,
         public=scene.public if scene.mechanism is not None else None,
     )
-    return found.x, found.y, found.status
 
 
-def _quadratic(scene: Scene) -> tuple[np.ndarray, None, np.ndarray]:
-    found = reconn.fit_quadratic(scene.shadows(), scene.public[0]).reconstruct(
-        vectors_of(scene.training, scene.released)
-    )
-    return found.x, None, found.status
+def _quadratic(scene: Scene) -> Reconstruction:
+    vectors = vectors_of(scene.training, scene.released)
+    return reconn.fit_quadratic(scene.shadows(), scene.public[0]).reconstruct(vectors)
 
 
-def _network(scene: Scene) -> tuple[np.ndarray, None, np.ndarray]:
+def _network(scene: Scene) -> Reconstruction:
     vectors, targets = scene.shadows(), scene.public[0]
     held_out = len(vectors) // 10
     model, _ = reconn.fit(
@@ -101,8 +98,7 @@ def _network(scene: Scene) -> tuple[np.ndarray, None, np.ndarray]:
         reconn.RECIPES["fast"],
         validation=(vectors[-held_out:], targets[-held_out:]),
     )
-    found = reconn.reconstruct(model, vectors_of(scene.training, scene.released))
-    return found.x, None, found.status
+    return reconn.reconstruct(model, vectors_of(scene.training, scene.released))
 
 
 ATTACKS: dict[str, ModelAttack] = {

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import shlex
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from drjax.audit import describe
 from drjax.audit.config import DTYPES
 from drjax.audit.folder import REPORT, RunFolder
 from drjax.audit.model_attacks import ATTACKS, ModelAttack, Scene, vectors_of
-from drjax.core import validate
+from drjax.core import memory, validate
 from drjax.core.types import PyTree, count_status
 from drjax.data import Dataset, load, split
 from drjax.defenses.dp_gd import DPGD, noise_multiplier_for
@@ -156,6 +156,7 @@ def run_model(
         n_targets=config.n_targets,
     )
     config.training.model.shapes(x.shape[1])
+    _require_memory(config, x.shape[1])
     folder = RunFolder(Path(out), config, resume=resume)
     provenance = records.provenance(config.seed)
     folder.record("run", "audit", config=config, provenance=provenance, data=dataclasses.asdict(data.provenance))
@@ -166,7 +167,7 @@ def run_model(
     mechanism = config.mechanism
 
     def models(stage: str, rows: np.ndarray, key: jax.Array) -> PyTree:
-        def train() -> dict[str, np.ndarray]:
+        def train() -> tuple[dict[str, np.ndarray], dict[str, Any]]:
             with jax.enable_x64(config.dtype == "float64"):
                 params = train_many(
                     config.training,
@@ -180,11 +181,10 @@ def run_model(
                     noise_keys=None if mechanism is None else jax.random.split(key, len(rows)),
                     progress=progress,
                 )
-            return {f"{i}.{name}": layer[name] for i, layer in enumerate(params) for name in ("w", "b")}
+            layers = {f"{i}.{name}": np.asarray(layer[name]) for i, layer in enumerate(params) for name in ("w", "b")}
+            return layers, {"n": len(rows)}
 
-        begun = time.perf_counter()
-        arrays = folder.arrays(stage, train)
-        folder.record("stage", stage, n=len(rows), seconds=time.perf_counter() - begun)
+        arrays, _ = folder.timed(stage, train, stage=stage)
         return tuple({name: arrays[f"{i}.{name}"] for name in ("w", "b")} for i in range(len(init)))
 
     released_key, shadow_key = jax.random.split(noise_key)
@@ -205,6 +205,7 @@ def run_model(
     )
     rows, found, labels, statuses = _climb(config, scene, folder, score_key, say)
     result = ladder.verdict(rows)
+    result = dataclasses.replace(result, caveats=(*result.caveats, *_failures(config, statuses)))
     report = html.AuditReport(
         title=f"What this network gives away: {data.name}",
         verdict=result,
@@ -217,8 +218,30 @@ def run_model(
         command=command or shlex.join(["drjax", "audit-model", "--data", config.data]),
         provenance={**provenance, "data": data.provenance.source, "licence": data.provenance.licence},
     )
+    folder.finish()
     html.write(report, folder.path / REPORT)
     return ModelAuditResult(folder.path, folder.path / REPORT, tuple(rows), result, float(held_out.mean()))
+
+
+def _require_memory(config: ModelAuditConfig, d: int) -> None:
+    """Raises MemoryError, where models and what attacks make of them would need more than is available."""
+    shapes = config.training.model.shapes(d)
+    n_parameters = sum(math.prod(shape) for layer in shapes for shape in layer.values())
+    itemsize = 8 if config.dtype == "float64" else 4
+    trains = any(ATTACKS[name].needs_shadows for name in config.chosen)
+
+    def need(n_shadow: int) -> float:
+        # Parameters as they are trained, as vectors, and in float64; per-record gradients of the models of a chunk.
+        models = (config.n_targets + n_shadow * trains) * n_parameters * (2 * itemsize + 8.0)
+        records = 24.0 * (config.n_known + n_shadow) * d
+        return models + records + (config.mechanism is not None) * itemsize * (config.n_known + 1.0) * n_parameters
+
+    memory.require(
+        need(config.n_shadow),
+        "this audit",
+        f"{config.n_targets:,} models and {config.n_shadow:,} public records, {n_parameters:,} parameters a model",
+        lambda: f"lower --n-shadow ({memory.would_fit(need, config.n_shadow, least=20)}) or --n-targets",
+    )
 
 
 def _climb(
@@ -227,30 +250,39 @@ def _climb(
     """Rows of the ladder, reconstructions by label, labels that were recovered, and counts of statuses."""
     neighbors = np.concatenate([scene.known[0], scene.public[0]])
     decoys = metrics.sample_decoys(key, scene.public[0], min(config.n_decoys, len(scene.public[0])))
-    rows, found, statuses, labels = [], {}, {}, None
-    for name in config.chosen:
+    rows, found, statuses, labels, mean_record = [], {}, {}, None, None
+    for place, name in enumerate(config.chosen):
         attack = ATTACKS[name]
         say(f"Attack: {attack.label}")
 
-        def make(attack: ModelAttack = attack) -> dict[str, np.ndarray]:
-            begun = time.perf_counter()
-            x, y, status = attack.run(scene)
-            seconds = time.perf_counter() - begun
-            none = np.full(len(x), -1)
-            return {"x": x, "y": none if y is None else y, "status": status, "seconds": np.asarray(seconds)}
+        def make(attack: ModelAttack = attack) -> tuple[dict[str, Any], dict[str, Any]]:
+            answer = attack.run(scene)
+            m = len(answer.x)
+            arrays = {
+                "x": answer.x,
+                "y": np.full(m, -1) if answer.y is None else answer.y,
+                "status": answer.status,
+                "expected_mse": np.full(m, np.nan) if answer.expected_mse is None else answer.expected_mse,
+            }
+            return arrays, {}
 
-        result = folder.arrays(f"attacks/{name}", make)
+        result, seconds = folder.timed(f"attacks/{name}", make, stage=name)
+        mean_record = result["x"] if mean_record is None else mean_record  # the first of `chosen`
         scores = metrics.evaluate(
             key,
             result["x"],
             scene.targets,
             neighbors=neighbors,
             decoys=decoys,
+            mean_record=mean_record,
             status=result["status"],
-            seconds=float(result["seconds"]),
+            seconds=seconds,
         )
         statuses[attack.label] = count_status(result["status"])
-        folder.record("attack", name, label=attack.label, scores=scores, status_counts=statuses[attack.label])
+        facts = {"label": attack.label, "scores": scores, "status_counts": statuses[attack.label]}
+        if np.isfinite(result["expected_mse"]).any():
+            facts["expected_mse"] = float(np.nanmedian(result["expected_mse"]))
+        folder.record("attack", name, place=place, **facts)
         found[attack.label] = result["x"]
         labels = result["y"] if (result["y"] >= 0).any() else labels
         rows.append(
@@ -265,6 +297,17 @@ def _climb(
             )
         )
     return rows, found, labels, statuses
+
+
+def _failures(config: ModelAuditConfig, statuses: dict[str, dict[str, int]]) -> tuple[str, ...]:
+    """A sentence for each attack that says of itself that it failed on some record."""
+    failed = {label: config.n_targets - counts["OK"] for label, counts in statuses.items()}
+    return tuple(
+        f"By its own judgement the attack “{label}” failed for {n} of {config.n_targets} records, which says nothing "
+        "about whether they are safe."
+        for label, n in failed.items()
+        if n
+    )
 
 
 def _labelled(data: Dataset, config: ModelAuditConfig) -> tuple[np.ndarray, np.ndarray]:
@@ -296,7 +339,8 @@ def _release(config: ModelAuditConfig, data: Dataset, held_out: float) -> html.R
 
 def _assumptions(config: ModelAuditConfig, labels: np.ndarray | None, truth: np.ndarray) -> tuple[str, ...]:
     sentences = [
-        f"The adversary knows all {config.n_known} training records but one, with their labels.",
+        f"The adversary knows {config.n_known:,} of the {config.n_known + 1:,} training records, all but one, with "
+        "their labels.",
         "The adversary knows the architecture, the hyperparameters, the parameters that training began with and the "
         "order of the records, and sees all published parameters.",
         f"The adversary holds {config.n_shadow:,} other records of the same kind, not trained on.",

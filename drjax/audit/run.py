@@ -14,13 +14,14 @@ from rich.console import Console
 
 from drjax.attacks import metrics
 from drjax.attacks.shadow import iter_shadow_embeddings, shadow_batch_size
-from drjax.audit import adversary, describe, quality
+from drjax.audit import adversary, describe, needs, quality
 from drjax.audit import curve as curves
-from drjax.audit.attacks import Attack, chosen, execute, fitting
+from drjax.audit.attacks import Attack, chosen, execute_in, fitting
 from drjax.audit.config import AuditConfig
 from drjax.audit.fillings import filled_shadows
 from drjax.audit.folder import REPORT, RunFolder
 from drjax.audit.inputs import AttackInputs
+from drjax.core.progress import announce
 from drjax.core.types import Array, DRMethod, count_status
 from drjax.data import Dataset, load, split
 from drjax.reports import html, ladder, plots, records
@@ -88,6 +89,7 @@ def run(
         ValueError: a configuration that does not fit the data, bad data, or a folder that cannot be used. Nothing is
             written before the data are loaded and split.
         OSError: the folder cannot be written, or a data set is not there.
+        MemoryError: more memory would be needed than is available; said before the folder is made.
     """
     say = console.print if console is not None else lambda *_: None
     attacks, left_out = adversary.fitting(chosen(config), config)
@@ -105,6 +107,17 @@ def run(
     # Fails now, before the folder is made, if k does not fit the data.
     for believed in (method, config.believed.dr_method):
         jax.eval_shape(believed.fit_transform, shadow_key, np.zeros((config.n_known + 1, data.x.shape[1]), np.float32))
+    d = data.x.shape[1]
+    found = needs.require(
+        needs.of_audit(config, config.n_known, d),
+        "this audit",
+        "--n-known",
+        lambda n_known: needs.of_audit(config, n_known, d),
+        config.n_known,
+    )
+    n_releases = config.n_shadow + config.n_validation + config.n_targets
+    what = f"{n_releases:,} releases of {config.n_known + 1:,} records"
+    announce(what, found.seconds, found.bytes, enabled=progress)
 
     folder = RunFolder(Path(out), config, resume=resume)
     provenance = records.provenance(config.seed)
@@ -158,33 +171,40 @@ def run(
     neighbors = np.concatenate([inputs.known, inputs.public])
     decoys = metrics.sample_decoys(score_key, scene.decoys, min(config.n_decoys, len(scene.decoys)))
     is_scored = ~scene.is_known
+    of_mean = adversary.adapted("mean", attacks["mean"], scene, view)
+    mean_record = execute_in(folder, "attacks/mean", "mean", of_mean, inputs, stage="mean")[0]["x"]
+    mean_record = adversary.blind_guess(config, scene, mean_record)
 
-    def score(result: dict[str, np.ndarray], status: np.ndarray) -> metrics.AttackScores:
+    def score(x: np.ndarray, *, status: np.ndarray, seconds: float) -> metrics.AttackScores:
         return metrics.evaluate(
             score_key,
-            result["x"][:, is_scored],
+            x[:, is_scored],
             inputs.targets[:, is_scored],
             neighbors=neighbors[:, is_scored],
             decoys=decoys[:, is_scored],
+            mean_record=mean_record[:, is_scored],
             status=status,
-            seconds=float(result["seconds"]),
+            seconds=seconds,
         )
 
-    for name, attack in attacks.items():
-        say(f"Attack: {attack.label}")
-        result = _attack(folder, name, adversary.adapted(name, attack, scene, view), inputs)
+    def reconstructed(name: str, attack: Attack, inputs: AttackInputs) -> tuple[np.ndarray, np.ndarray, Any]:
+        """Reconstructions, status with that of the releases, scores."""
+        result, seconds = execute_in(folder, f"attacks/{name}", name, attack, inputs, stage=name)
         status = result["status"] | released["status"]
-        scores = score(result, status)
+        return result["x"], status, score(result["x"], status=status, seconds=seconds)
+
+    for place, (name, attack) in enumerate(attacks.items()):
+        say(f"Attack: {attack.label}")
+        x, status, scores = reconstructed(name, adversary.adapted(name, attack, scene, view), inputs)
         if adversary.is_weaker(config) and adversary.is_cheap(name, attack, scene):
             say(f"Attack: {attack.label}, informed")
             informed = adversary.informed_inputs(scene, released["coords"], inputs)
-            full = _attack(folder, f"informed/{name}", attack, informed)
-            pairs[attack.label] = scores, score(full, full["status"] | released["status"])
-            folder.record(
-                "attack", f"informed/{name}", label=f"{attack.label}, informed", scores=pairs[attack.label][1]
-            )
+            full = reconstructed(f"informed/{name}", attack, informed)[2]
+            pairs[attack.label] = scores, full
+            folder.record("attack", f"informed/{name}", place=place, label=f"{attack.label}, informed", scores=full)
         statuses[attack.label] = count_status(status)
-        folder.record("attack", name, label=attack.label, scores=scores, status_counts=count_status(status))
+        facts = {"label": attack.label, "scores": scores, "status_counts": count_status(status)}
+        folder.record("attack", name, place=place, **facts)
         rows.append(
             LadderRow(
                 label=attack.label,
@@ -196,9 +216,9 @@ def run(
                 why=attack.why,
             )
         )
-        reconstructions[name] = result["x"]
-    for stage, counts in statuses.items():
-        folder.record("status", stage, counts=counts)
+        reconstructions[name] = x
+    for place, (stage, counts) in enumerate(statuses.items()):
+        folder.record("status", stage, place=place, counts=counts)
     curve = None
     if config.defense != "none":
 
@@ -206,9 +226,6 @@ def run(
             everybody = np.concatenate([scene.public, scene.targets])
             with jax.enable_x64(config.dtype == "float64"):
                 return _shadows(folder, stage, keys[0], config, scene.known, everybody, progress, method=defended)
-
-        def score_defended(x: np.ndarray, *, status: np.ndarray, seconds: float) -> metrics.AttackScores:
-            return score({"x": x, "seconds": np.asarray(seconds)}, status)
 
         curve = curves.measure(
             folder,
@@ -218,7 +235,7 @@ def run(
             (shadows, released),
             embed,
             baselines=tuple(row for row in rows if row.is_baseline),
-            score=score_defended,
+            score=score,
             labels=None if data.y is None else (data.y[parts.known], data.y[parts.targets]),
             say=say,
         )
@@ -244,6 +261,7 @@ def run(
         command=command or describe.command(config),
         provenance={**provenance, "data": data.provenance.source, "licence": data.provenance.licence},
     )
+    folder.finish()
     html.write(report, folder.path / REPORT)
     return AuditResult(
         folder.path, folder.path / REPORT, tuple(rows), verdict, measured, reconstructions, inputs.targets, curve
@@ -300,24 +318,6 @@ def _shadows(
     gathered = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in ("coords", *LANE_FIELDS)}
     folder.record("stage", stage, n=len(targets), seconds=seconds, status_counts=count_status(gathered["status"]))
     return gathered
-
-
-def _attack(folder: RunFolder, name: str, attack: Attack, inputs: AttackInputs) -> dict[str, np.ndarray]:
-    def make() -> dict[str, Any]:
-        begun = time.perf_counter()
-        result, facts = execute(name, attack, inputs)
-        seconds = time.perf_counter() - begun
-        folder.record("stage", name, seconds=seconds, **facts)
-        return {
-            "x": np.asarray(result.x),
-            "residual_norm": np.asarray(result.residual_norm),
-            "status": np.asarray(result.status, np.uint32),
-            "seconds": np.asarray(seconds),
-        }
-
-    result = folder.arrays(f"attacks/{name}", make)
-    inputs.checkpoint.unlink(missing_ok=True)
-    return result
 
 
 def _figures(

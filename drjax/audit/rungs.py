@@ -66,20 +66,27 @@ def residual_network(inputs: AttackInputs) -> tuple[Reconstruction, dict[str, An
 
 def pca_known_only(inputs: AttackInputs) -> tuple[Reconstruction, dict[str, Any]]:
     """The closed form of PCA without a prior."""
-    return closed_form.reconstruct_pca(inputs.known, inputs.coords, bounds=BOUNDS), {}
+    return _pca(inputs, None), {}
 
 
 def pca_with_prior(inputs: AttackInputs) -> tuple[Reconstruction, dict[str, Any]]:
     """The closed form of PCA with a Gaussian prior and bounds."""
     prior = GaussianPrior.fit(inputs.public)
-    return closed_form.reconstruct_pca(inputs.known, inputs.coords, prior=prior, bounds=BOUNDS), {}
+    return _pca(inputs, prior), {}
 
 
 def pca_with_mixture(inputs: AttackInputs) -> tuple[Reconstruction, dict[str, Any]]:
     """The closed form of PCA with a mixture of Gaussians and bounds."""
     prior = MixturePrior.fit(inputs.public)
     facts = {"n_components_of_prior": len(prior.components)}
-    return closed_form.reconstruct_pca(inputs.known, inputs.coords, prior=prior, bounds=BOUNDS), facts
+    return _pca(inputs, prior), facts
+
+
+def _pca(inputs: AttackInputs, prior: GaussianPrior | MixturePrior | None) -> Reconstruction:
+    # Shadow releases carry the noise of a defence, and the adversary knows that they are of PCA.
+    shadows = inputs.shadow_coords[:CALIBRATION_RELEASES]
+    noise = closed_form.noise_of(inputs.known, shadows) if len(shadows) else None
+    return closed_form.reconstruct_pca(inputs.known, inputs.coords, prior=prior, bounds=BOUNDS, noise=noise)
 
 
 def mds_stationarity(inputs: AttackInputs) -> tuple[Reconstruction, dict[str, Any]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,10 @@ import numpy as np
 from drjax.bounds import tradeoff
 from drjax.bounds.calibration import MOST_STEPS, last, least_noise
 from drjax.bounds.curve import RELATIONS, TradeOff, number, numbers
-from drjax.bounds.gdp import SENSITIVITY, check_positive, noise_multiplier_for
+from drjax.bounds.gdp import SENSITIVITY, mu_of, noise_multiplier_for, single_positive
 from drjax.bounds.mse import NOISES
 from drjax.bounds.numeric import relation_of, require_dp_accounting
+from drjax.bounds.rounding import LARGEST, SLACK, as_float, at_least
 from drjax.core import validate
 
 METHODS = ("analytic", "classical")
@@ -114,10 +116,10 @@ def output_perturbation(sensitivity: float, scale: float, *, noise: str, neighbo
     Raises:
         ValueError: an argument out of its range.
     """
-    check_positive(sensitivity=sensitivity, scale=scale)
+    size, width = single_positive(sensitivity=sensitivity), single_positive(scale=scale)
     validate.one_of(NOISES, noise=noise)
     validate.one_of(RELATIONS, neighbouring=neighbouring)
-    mu = float(sensitivity) / float(scale)
+    mu = at_least(Fraction(size) / Fraction(width), sensitivity=sensitivity, scale=scale)
     kind = tradeoff.Gaussian if noise == "gaussian" else tradeoff.Laplace
     return _same(kind(mu, neighbouring=neighbouring), "exact for real numbers; see defenses.mechanisms for floats")
 
@@ -137,10 +139,11 @@ def sensitivity_of_erm(lipschitz: float, strong_convexity: float, n: int, *, nei
     Raises:
         ValueError: an argument out of its range, or "add_or_remove", which changes n too.
     """
-    check_positive(lipschitz=lipschitz, strong_convexity=strong_convexity)
+    slope, convexity = single_positive(lipschitz=lipschitz), single_positive(strong_convexity=strong_convexity)
     validate.integer(n=n)
     validate.one_of(("zero_out", "replace_one"), neighbouring=neighbouring)
-    return SENSITIVITY[neighbouring] * float(lipschitz) / (n * float(strong_convexity))
+    exact = SENSITIVITY[neighbouring] * Fraction(slope) / (int(n) * Fraction(convexity))
+    return at_least(exact, lipschitz=lipschitz, strong_convexity=strong_convexity)
 
 
 def calibrate_laplace(epsilon: float, sensitivity: float) -> float:
@@ -149,8 +152,8 @@ def calibrate_laplace(epsilon: float, sensitivity: float) -> float:
     Raises:
         ValueError: an argument that is not > 0.
     """
-    check_positive(epsilon=epsilon, sensitivity=sensitivity)
-    return _up(float(sensitivity) / float(epsilon))
+    budget, size = single_positive(epsilon=epsilon), single_positive(sensitivity=sensitivity)
+    return at_least(Fraction(size) / Fraction(budget), epsilon=epsilon, sensitivity=sensitivity)
 
 
 def calibrate_gaussian(epsilon: float, delta: float, sensitivity: float, *, method: str = "analytic") -> float:
@@ -166,15 +169,16 @@ def calibrate_gaussian(epsilon: float, delta: float, sensitivity: float, *, meth
     Raises:
         ValueError: an argument out of its range.
     """
-    check_positive(epsilon=epsilon, sensitivity=sensitivity)
+    budget, size = single_positive(epsilon=epsilon), single_positive(sensitivity=sensitivity)
     validate.one_of(METHODS, method=method)
     if method == "analytic":
-        return float(sensitivity) * noise_multiplier_for(epsilon, delta, 1, "zero_out")
+        return _up(size * noise_multiplier_for(epsilon, delta, 1, "zero_out"), epsilon=epsilon, sensitivity=sensitivity)
     if not 0 < float(number(delta=delta)) < 1:
         raise ValueError(f"delta must be in (0, 1), got {delta}")
     if not epsilon < 1:
         raise ValueError(f"epsilon must be < 1 for the classical Gaussian mechanism, got {epsilon}")
-    return _up(float(sensitivity) * math.sqrt(2 * math.log(1.25 / delta)) / float(epsilon))
+    multiplier = math.sqrt(2 * (math.log(1.25) - math.log(delta))) / budget
+    return _up(size * multiplier, epsilon=epsilon, sensitivity=sensitivity)
 
 
 def calibrate_dp_gd(epsilon: float, delta: float, steps: int, *, neighbouring: str) -> float:
@@ -196,7 +200,7 @@ def calibrate_dp_sgd(epsilon: float, delta: float, rate: float, steps: int, *, n
         ValueError: an argument out of its range, or a guarantee that would need a noise multiplier above 1e6.
         ImportError: dp-accounting is not installed.
     """
-    check_positive(epsilon=epsilon)
+    single_positive(epsilon=epsilon)
     validate.integer(steps=steps)
     whole = noise_multiplier_for(epsilon, delta, steps, neighbouring)
     share = float(number(rate=rate))
@@ -220,9 +224,10 @@ def calibrate_steps(
         ValueError: an argument out of its range.
         ImportError: rate < 1 and dp-accounting is not installed.
     """
-    check_positive(epsilon=epsilon, noise_multiplier=noise_multiplier)
+    single_positive(epsilon=epsilon)
+    noise = single_positive(noise_multiplier=noise_multiplier)
     one_step = noise_multiplier_for(epsilon, delta, 1, neighbouring)
-    whole = int((float(noise_multiplier) / one_step) ** 2)
+    whole = int(min(noise / one_step, float(MOST_STEPS)) ** 2)
     share = float(number(rate=rate))
     if not 0 < share <= 1:
         raise ValueError(f"rate must be in (0, 1], got {rate}")
@@ -248,7 +253,8 @@ def naive_composition(epsilons: Sequence[float], deltas: Sequence[float] | None 
         ValueError: an argument out of its range, or of another length.
     """
     e, d = _pairs(epsilons, deltas)
-    return _up(math.fsum(e)), min(1.0, _up(math.fsum(d)))
+    total, missing = sum(map(Fraction, e), Fraction(0)), sum(map(Fraction, d), Fraction(0))
+    return at_least(total, epsilons=e), at_least(min(missing, Fraction(1)), deltas=d)
 
 
 def advanced_composition(epsilon: float, delta: float, k: int, slack: float) -> tuple[float, float]:
@@ -268,22 +274,25 @@ def advanced_composition(epsilon: float, delta: float, k: int, slack: float) -> 
     Raises:
         ValueError: an argument out of its range.
     """
-    validate.integer(k=k)
-    (e,), (d,) = _pairs([epsilon], [delta])
+    n = as_float(k=k)
+    (e,), (d,) = _pairs([float(number(epsilon=epsilon))], [float(number(delta=delta))])
     share = float(number(slack=slack))
     if not 0 < share < 1:
         raise ValueError(f"slack must be in (0, 1), got {slack}")
     # Beyond an epsilon of 1 the second term alone is more than k epsilon.
-    advanced = e * math.sqrt(2 * k * math.log(1 / share)) + k * e * math.expm1(min(e, 1.0))
-    return _up(min(advanced, k * e)), min(1.0, _up(k * d + share))
+    advanced = e * math.sqrt(2 * n) * math.sqrt(-math.log(share)) + n * e * math.expm1(min(e, 1.0))
+    return _up(min(advanced, n * e), epsilon=epsilon, k=k), min(1.0, (n * d + share) * (1 + SLACK))
 
 
 def rdp_of_gaussian(
     noise_multiplier: float, orders: Sequence[float], *, steps: int = 1, neighbouring: str
 ) -> np.ndarray:
-    """Renyi epsilons of Gaussian noise at orders: order mu^2 / 2."""
-    mu = _mu(noise_multiplier, steps, neighbouring)
-    return numbers(orders=orders) * mu**2 / 2
+    """Renyi epsilons of Gaussian noise at orders: order mu^2 / 2, rounded up; inf beyond the largest float64."""
+    mu, a = _mu(noise_multiplier, steps, neighbouring), numbers(orders=orders)
+    if not (a > 1).all():
+        raise ValueError(f"orders must be > 1, got {a[~(a > 1)].flat[0]}")
+    with np.errstate(over="ignore"):
+        return np.maximum(a * mu / 2 * mu * (1 + SLACK), np.nextafter(0, 1))
 
 
 def epsilon_of_rdp(orders: Sequence[float], epsilons: Sequence[float], delta: float) -> float:
@@ -305,7 +314,9 @@ def epsilon_of_rdp(orders: Sequence[float], epsilons: Sequence[float], delta: fl
     pure = [e for a, e in curve.pairs() if a == math.inf]
     rdp = require_dp_accounting().rdp
     found = [rdp.compute_epsilon(*map(list, zip(*finite, strict=True)), delta)[0]] if finite else []
-    return max(0.0, _up(min([*found, *pure], default=math.inf)))
+    least = min([*found, *pure], default=math.inf)
+    # Of terms that cancel, up to about 1 each.
+    return least * (1 + SLACK) + SLACK if least > 0 else 0.0
 
 
 def epsilon_of_zcdp(rho: float, delta: float) -> float:
@@ -334,10 +345,7 @@ def epsilon_of_event(event: Any, delta: float, *, neighbouring: str) -> float:
 
 
 def _mu(noise_multiplier: float, steps: int, neighbouring: str) -> float:
-    check_positive(noise_multiplier=number(noise_multiplier=noise_multiplier))
-    validate.integer(steps=steps)
-    validate.one_of(RELATIONS, neighbouring=neighbouring)
-    return SENSITIVITY[neighbouring] * math.sqrt(steps) / float(noise_multiplier)
+    return mu_of(float(number(noise_multiplier=noise_multiplier)), steps, neighbouring)
 
 
 def _same(curve: TradeOff, proven: str) -> Guarantee:
@@ -355,5 +363,14 @@ def _pairs(epsilons: Any, deltas: Any) -> tuple[list[float], list[float]]:
     return e.tolist(), d.tolist()
 
 
-def _up(value: float) -> float:
-    return value * (1 + 1e-12)
+def _up(value: float, **given: Any) -> float:
+    """A computed number, rounded up.
+
+    Raises:
+        ValueError: it is beyond the largest float64.
+    """
+    found = value * (1 + SLACK)
+    if found == math.inf:
+        text = ", ".join(f"{name} {it!r}" for name, it in given.items())
+        raise ValueError(f"{' and '.join(given)} must give a result of at most {LARGEST:g}, got {text}")
+    return found

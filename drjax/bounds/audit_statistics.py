@@ -20,6 +20,7 @@ from scipy.special import betainccinv, betaincinv, ndtri
 
 from drjax.bounds import gdp
 from drjax.bounds.curve import TradeOff, number
+from drjax.bounds.rounding import SLACK, as_float
 from drjax.core import validate
 from drjax.core.types import Array
 
@@ -58,7 +59,8 @@ class Outcome:
 
     def __post_init__(self) -> None:
         """Checks the counts."""
-        validate.integer(n_null=self.n_null, n_alternative=self.n_alternative)
+        as_float(n_null=self.n_null)
+        as_float(n_alternative=self.n_alternative)
         validate.integer(minimum=0, false_positives=self.false_positives, true_positives=self.true_positives)
         validate.at_most(self.n_null, "n_null", false_positives=self.false_positives)
         validate.at_most(self.n_alternative, "n_alternative", true_positives=self.true_positives)
@@ -116,7 +118,7 @@ def epsilon_lower_bound(outcome: Outcome, *, delta: float, confidence: float = 0
     Source: Jagielski, Ullman & Oprea (2020), Auditing differentially private machine learning; Nasr et al. (2021).
     """
     check_share(delta=delta)
-    return max(0.0, float(epsilon_of_rates(rates_of(outcome, confidence=confidence), delta)))
+    return lowered(float(epsilon_of_rates(rates_of(outcome, confidence=confidence), delta)))
 
 
 def mu_lower_bound(outcome: Outcome, *, confidence: float = 0.95) -> float:
@@ -130,7 +132,7 @@ def mu_lower_bound(outcome: Outcome, *, confidence: float = 0.95) -> float:
 
     Source: Nasr et al. (2023), Tight auditing of differentially private machine learning.
     """
-    return max(0.0, float(_mu(rates_of(outcome, confidence=confidence))))
+    return lowered(float(_mu(rates_of(outcome, confidence=confidence))))
 
 
 def epsilon_from_mu(mu: float, *, delta: float) -> float:
@@ -290,13 +292,18 @@ def _rates(false_positives: Any, n_null: int, true_positives: Any, n_alternative
 def binomial_low(count: Any, total: int, tail: float) -> np.ndarray:
     """Clopper and Pearson's lower end, too high with probability at most `tail`; counts of any shape."""
     k = np.asarray(count, np.float64)
-    return np.where(k > 0, betaincinv(np.maximum(k, 1), total - k + 1, tail), 0.0)
+    return np.where(k > 0, betaincinv(np.maximum(k, 1), total - k + 1, tail) * (1 - SLACK), 0.0)
 
 
 def binomial_high(count: Any, total: int, tail: float) -> np.ndarray:
     """Clopper and Pearson's upper end, too low with probability at most `tail`; counts of any shape."""
     k = np.asarray(count, np.float64)
-    return np.where(k < total, betainccinv(k + 1, np.maximum(total - k, 1), tail), 1.0)
+    return np.where(k < total, np.minimum(betainccinv(k + 1, np.maximum(total - k, 1), tail) * (1 + SLACK), 1), 1.0)
+
+
+def lowered(value: float) -> float:
+    """A computed difference of logarithms or of normal quantiles, rounded down; at least 0."""
+    return max(0.0, value - SLACK * max(1.0, abs(value))) if value > 0 else 0.0
 
 
 def epsilon_of_rates(rates: Rates, delta: float) -> Any:

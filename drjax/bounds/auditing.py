@@ -99,9 +99,11 @@ class Audit:
         confidence: In (0, 1).
         n_null: Runs without the target, those for the thresholds among them.
         n_alternative: Runs with it.
-        n_unusable_null: Runs without the target whose output or score was not finite (a score may be infinite); they
-            count as false alarms.
+        n_unusable_null: Runs without the target whose score was nan; they count as false alarms.
         n_unusable_alternative: Such runs with it; they count as not detected. So what cannot be used lowers the bounds.
+        n_non_finite_null: Runs without the target whose output was not finite. Anybody can see that, so it is a score:
+            the highest or the lowest, whichever speaks for the target in the runs that choose the thresholds.
+        n_non_finite_alternative: Such runs with it.
     """
 
     is_refuted: bool
@@ -121,6 +123,8 @@ class Audit:
     n_alternative: int
     n_unusable_null: int = 0
     n_unusable_alternative: int = 0
+    n_non_finite_null: int = 0
+    n_non_finite_alternative: int = 0
 
 
 def audit_samples(
@@ -155,7 +159,7 @@ def audit_samples(
     for name, scores in (("null_scores", null), ("alternative_scores", alternative)):
         if scores.size < 2:
             raise ValueError(f"{name} must be two or more, got {scores.size}")
-    return _judge(null, alternative, claim, delta, confidence, tuning_share, (0, 0))
+    return _judge(null, alternative, claim, delta, confidence, tuning_share)
 
 
 def audit_mechanism(
@@ -231,20 +235,24 @@ def audit_mechanism(
         _check_score(_traced(score, "score", outputs[0]))
         weights = None
         run = _scored(mechanism, lambda output, _: score(output))
-    null, alternative = (
-        np.asarray(
-            batching.map_lanes(
-                run, (*context, weights), runs, batch_size=batch_size, progress=progress, description="runs"
-            ),
-            np.float64,
+    scores, counts, broken = [], {}, []
+    # An unusable run is said to be with the target at any threshold if it is without it, and never if it is with it:
+    # both speak for the claim.
+    for name, context, unusable in zip(("null", "alternative"), contexts, (np.inf, -np.inf), strict=True):
+        found, is_finite = batching.map_lanes(
+            run, (*context, weights), runs, batch_size=batch_size, progress=progress, description="runs"
         )
-        for context in contexts
-    )
-    unusable = np.isnan(null), np.isnan(alternative)
-    # Said to be with the target at any threshold in runs without it, never in runs with it: both speak for the claim.
-    null[unusable[0]], alternative[unusable[1]] = np.inf, -np.inf
-    n_unusable = int(unusable[0].sum()), int(unusable[1].sum())
-    return _judge(null, alternative, claim, delta, confidence, tuning_share, n_unusable)
+        found, is_broken = np.array(found, np.float64), ~np.asarray(is_finite)
+        is_unusable = np.isnan(found) & ~is_broken
+        found[is_unusable] = unusable
+        counts |= {f"n_unusable_{name}": int(is_unusable.sum()), f"n_non_finite_{name}": int(is_broken.sum())}
+        scores.append(found)
+        broken.append(is_broken)
+    speaks_for_target = broken[1][: len(tuning)].sum() >= broken[0][: len(tuning)].sum()
+    for found, is_broken in zip(scores, broken, strict=True):
+        found[is_broken] = np.inf if speaks_for_target else -np.inf
+    null, alternative = scores
+    return _judge(null, alternative, claim, delta, confidence, tuning_share, **counts)
 
 
 def _judge(
@@ -254,7 +262,7 @@ def _judge(
     delta: float,
     confidence: float,
     tuning_share: float,
-    n_unusable: tuple[int, int],
+    **counts: int,
 ) -> Audit:
     cut, other_cut = _n_tuning(null.size, tuning_share), _n_tuning(alternative.size, tuning_share)
     candidates = sweep(null[:cut], alternative[:other_cut])
@@ -282,8 +290,7 @@ def _judge(
         confidence=float(confidence),
         n_null=null.size,
         n_alternative=alternative.size,
-        n_unusable_null=n_unusable[0],
-        n_unusable_alternative=n_unusable[1],
+        **counts,
     )
 
 
@@ -294,13 +301,13 @@ def _n_tuning(n: int, share: float) -> int:
 def _scored(mechanism: Callable, score: Callable) -> Callable:
     """A new function for every audit: a program kept from an earlier one might hold noise that has changed since."""
 
-    def run(context: PyTree, indices: Any) -> jax.Array:
+    def run(context: PyTree, indices: Any) -> Any:
         key, data, given = context
 
-        def one(index: Any) -> jax.Array:
+        def one(index: Any) -> Any:
             output = mechanism(jax.random.fold_in(key, index), data)
             value = jnp.asarray(score(output, given), jax.dtypes.canonicalize_dtype(np.float64))
-            return jnp.where(_is_finite(output), value, jnp.nan)
+            return value, _is_finite(output)
 
         return jax.vmap(one)(indices)
 

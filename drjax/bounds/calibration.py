@@ -10,11 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy.special import log_ndtr, ndtri_exp
+from scipy.special import ndtri_exp
 
-from drjax.bounds import tradeoff
+from drjax.bounds import gdp, tradeoff
 from drjax.bounds.curve import TradeOff, number, numbers
-from drjax.bounds.gdp import SENSITIVITY, check_positive
+from drjax.bounds.gdp import SENSITIVITY, mu_of, single_positive
+from drjax.bounds.rounding import log_ratio, raised
 from drjax.core import validate
 from drjax.core.types import Array
 
@@ -41,8 +42,12 @@ def largest_mu(kappa: Array | float, gamma: Array | float) -> np.ndarray:
         ValueError: a number outside [0, 1], or gamma < kappa, which nothing can bring about.
     """
     base, goal = _pair(kappa, gamma)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        found = ndtri_exp(np.log(goal)) - ndtri_exp(np.log(base))
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        low, high = ndtri_exp(np.log(base)), ndtri_exp(np.log(goal))
+        found = high - low - 1e-15 * (np.abs(low) + np.abs(high))
+        # Where they cancel: the density between them is at most that of the one nearer to 0.
+        nearest = np.where(low * high < 0, 0.0, np.minimum(np.abs(low), np.abs(high)))
+        found = np.maximum(found, np.exp(np.log(goal - base) + math.log(2 * math.pi) / 2 + nearest**2 / 2))
     return _safe(found, base, goal)
 
 
@@ -56,7 +61,7 @@ def largest_epsilon(kappa: Array | float, gamma: Array | float) -> np.ndarray:
     """
     base, goal = _pair(kappa, gamma)
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = np.maximum(np.log(goal) - np.log(base), np.log1p(-base) - np.log1p(-goal))
+        found = np.maximum(log_ratio(goal, base), np.log1p((goal - base) / (1 - goal)))
     return _safe(found, base, goal)
 
 
@@ -70,8 +75,9 @@ def largest_rho(kappa: Array | float, gamma: Array | float) -> np.ndarray:
     """
     base, goal = _pair(kappa, gamma)
     with np.errstate(divide="ignore", invalid="ignore"):
-        steep = np.sqrt(-np.log(base)) - np.sqrt(-np.log(goal))
-        flat = np.sqrt(-np.log1p(-goal)) - np.sqrt(-np.log1p(-base))
+        steep = log_ratio(goal, base) / (np.sqrt(-np.log(base)) + np.sqrt(-np.log(goal)))
+        gap = np.log1p((goal - base) / (1 - goal))
+        flat = gap / (np.sqrt(-np.log1p(-goal)) + np.sqrt(-np.log1p(-base)))
     return _safe(np.maximum(steep, flat) ** 2, base, goal)
 
 
@@ -93,10 +99,10 @@ def smallest_noise_multiplier(kappa: float, gamma: float, steps: int, *, neighbo
         ImportError: rate < 1 and dp-accounting is not installed.
     """
     base, goal = _inside(kappa, gamma)
-    validate.integer(steps=steps)
-    validate.one_of(SENSITIVITY, neighbouring=neighbouring)
     share = _rate(rate)
-    whole = SENSITIVITY[neighbouring] * math.sqrt(steps) / float(largest_mu(base, goal)) * (1 + MARGIN)
+    whole = mu_of(1.0, steps, neighbouring) / float(largest_mu(base, goal)) * (1 + MARGIN)
+    if whole == math.inf:
+        raise ValueError(f"gamma must be further above kappa = {kappa!r} for a finite noise multiplier, got {gamma!r}")
     if share == 1:
         return whole
 
@@ -143,16 +149,16 @@ def most_steps(kappa: float, gamma: float, noise_multiplier: float, *, neighbour
         ImportError: rate < 1 and dp-accounting is not installed.
     """
     base, goal = _inside(kappa, gamma)
-    check_positive(noise_multiplier=number(noise_multiplier=noise_multiplier))
+    noise = single_positive(noise_multiplier=number(noise_multiplier=noise_multiplier))
     validate.one_of(SENSITIVITY, neighbouring=neighbouring)
     share = _rate(rate)
-    mu = SENSITIVITY[neighbouring] / float(noise_multiplier)
-    whole = min(int((float(largest_mu(base, goal)) / mu) ** 2), MOST_STEPS)
+    root = min(float(largest_mu(base, goal)) / SENSITIVITY[neighbouring] * noise, float(MOST_STEPS))
+    whole = min(int(root**2), MOST_STEPS)
     if share == 1:
         return whole
 
     def curve_of(steps: int) -> TradeOff:
-        return tradeoff.subsampled_gaussian(float(noise_multiplier), share, steps, neighbouring=neighbouring)
+        return tradeoff.subsampled_gaussian(noise, share, steps, neighbouring=neighbouring)
 
     return last(lambda steps: steps == 0 or float(curve_of(steps).power(base)) <= goal, whole, MOST_STEPS)
 
@@ -184,12 +190,9 @@ def success_of_mu(kappa: Array | float, mu: Array | float) -> np.ndarray:
     validate.probability(kappa=base)
     if not (distance >= 0).all():
         raise ValueError(f"mu must be >= 0, got {distance[~(distance >= 0)].flat[0]}")
-    with np.errstate(divide="ignore", invalid="ignore"):
-        log_kappa = np.log(base)
-        found = log_ndtr(ndtri_exp(log_kappa) + distance)
-    scale = np.maximum(1, np.where(np.isfinite(log_kappa), -log_kappa, 1))
-    raised = np.where(np.isnan(found), 0.0, np.minimum(found + 1e-12 * scale, 0))
-    return np.clip(np.exp(raised), base, 1.0)
+    with np.errstate(divide="ignore"):
+        found = raised(gdp.log_power(np.log(base), distance))
+    return np.clip(np.exp(np.where(np.isnan(found), 0.0, np.minimum(found, 0))), base, 1.0)
 
 
 def _pair(kappa: Any, gamma: Any) -> tuple[np.ndarray, np.ndarray]:

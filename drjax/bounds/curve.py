@@ -17,17 +17,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from drjax.bounds.rounding import LARGEST, SLACK, raised
 from drjax.core import validate
 from drjax.core.types import Array
 
-SLACK = 1e-12
-"""Amount that the logarithm of a power is raised by, in units of max(1, its absolute value)."""
-
 RELATIONS = ("add_or_remove", "replace_one", "zero_out")
 """Which data sets are neighbours; see `drjax.bounds.gdp.SENSITIVITY`."""
-
-LOG_TINY = -745.0
-"""About the logarithm of the smallest positive float64."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +35,8 @@ class TradeOff(abc.ABC):
 
     EXACT: ClassVar[bool] = False
     SOURCE: ClassVar[str] = ""
+    HAS_EXACT_RUNS: ClassVar[bool] = False
+    """Whether a chain of such curves is one of them, so that `_log_run` is exact for any number."""
 
     neighbouring: str | None = field(default=None, kw_only=True)
 
@@ -51,6 +48,11 @@ class TradeOff(abc.ABC):
 
     def _check(self) -> None:  # noqa: B027 (a curve may have nothing to check)
         """Raises ValueError for parameters out of their range."""
+
+    def _keep(self, **values: Any) -> None:
+        """Replaces parameters by what was made of them, as float64 of other numbers."""
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     @property
     def is_exact(self) -> bool:
@@ -68,7 +70,22 @@ class TradeOff(abc.ABC):
 
     @abc.abstractmethod
     def _log_delta(self, epsilon: float) -> float:
-        """Logarithm of an upper bound on the largest power(alpha) - exp(epsilon) alpha, for epsilon >= 0."""
+        """Logarithm of an upper bound on the largest power(alpha) - exp(epsilon) alpha, for epsilon >= 0; before slack.
+
+        -inf where it is 0, and only there.
+        """
+
+    def _epsilon(self, delta: float) -> float:
+        """Nearly the smallest epsilon >= 0 at a delta, from which `epsilon_at` looks for one above; inf if none."""
+        return smallest(lambda epsilon: self.delta_at(epsilon) <= delta, 0.0, LARGEST)
+
+    def _log_run(self, log_alpha: np.ndarray, n: np.ndarray) -> np.ndarray:
+        """Before slack and limits, an upper bound on the logarithm of the power of power of ... power, n times.
+
+        It may keep to the part of the curve that is the lowest at `log_alpha`: `drjax.bounds.chain` finds out how far
+        that is good enough. A curve that knows none says nothing of more than one.
+        """
+        return np.where(n <= 1, self._log_power(log_alpha), 0.0)
 
     def log_power(self, log_alpha: Array | float) -> np.ndarray:
         """Natural logarithm of the largest power at levels exp(log_alpha).
@@ -87,9 +104,8 @@ class TradeOff(abc.ABC):
         if bad.any():
             raise ValueError(f"log_alpha must be <= 0, got {x[bad].flat[0]}")
         with np.errstate(divide="ignore", over="ignore", under="ignore", invalid="ignore"):
-            found = np.asarray(self._log_power(x), np.float64)
             # In units of the result, so that what rises goes on to rise.
-            found = found + SLACK * np.maximum(1, np.where(np.isfinite(found), -found, 1))
+            found = raised(np.asarray(self._log_power(x), np.float64))
         # What cannot be computed is no certificate. No test does worse than its level, none better than 1.
         return np.clip(np.where(np.isnan(found), 0.0, found), x, 0.0)
 
@@ -121,7 +137,7 @@ class TradeOff(abc.ABC):
             return 1.0
         # What is too small for float64 is not 0.
         least = 0.0 if found == -math.inf else math.nextafter(0.0, 1.0)
-        return max(least, math.exp(min(found + SLACK, 0.0)))
+        return max(least, math.exp(min(float(raised(found)), 0.0)))
 
     def epsilon_at(self, delta: float) -> float:
         """An upper bound on the smallest epsilon with `delta_at(epsilon)` <= delta; inf where there is none.
@@ -131,7 +147,44 @@ class TradeOff(abc.ABC):
         """
         goal = float(number(delta=delta))
         validate.probability(delta=goal)
-        return smallest(lambda epsilon: self.delta_at(epsilon) <= goal, 0.0, 1e12)
+        if goal == 1:
+            return 0.0
+        # `delta_at` is raised by `SLACK`.
+        log_goal = math.log(goal) if goal else -math.inf
+        aim = math.exp(log_goal - 1.5 * SLACK * max(1.0, -log_goal)) if goal else 0.0
+        high = first_above(lambda epsilon: self.delta_at(epsilon) <= goal, self._epsilon(aim))
+        low = high * (1 - 1e-10)
+        if not 0 < high < math.inf or self.delta_at(low) <= goal:
+            return high
+        # The least at which `delta_at` says so: who stays within a budget by the one does by the other.
+        while high - low > 1e-15 * high:
+            middle = low + (high - low) / 2
+            if middle in (low, high):
+                break
+            low, high = (low, middle) if self.delta_at(middle) <= goal else (middle, high)
+        return high
+
+
+def first_above(holds: Callable[[float], bool], guess: float) -> float:
+    """A number at or just above a guess at which a condition holds; inf if none of float64 does.
+
+    Args:
+        holds: A condition that stays true once true.
+        guess: >= 0, good to its last digits; inf is returned.
+    """
+    found, step = guess, max(1e-15 * guess, math.nextafter(0.0, 1.0))
+    while found < math.inf and not holds(found):
+        found, step = guess + step, 8 * step
+    return found
+
+
+def increasing_root(function: Callable[[float], float]) -> float:
+    """Where an increasing function of numbers > 0 is 0, to nine digits, between exp(-700) and exp(700)."""
+    low, high = -700.0, 700.0
+    while high - low > 1e-9:
+        middle = low + (high - low) / 2
+        low, high = (low, middle) if function(math.exp(middle)) > 0 else (middle, high)
+    return math.exp(low)
 
 
 def smallest(holds: Callable[[float], bool], low: float, limit: float) -> float:
@@ -144,15 +197,15 @@ def smallest(holds: Callable[[float], bool], low: float, limit: float) -> float:
     """
     if holds(low):
         return low
+    if not holds(limit):
+        return math.inf
     step = max(1e-6, low)
     high = low + step
     while not holds(high):
         low, step = high, 2 * step
-        high = low + step
-        if high > limit:
-            return math.inf
+        high = min(low + step, limit)
     while high - low > 1e-12 * high:
-        middle = (low + high) / 2
+        middle = low + (high - low) / 2
         low, high = (low, middle) if holds(middle) else (middle, high)
     return high
 

@@ -28,7 +28,7 @@ import dataclasses
 import hashlib
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -38,9 +38,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from drjax.bounds import tradeoff
-from drjax.bounds.curve import RELATIONS, SLACK, TradeOff, number
+from drjax.bounds.curve import RELATIONS, TradeOff, number
 from drjax.bounds.gdp import check_positive
 from drjax.bounds.ledger_file import SCHEMA_VERSION, chained, load, locked, replace
+from drjax.bounds.rounding import root_of_squares
 from drjax.core import validate
 from drjax.core.types import Array
 
@@ -259,13 +260,13 @@ class Ledger:
                 epsilon, delta = (_up(total, _decimal) for total in _sums(curves))
                 return tradeoff.EpsilonDelta(epsilon, min(1.0, delta), neighbouring=self.neighbouring)
             case "gdp":
-                return tradeoff.Gaussian(_root_of_squares(map(_mu, curves)), neighbouring=self.neighbouring)
+                return tradeoff.Gaussian(root_of_squares(map(_mu, curves)), neighbouring=self.neighbouring)
             case "zcdp":
                 return tradeoff.ZCDP(_up(sum(map(_rho, curves), Fraction(0)), Fraction), neighbouring=self.neighbouring)
         # One Gaussian for all of them: exact, and cheaper than so many distributions of losses.
         gaussian = [curve for curve in curves if isinstance(curve, tradeoff.Gaussian)]
         others = [curve for curve in curves if not isinstance(curve, tradeoff.Gaussian)]
-        mu = _root_of_squares(map(_mu, gaussian))
+        mu = root_of_squares(map(_mu, gaussian))
         merged = [tradeoff.Gaussian(mu, neighbouring=self.neighbouring)] if mu or not others else []
         return tradeoff.compose(*merged, *others)
 
@@ -358,8 +359,7 @@ def _epsilon_delta(curve: TradeOff) -> tuple[float, float]:
         case tradeoff.Laplace():
             return float(curve.mu), 0.0
         case tradeoff.RandomizedResponse() if curve.truth < 1:
-            # Slack for rounding in the quotient and its logarithm.
-            return math.log(curve.truth / curve.other) * (1 + SLACK) + SLACK, 0.0
+            return curve.epsilon, 0.0
     raise ValueError(
         f"curve must be pure or (epsilon, delta) for this accountant, got {curve}: 'basic' takes "
         "EpsilonDelta(curve.epsilon_at(delta), delta, neighbouring=curve.neighbouring)"
@@ -375,12 +375,6 @@ def _sums(curves: Sequence[TradeOff]) -> tuple[Fraction, Fraction]:
     """Of the epsilons and of the deltas, in decimals."""
     pairs = [_epsilon_delta(curve) for curve in curves]
     return sum((_decimal(e) for e, _ in pairs), Fraction(0)), sum((_decimal(d) for _, d in pairs), Fraction(0))
-
-
-def _root_of_squares(values: Iterable[float]) -> float:
-    sizes = list(values)
-    # One is kept as it is; of several, hypot is off by less than one rounding.
-    return sizes[0] if len(sizes) == 1 else math.nextafter(math.hypot(*sizes), math.inf) if sizes else 0.0
 
 
 def _up(value: Fraction, read: Callable[[float], Fraction]) -> float:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from drjax.core import validate
+from drjax.core import json_files, validate
 
 SCHEMA_VERSION = 1
 """Version of the file's layout; a reader refuses others."""
@@ -26,7 +25,7 @@ def load(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         ValueError: no ledger's file, a damaged one, or one of another schema version.
     """
     try:
-        document = json.loads(path.read_bytes())
+        document = json_files.parse(path.read_bytes(), "path", str(path))
         header, rows, head = (document[name] for name in ("header", "entries", "head"))
         version, expected = header["schema"], [chained("", header)]
         for row in rows:
@@ -48,14 +47,14 @@ def chained(previous: str, content: dict[str, Any]) -> str:
 
 
 def replace(path: Path, document: dict[str, Any]) -> None:
-    """Puts the file in place of the old one; who holds the lock is alone with the temporary file."""
+    """Puts the file in place of the old one, mode 0600; who holds the lock is alone with the temporary file."""
     temporary = path.with_name(f".{path.name}.tmp")
-    with open(temporary, "w", encoding="utf-8") as file:
+    # What a killed process left may have another mode, which opening it would keep.
+    temporary.unlink(missing_ok=True)
+    with open(temporary, "x", encoding="utf-8", opener=_owners) as file:
         json.dump(document, file, indent=1, allow_nan=False, ensure_ascii=False)
         file.flush()
         os.fsync(file.fileno())
-    if path.exists():
-        shutil.copymode(path, temporary)
     os.replace(temporary, path)
     # The new name is on the disk once the folder is.
     folder = os.open(path.parent, os.O_RDONLY)
@@ -79,7 +78,7 @@ def locked(path: Path, timeout: float) -> Iterator[None]:
         raise ImportError("a ledger is changed under a POSIX lock (fcntl), which this system lacks") from error
     validate.non_negative(timeout=timeout)
     # A file of its own, never removed: the ledger's is replaced, and a lock on the old one would keep nobody out.
-    with open(path.with_name(f".{path.name}.lock"), "a") as file:
+    with open(path.with_name(f".{path.name}.lock"), "a", opener=_owners) as file:
         end = time.monotonic() + timeout
         while True:
             try:
@@ -92,3 +91,8 @@ def locked(path: Path, timeout: float) -> Iterator[None]:
                     ) from error
                 time.sleep(0.01)
         yield
+
+
+def _owners(name: str, flags: int) -> int:
+    """Opens a file that nobody but the owner may read or write if it is new."""
+    return os.open(name, flags, 0o600)

@@ -122,6 +122,8 @@ def monte_carlo(
         gamma[i] = max(level, _passing(with_target, without[min(n - 1, math.ceil(n * level))]) / n)
         # At least this many of n draws reach a region of probability below kappa with probability <= error.
         rank = int(binom.isf(error, n, level)) + 1
+        while rank <= n and binom.sf(rank - 1, n, level) > error:
+            rank += 1
         if rank > n:
             reason = f"kappa {level:g} is too near 1 for {n} draws"
             continue

@@ -13,8 +13,9 @@ import numpy as np
 from scipy.special import gammaln
 
 from drjax.bounds.closed_forms import ZCDP, EpsilonDelta, Gaussian, Laplace, check_finite
-from drjax.bounds.curve import SLACK, TradeOff, number, numbers
-from drjax.bounds.gdp import check_positive
+from drjax.bounds.curve import TradeOff, number, numbers
+from drjax.bounds.gdp import single_positive
+from drjax.bounds.rounding import LARGEST, SLACK, as_float, log1p_less
 from drjax.core import validate
 from drjax.core.types import Array
 
@@ -23,38 +24,41 @@ NOISES = ("gaussian", "laplace")
 
 def entropy_gaussian(d: int, sigma: float) -> float:
     """Differential entropy in nats of N(mean, sigma^2 I): d / 2 log(2 pi e sigma^2)."""
-    validate.integer(d=d)
-    check_positive(sigma=sigma)
-    return d / 2 * math.log(2 * math.pi * math.e * sigma**2)
+    n, scale = as_float(d=d), single_positive(sigma=sigma)
+    return _finite(n / 2 * (math.log(2 * math.pi * math.e) + 2 * math.log(scale)), d=d, sigma=sigma)
 
 
 def entropy_uniform_ball(d: int, radius: float) -> float:
     """Differential entropy in nats of the uniform distribution in a ball: the logarithm of its volume."""
-    validate.integer(d=d)
-    check_positive(radius=radius)
-    return d / 2 * math.log(math.pi) - float(gammaln(d / 2 + 1)) + d * math.log(radius)
+    n, size = as_float(d=d), single_positive(radius=radius)
+    found = n / 2 * math.log(math.pi) - float(gammaln(n / 2 + 1)) + n * math.log(size)
+    return _finite(found, d=d, radius=radius)
 
 
 def information_of(curve: TradeOff) -> float:
     """Largest mutual information, in nats, of a target and the release.
 
     It is at most the mean divergence of the run with the target from that without: mu^2 / 2 for mu-GDP, rho for zCDP,
-    epsilon tanh(epsilon / 2) for pure privacy, and mu - 1 + exp(-mu) for one number with Laplace noise.
+    epsilon tanh(epsilon / 2) for pure privacy, and mu - 1 + exp(-mu) for one number with Laplace noise. Rounded up.
 
     Raises:
-        ValueError: another curve; (epsilon, delta) with delta > 0 bounds no divergence.
+        ValueError: another curve; (epsilon, delta) with delta > 0 bounds no divergence; one of more than 1.8e308.
     """
     match curve:
         case Gaussian():
-            return curve.mu**2 / 2
+            size, found = curve.mu, curve.mu * curve.mu / 2
         case ZCDP():
-            return curve.rho
+            size, found = curve.rho, curve.rho
         case EpsilonDelta(delta=0.0):
-            return curve.epsilon * math.tanh(curve.epsilon / 2)
+            size, found = curve.epsilon, curve.epsilon * math.tanh(curve.epsilon / 2)
         case Laplace():
-            return curve.mu + math.expm1(-curve.mu)
+            x = math.expm1(-curve.mu)
+            # The sum cancels where mu is small: with this x it is x - log(1 + x).
+            size, found = curve.mu, curve.mu + x if curve.mu > 1 else -float(log1p_less(x))
         case _:
             raise ValueError(f"curve must be Gaussian, ZCDP, Laplace or pure EpsilonDelta, got {curve!r}")
+    # What is too small for float64 is not 0.
+    return _finite(max(found * (1 + SLACK), math.nextafter(0.0, 1.0)), curve=curve) if size else 0.0
 
 
 def mse_from_entropy(entropy: float, d: int, information: float) -> float:
@@ -70,12 +74,14 @@ def mse_from_entropy(entropy: float, d: int, information: float) -> float:
     Raises:
         ValueError: an argument out of its range.
     """
-    validate.integer(d=d)
-    value = float(number(entropy=entropy))
+    n, value = as_float(d=d), float(number(entropy=entropy))
     if not math.isfinite(value):
         raise ValueError(f"entropy must be finite, got {entropy}")
-    check_finite(information=information)
-    return d / (2 * math.pi * math.e) * math.exp(2 * (value - information) / d) * (1 - SLACK)
+    exponent = (value - check_finite(information=information)) / n * 2
+    if exponent > 700:
+        raise ValueError(f"entropy must be at most {350 * n:g} above information for a finite error, got {entropy}")
+    found = n / (2 * math.pi * math.e) * math.exp(exponent - SLACK * max(1.0, abs(exponent)))
+    return _finite(found, entropy=entropy, d=d)
 
 
 def mse_from_prior(kappa_of: Callable[[np.ndarray], Any], curve: TradeOff, largest: float, n: int = 4096) -> float:
@@ -90,9 +96,11 @@ def mse_from_prior(kappa_of: Callable[[np.ndarray], Any], curve: TradeOff, large
     Raises:
         ValueError: an argument out of its range, or a kappa that falls.
     """
-    check_positive(largest=largest)
+    size = single_positive(largest=largest)
     validate.integer(n=n)
-    eta = float(largest) * np.linspace(0, 1, n + 1)
+    if size > math.sqrt(LARGEST):
+        raise ValueError(f"largest must be at most {math.sqrt(LARGEST):g}, whose square is finite, got {largest!r}")
+    eta = size * np.linspace(0, 1, n + 1)
     kappa = numbers(kappa=kappa_of(eta))
     validate.probability(kappa=kappa)
     if kappa.shape != eta.shape or (np.diff(kappa) < -1e-12).any():
@@ -116,21 +124,29 @@ def mse_without_prior(scale: float, *, noise: str, jacobian: Array | None = None
         d: the dimension, if x itself is released.
 
     Returns:
-        inf where J has directions that it does not show.
+        inf where J has directions that it does not show, as far as float64 can tell.
 
     Raises:
         ValueError: an argument out of its range, or both or none of jacobian and d.
     """
-    check_positive(scale=scale)
+    size = single_positive(scale=scale)
     validate.one_of(NOISES, noise=noise)
     if (jacobian is None) == (d is None):
         raise ValueError(f"jacobian or d must be given, and not both, got {jacobian!r} and {d!r}")
     if jacobian is None:
-        assert d is not None
-        validate.integer(d=d)
-        return float(scale) ** 2 * d
+        return _finite(size * (size * as_float(d=d)), scale=scale, d=d) * (1 - SLACK)
     j = validate.matrix(jacobian, "jacobian").astype(np.float64)
     values = np.linalg.svd(j, compute_uv=False)
     if j.shape[0] < j.shape[1] or values[-1] <= values[0] * max(j.shape) * np.finfo(np.float64).eps:
         return math.inf
-    return float(scale) ** 2 * float(np.sum(1 / values**2)) * (1 - SLACK)
+    # Each singular value is off by some roundings of the largest one.
+    values = values + values[0] * max(j.shape) * np.finfo(np.float64).eps
+    with np.errstate(over="ignore"):
+        return _finite(float(np.sum((size / values) ** 2)), scale=scale, jacobian=j.shape) * (1 - SLACK)
+
+
+def _finite(value: float, **given: Any) -> float:
+    if not math.isfinite(value):
+        text = ", ".join(f"{name} {it!r}" for name, it in given.items())
+        raise ValueError(f"{' and '.join(given)} must give a result of at most {LARGEST:g}, got {text}")
+    return value

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from scipy.signal import lfilter
 
+from drjax.bounds.chain import least_line, run_of_lines
 from drjax.bounds.curve import RELATIONS, TradeOff
 from drjax.core import validate
 
@@ -24,6 +25,12 @@ INTERVAL = 1e-4
 
 MAX_POINTS = 200_000
 """Losses of one mechanism; a step that would need more is made larger, which is looser but still an upper bound."""
+
+MAX_COMPOSED = 500_000
+"""Losses of a composition, likewise: beyond, two seconds would not do."""
+
+COARSE_POINTS = 2000
+"""Losses of one mechanism of which the span of its composition is estimated."""
 
 DIRECTIONS = ("with_target", "both")
 """Which test: the run without the target against the one with it, or the better of that and the reverse."""
@@ -85,13 +92,17 @@ class Numeric(TradeOff):
         return self.reference
 
     def _log_power(self, log_alpha: np.ndarray) -> np.ndarray:
+        return least_line(log_alpha, *self._lines(log_alpha))
+
+    def _log_run(self, log_alpha: np.ndarray, n: np.ndarray) -> np.ndarray:
+        return run_of_lines(log_alpha, n, *self._lines(log_alpha))
+
+    def _lines(self, log_alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Slopes and intercepts of the lines that may be the least at each level, along a last axis."""
         slopes, deltas, crossings = self._envelope
         last = np.searchsorted(-crossings, -log_alpha.ravel()).reshape(log_alpha.shape)
-        best = np.zeros_like(log_alpha)
-        for i in (last - 1, last, np.minimum(last + 1, len(slopes) - 1)):
-            i = np.maximum(i, 0)
-            best = np.minimum(best, np.logaddexp(slopes[i] + log_alpha, deltas[i]))
-        return best
+        which = np.clip(np.stack([last - 1, last, last + 1], axis=-1), 0, len(slopes) - 1)
+        return slopes[which], deltas[which]
 
     @functools.cached_property
     def _envelope(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -209,3 +220,24 @@ def halved_noise(event: Any) -> Any:
 def interval_for(span: float, interval: float) -> float:
     """The step of the grid, at least `interval`, for losses within +-span."""
     return max(interval, 2 * span / MAX_POINTS)
+
+
+def composed_span(pld: Any, n_composed: int) -> float:
+    """About how far apart the least and the largest loss of a composition are that its truncation keeps."""
+    bounds_of = require_dp_accounting().pld.common.compute_self_convolve_bounds
+    spans = []
+    for pmf in (pld._pmf_remove, pld._pmf_add):
+        dense = pmf.to_dense_pmf()
+        low, high = bounds_of(dense._probs, n_composed, 1e-15)
+        spans.append((high - low) * dense._discretization)
+    return max(spans)
+
+
+def self_composed(pld: Any, n: int) -> Any:
+    """A distribution composed with itself.
+
+    As a dense one: of a sparse one dp-accounting raises the size to the n-th power, an integer of millions of digits.
+    """
+    kind = require_dp_accounting().pld.privacy_loss_distribution.PrivacyLossDistribution
+    remove = pld._pmf_remove.to_dense_pmf().self_compose(n)
+    return kind(remove) if pld._symmetric else kind(remove, pld._pmf_add.to_dense_pmf().self_compose(n))

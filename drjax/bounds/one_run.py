@@ -16,6 +16,7 @@ from scipy.stats import binom
 
 from drjax.bounds.audit_statistics import check_open_unit, check_share
 from drjax.bounds.curve import number
+from drjax.bounds.rounding import SLACK, as_float
 from drjax.core import validate
 
 PRECISION = 1e-9
@@ -124,9 +125,9 @@ def _p_value(n_canaries: int, n_guesses: int, n_correct: int, epsilon: float, de
     # At least n_correct right is at most so many wrong, and `wrong` has all the digits that 1 - wrong has lost.
     tail = float(betaincc(n_guesses - n_correct + 1, n_correct, wrong))
     allowance = 2 * n_canaries * delta
-    if allowance == 0:
-        return min(1.0, tail)
-    return min(1.0, tail + allowance * _largest_mean(n_guesses, n_correct, wrong))
+    if allowance:
+        tail += allowance * _largest_mean(n_guesses, n_correct, wrong)
+    return min(1.0, tail * (1 + SLACK))
 
 
 def _largest_mean(n_guesses: int, n_correct: int, wrong: float) -> float:
@@ -171,7 +172,7 @@ def _largest(is_refuted: Callable[[float], bool]) -> float:
 
 
 def _check_counts(n_canaries: int, n_guesses: int, n_correct: int) -> None:
-    validate.integer(n_canaries=n_canaries)
+    as_float(n_canaries=n_canaries)
     validate.integer(minimum=0, n_guesses=n_guesses, n_correct=n_correct)
     validate.at_most(n_canaries, "n_canaries", n_guesses=n_guesses)
     validate.at_most(n_guesses, "n_guesses", n_correct=n_correct)

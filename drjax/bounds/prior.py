@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,10 +17,17 @@ from scipy.spatial.distance import cdist
 from scipy.special import gammainc, gammaln
 
 from drjax.bounds.audit_statistics import binomial_high, binomial_low
-from drjax.bounds.curve import SLACK, number, numbers
-from drjax.bounds.gdp import check_positive
+from drjax.bounds.curve import number, numbers
+from drjax.bounds.gdp import single_positive
+from drjax.bounds.rounding import SLACK, as_float, at_least, log1p_less, log_ratio, raised
 from drjax.core import validate
 from drjax.core.types import Array
+
+SAFE_A = 5e3
+"""Shape up to which SciPy's incomplete gamma function is good to its last digits; at 5e5 it is 3e-8 too small."""
+
+MOST_TERMS = 20_000
+"""Terms of a series whose rest is bounded; enough for all digits to a shape of some 1e7."""
 
 Error = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """Of records (n, d) and guesses (m, d): their errors (n, m)."""
@@ -41,11 +49,9 @@ def kappa_uniform_ball(eta: Array | float, d: int, *, radius: float = 1.0) -> np
 
 def log_kappa_uniform_ball(eta: Array | float, d: int, *, radius: float = 1.0) -> np.ndarray:
     """Natural logarithm of `kappa_uniform_ball`, where that is too small."""
-    distance = _check_eta(eta)
-    validate.integer(d=d)
-    check_positive(radius=radius)
-    with np.errstate(divide="ignore"):
-        return np.minimum(d * (np.log(distance) - math.log(radius)), 0.0)
+    distance, n, size = check_eta(eta), as_float(d=d), single_positive(radius=radius)
+    with np.errstate(over="ignore"):
+        return np.minimum(n * log_ratio(distance, size), 0.0)
 
 
 def kappa_gaussian(eta: Array | float, d: int, sigma: float) -> np.ndarray:
@@ -64,17 +70,40 @@ def kappa_gaussian(eta: Array | float, d: int, sigma: float) -> np.ndarray:
 
 def log_kappa_gaussian(eta: Array | float, d: int, sigma: float) -> np.ndarray:
     """Natural logarithm of `kappa_gaussian`, where that is too small."""
-    distance = _check_eta(eta)
-    validate.integer(d=d)
-    check_positive(sigma=sigma)
-    a, x = d / 2, (distance / sigma) ** 2 / 2
-    with np.errstate(divide="ignore", invalid="ignore"):
-        direct = np.log(gammainc(a, x))
-        # P(a, x) = x^a e^-x / Gamma(a + 1) (1 + x / (a + 1) + ...), below a geometric series of that ratio. SciPy's
-        # function underflows there.
-        ratio = x / (a + 1)
-        small = a * np.log(x) - x - gammaln(a + 1) - np.log1p(-np.where(ratio < 1, ratio, 0.0))
-    return np.minimum(np.where((direct < -600) & (ratio < 1), small, direct), 0.0)
+    distance, a, scale = check_eta(eta), as_float(d=d) / 2, single_positive(sigma=sigma)
+    log_x = 2 * log_ratio(distance, scale) - math.log(2)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
+        # Upward, as the probability rises with x.
+        x = np.asarray(np.exp(log_x) * (1 + 2e-15 * np.maximum(1, np.abs(np.where(np.isfinite(log_x), log_x, 0.0)))))
+        found = np.array(np.log(gammainc(a, x)))
+        is_hard = np.asarray((x < a) & ((found < -600) | (a > SAFE_A)) & (distance > 0))
+        found[is_hard] = _log_gamma_series(a, x[is_hard], log_x[is_hard])
+    return np.minimum(found, 0.0)
+
+
+def _log_gamma_series(a: float, x: np.ndarray, log_x: np.ndarray) -> np.ndarray:
+    """log P(a, x) for x < a, where SciPy's function underflows or stops too early; upward.
+
+    x^a e^-x / Gamma(a + 1) times 1 + x / (a + 1) + x^2 / ((a + 1) (a + 2)) + ...: what is left of the sum is below a
+    geometric series of the ratio of the last two terms.
+    """
+    # a log x - x - log Gamma(a + 1), by Stirling's formula where each of them is large.
+    if a > 20:
+        correction = 1 / (12 * a) - 1 / (360 * a**3) + 1 / (1260 * a**5) - 1 / (1680 * a**7)
+        near = a * log1p_less(np.maximum(x / a, 0.25) - 1)
+        far = a * (log_x - math.log(a) + 1) - x
+        front = np.where(x / a < 0.25, far, near) - math.log(2 * math.pi * a) / 2 - correction
+    else:
+        front = a * log_x - x - gammaln(a + 1)
+    total, term = np.ones_like(x), np.ones_like(x)
+    for k in range(1, MOST_TERMS):
+        term = term * (x / (a + k))
+        total = total + term
+        if k % 16 == 0 and np.all(term < 1e-17 * total):
+            break
+    else:
+        k = MOST_TERMS - 1
+    return front + np.log(total + term * x / (a + k + 1 - x))
 
 
 def kappa_discrete(k: int) -> float:
@@ -83,8 +112,8 @@ def kappa_discrete(k: int) -> float:
     Raises:
         ValueError: k < 1.
     """
-    validate.integer(k=k)
-    return 1 / k
+    as_float(k=k)
+    return at_least(Fraction(1, int(k)), k=k)
 
 
 def kappa_exact_match(probabilities: Array) -> float:
@@ -107,20 +136,19 @@ def kappa_exact_match(probabilities: Array) -> float:
 
 def kappa_all(kappa: Array | float, n_targets: int) -> np.ndarray:
     """kappa^n: all of n independent targets, for `rero.from_tradeoff` with as many."""
-    validate.integer(n_targets=n_targets)
-    base = numbers(kappa=kappa)
+    n, base = as_float(n_targets=n_targets), numbers(kappa=kappa)
     validate.probability(kappa=base)
-    with np.errstate(divide="ignore"):
-        return _upward(n_targets * np.log(base), base)
+    with np.errstate(divide="ignore", over="ignore"):
+        return _upward(n * np.log(base), base)
 
 
 def kappa_any(kappa: Array | float, n_targets: int) -> np.ndarray:
     """1 - (1 - kappa)^n: at least one of n independent targets, for `rero.from_tradeoff` with as many."""
-    validate.integer(n_targets=n_targets)
-    base = numbers(kappa=kappa)
+    n, base = as_float(n_targets=n_targets), numbers(kappa=kappa)
     validate.probability(kappa=base)
-    with np.errstate(divide="ignore"):
-        return np.minimum(-np.expm1(n_targets * np.log1p(-base)) * (1 + SLACK), 1.0)
+    with np.errstate(divide="ignore", over="ignore"):
+        found = np.minimum(-np.expm1(n * np.log1p(-base)) * (1 + SLACK), 1.0)
+    return np.where(base > 0, np.maximum(found, np.nextafter(0, 1)), 0.0)
 
 
 class EmpiricalKappa(NamedTuple):
@@ -183,7 +211,7 @@ def kappa_empirical(
         ValueError: an argument out of its range, or errors that are nan.
     """
     x = validate.matrix(samples, "samples", min_rows=4).astype(np.float64)
-    radius = float(_check_eta(number(eta=eta)))
+    radius = float(check_eta(number(eta=eta)))
     validate.integer(max_guesses=max_guesses)
     if not 0 < float(number(confidence=confidence)) < 1:
         raise ValueError(f"confidence must be in (0, 1), got {confidence}")
@@ -204,12 +232,14 @@ def kappa_empirical(
     if is_metric or (is_metric is None and error is euclidean):
         pairs = zip(x[0 : 2 * half : 2], x[1 : 2 * half : 2], strict=True)
         apart = np.array([float(_errors(error, a[None], b[None])[0, 0]) for a, b in pairs])
+        # What is computed of equal distances may differ.
+        reach = 2 * radius * (1 + 1e-9)
         if error is euclidean:
             # The better of two statements that may each fail: half of what may go wrong to each.
-            collisions = float(binomial_high(np.sum(apart <= 2 * radius), half, tail / 2))
+            collisions = float(binomial_high(np.sum(apart <= reach), half, tail / 2))
             met = min(collisions, _near_share(apart**2, radius**2, 1 - tail / 2))
         else:
-            met = float(binomial_high(np.sum(apart <= 2 * radius), half, tail))
+            met = float(binomial_high(np.sum(apart <= reach), half, tail))
         everyone = math.sqrt(met)
     return EmpiricalKappa(
         hits / len(held_out),
@@ -232,7 +262,7 @@ def _near_share(squares: np.ndarray, radius: float, confidence: float) -> float:
     # The mean over the lowest shift + i / n, after each sample; it rises.
     mass = shift + np.arange(1, n + 1) / n
     mean = np.cumsum(np.sort(squares)) / n / mass
-    within = int(np.searchsorted(mean, 2 * radius, side="right"))
+    within = int(np.searchsorted(mean, 2 * radius * (1 + 1e-9), side="right"))
     return min(1.0, shift + (within + 1) / n)
 
 
@@ -243,7 +273,12 @@ def _errors(error: Error, records: np.ndarray, guesses: np.ndarray) -> np.ndarra
     return found
 
 
-def _check_eta(eta: Any) -> np.ndarray:
+def check_eta(eta: Any) -> np.ndarray:
+    """Distances as float64.
+
+    Raises:
+        ValueError: not real numbers, nan, or < 0.
+    """
     distance = numbers(eta=eta)
     bad = ~(distance >= 0)
     if bad.any():
@@ -253,6 +288,5 @@ def _check_eta(eta: Any) -> np.ndarray:
 
 def _upward(log_kappa: np.ndarray, possible: np.ndarray) -> np.ndarray:
     """exp, upward, and the smallest number in the place of 0 unless success is impossible."""
-    scale = np.maximum(1, np.where(np.isfinite(log_kappa), -log_kappa, 1))
-    found = np.minimum(np.exp(np.minimum(log_kappa + SLACK * scale, 0)), 1.0)
+    found = np.minimum(np.exp(np.minimum(raised(log_kappa), 0)), 1.0)
     return np.where(possible > 0, np.maximum(found, np.nextafter(0, 1)), 0.0)

@@ -13,8 +13,10 @@ from drjax.bounds.audit_statistics import (
     check_open_unit,
     check_share,
     epsilon_of_rates,
+    lowered,
 )
 from drjax.bounds.curve import number
+from drjax.bounds.rounding import as_float
 from drjax.core import validate
 
 
@@ -32,7 +34,7 @@ def success_lower_bound(n_success: int, n_trials: int, *, confidence: float = 0.
     Raises:
         ValueError: an argument out of its range.
     """
-    validate.integer(n_trials=n_trials)
+    as_float(n_trials=n_trials)
     validate.integer(minimum=0, n_success=n_success)
     validate.at_most(n_trials, "n_trials", n_success=n_success)
     check_open_unit(confidence=confidence)
@@ -63,7 +65,7 @@ def mu_from_reconstruction(n_success: int, n_trials: int, kappa: float, *, confi
     """
     low = success_lower_bound(n_success, n_trials, confidence=confidence)
     _check_kappa(kappa)
-    return max(0.0, float(ndtri(low) - ndtri(kappa)))
+    return lowered(float(ndtri(low) - ndtri(kappa)))
 
 
 def epsilon_from_reconstruction(
@@ -93,7 +95,7 @@ def epsilon_from_reconstruction(
     _check_kappa(kappa)
     check_share(delta=delta)
     failure = float(binomial_high(n_trials - n_success, n_trials, 1 - confidence))
-    return max(0.0, float(epsilon_of_rates(Rates(float(kappa), 1 - float(kappa), low, failure), delta)))
+    return lowered(float(epsilon_of_rates(Rates(float(kappa), 1 - float(kappa), low, failure), delta)))
 
 
 def _check_kappa(kappa: Any) -> None:

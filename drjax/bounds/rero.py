@@ -16,6 +16,7 @@ Source: Balle, Cherubin & Hayes (2022), section VII, for theorem 2 to propositio
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +30,10 @@ from drjax.bounds.calibration import (
     smallest_noise_multiplier,
     success_of_mu,
 )
-from drjax.bounds.curve import SLACK, TradeOff, number, numbers
+from drjax.bounds.chain import log_power_of_chain
+from drjax.bounds.closed_forms import log_power_of_zcdp, renyi_share
+from drjax.bounds.curve import TradeOff, number, numbers
+from drjax.bounds.gdp import single_positive
 from drjax.bounds.monte_carlo import Estimate, Pair, SampledGaussianPair, monte_carlo
 from drjax.bounds.mse import (
     information_of,
@@ -37,6 +41,7 @@ from drjax.bounds.mse import (
     mse_from_prior,
     mse_without_prior,
 )
+from drjax.bounds.rounding import as_float, at_least, log1p_less, log_at_least, log_ratio, raised
 from drjax.core import validate
 from drjax.core.types import Array
 
@@ -86,15 +91,9 @@ def from_tradeoff(kappa: Array | float, curve: TradeOff, *, n_targets: int = 1) 
     """
     if not isinstance(curve, TradeOff):
         raise ValueError(f"curve must be a trade-off curve, got {curve!r}")
-    validate.integer(n_targets=n_targets)
+    as_float(n_targets=n_targets)
     base = check_kappa(kappa)
-    found = curve.power(base)
-    if n_targets > 1:
-        with np.errstate(divide="ignore"):
-            log_power = np.log(base)
-        for _ in range(n_targets):
-            log_power = curve.log_power(log_power)
-        found = np.exp(log_power)
+    found = curve.power(base) if n_targets == 1 else np.exp(log_power_of_chain(curve, _log(base), n_targets))
     return np.clip(found, base, 1.0)
 
 
@@ -119,14 +118,19 @@ def from_rdp(kappa: Array | float, alpha: Array | float, epsilon: Array | float)
         raise ValueError(f"epsilon must be >= 0, got {epsilons[~(epsilons >= 0)].flat[0]}")
     if orders.ndim > 1 or not orders.size or (orders.ndim and epsilons.shape[-1:] != orders.shape):
         raise ValueError(f"alpha must be one order or as many as epsilon, got shapes {orders.shape}, {epsilons.shape}")
+    with np.errstate(invalid="ignore"):
+        return _rounded(_log_rdp(_log(base), orders, epsilons), base)
+
+
+def _log_rdp(log_kappa: np.ndarray, orders: np.ndarray, epsilons: np.ndarray) -> np.ndarray:
     if not orders.ndim:
-        return _rounded((1 - 1 / orders) * (_log(base) + epsilons), base)
-    log_kappa, best = _log(base), None
+        return renyi_share(float(orders)) * (log_kappa + epsilons)
+    best = None
     for i, order in enumerate(orders):
-        bound = (1 - 1 / order) * (log_kappa + epsilons[..., i])
+        bound = renyi_share(float(order)) * (log_kappa + epsilons[..., i])
         best = bound if best is None else np.minimum(best, bound)
     assert best is not None
-    return _rounded(best, base)
+    return best
 
 
 def from_pure_dp(kappa: Array | float, epsilon: Array | float) -> np.ndarray:
@@ -157,10 +161,7 @@ def from_zcdp(kappa: Array | float, rho: Array | float) -> np.ndarray:
     base, budget = check_kappa(kappa), numbers(rho=rho)
     if not (budget >= 0).all():
         raise ValueError(f"rho must be >= 0, got {budget[~(budget >= 0)].flat[0]}")
-    with np.errstate(invalid="ignore"):
-        gap = np.maximum(np.sqrt(-_log(base)) - np.sqrt(budget), 0)
-    # No budget is enough to make a success of what cannot be guessed, but for an infinite one.
-    return _rounded(-(np.where(np.isnan(gap), 0.0, gap) ** 2), base)
+    return _rounded(log_power_of_zcdp(_log(base), budget), base)
 
 
 class Bound(NamedTuple):
@@ -224,13 +225,17 @@ def gaussian_prior(
     Raises:
         ValueError: an argument out of its range, both or none of epsilon and rho.
     """
-    log_kappa = prior.log_kappa_gaussian(eta, d, sigma)
-    distance = numbers(eta=eta)
-    rule = f"eta must be < sigma sqrt(d) = {sigma * math.sqrt(d):g} for the closed form"
+    distance, n, scale = prior.check_eta(eta), as_float(d=d), single_positive(sigma=sigma)
+    rule = f"eta must be < sigma sqrt(d) = {scale * math.sqrt(n):g} for the closed form"
     if not is_chernoff:
+        log_kappa = prior.log_kappa_gaussian(eta, d, sigma)
         return _of_prior(log_kappa, epsilon, rho, distance, np.ones_like(distance, bool), rule)
-    b = (distance / sigma) ** 2 / d
-    log_kappa = d / 2 * (1 - b + _log(b))
+    # Upward, as the bound rises with b.
+    with np.errstate(over="ignore"):
+        log_square = 2 * log_ratio(distance, scale)
+        b = np.exp(log_square - math.log(n)) * (1 + 1e-15 * (2 + math.log(n) + np.abs(np.maximum(log_square, -1500))))
+        # Near 0 by its logarithm, which goes on where b itself is too small.
+        log_kappa = n / 2 * np.where(b < 0.25, log_square - math.log(n) + 1 - b, log1p_less(np.minimum(b, 1.0) - 1))
     return _of_prior(log_kappa, epsilon, rho, distance, b < 1, rule)
 
 
@@ -245,8 +250,7 @@ def _of_prior(log_kappa: np.ndarray, epsilon: Any, rho: Any, eta: np.ndarray, is
         raise ValueError(f"{name} must be a finite number >= 0, got {budget[bad].flat[0]}")
     room, budget, eta, is_valid = np.broadcast_arrays(-log_kappa, budget, eta, is_valid)
     with np.errstate(invalid="ignore"):
-        gap = np.maximum(np.sqrt(room) - np.sqrt(budget), 0)
-        log_gamma = budget - room if rho is None else -(gap**2)
+        log_gamma = budget - room if rho is None else log_power_of_zcdp(-room, budget)
     fits = budget < room
     gamma = np.where(is_valid & fits, _rounded(log_gamma, np.exp(-room)), 1.0)
     if not is_valid.all():
@@ -282,8 +286,8 @@ def to_dp(gamma: float, p: float) -> DPGuarantee:
         raise ValueError(f"p must be in (0, 0.5], got {p}")
     if not 1 - share <= success <= 1:
         raise ValueError(f"gamma must be in [1 - p, 1] = [{1 - share:g}, 1], got {gamma}")
-    epsilon = math.log1p(-share) - math.log(share)
-    return DPGuarantee(epsilon, min(1.0, 1 - (1 - success) / share + SLACK))
+    odds, delta = (1 - Fraction(share)) / Fraction(share), 1 - (1 - Fraction(success)) / Fraction(share)
+    return DPGuarantee(log_at_least(odds), at_least(max(delta, Fraction(0)), gamma=gamma, p=p))
 
 
 def check_kappa(kappa: Any) -> np.ndarray:
@@ -304,6 +308,6 @@ def _log(base: np.ndarray) -> np.ndarray:
 
 def _rounded(log_gamma: np.ndarray, base: np.ndarray) -> np.ndarray:
     """A logarithm to what it is of, upward, in [kappa, 1]; what is not a number certifies nothing."""
-    scale = np.maximum(1, np.where(np.isfinite(log_gamma), -log_gamma, 1))
-    raised = np.where(np.isnan(log_gamma), 0.0, np.minimum(log_gamma + SLACK * scale, 0))
-    return np.clip(np.exp(raised), base, 1.0)
+    found = np.where(np.isnan(log_gamma), 0.0, np.minimum(raised(log_gamma), 0))
+    # What is too small for float64 is not 0.
+    return np.clip(np.where(found > -np.inf, np.maximum(np.exp(found), np.nextafter(0, 1)), 0.0), base, 1.0)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -26,18 +27,23 @@ from drjax.bounds.closed_forms import (
     RandomizedResponse,
 )
 from drjax.bounds.curve import RELATIONS, TradeOff, number
-from drjax.bounds.gdp import SENSITIVITY, check_positive
+from drjax.bounds.gdp import mu_of, single_positive
 from drjax.bounds.numeric import (
+    COARSE_POINTS,
     DIRECTIONS,
     INTERVAL,
+    MAX_COMPOSED,
     Numeric,
+    composed_span,
     count,
     from_pld,
     halved_noise,
     interval_for,
     relation_of,
     require_dp_accounting,
+    self_composed,
 )
+from drjax.bounds.rounding import SLACK, at_least, root_of_squares
 from drjax.core import validate
 
 __all__ = [
@@ -85,7 +91,7 @@ def compose(*curves: TradeOff, interval: float = INTERVAL) -> TradeOff:
         ValueError: no curve, something else, different relations, or a curve that cannot be composed with the others.
         ImportError: a grid is needed and dp-accounting is not installed.
     """
-    check_positive(interval=interval)
+    single_positive(interval=interval)
     neighbouring = _relation(curves)
     if len(curves) == 1:
         return curves[0]
@@ -95,10 +101,11 @@ def compose(*curves: TradeOff, interval: float = INTERVAL) -> TradeOff:
         )
     gaussian = [curve for curve in curves if isinstance(curve, Gaussian)]
     if len(gaussian) == len(curves):
-        return Gaussian(math.hypot(*(curve.mu for curve in gaussian)), neighbouring=neighbouring)
-    if any(isinstance(curve, ZCDP) for curve in curves) and all(isinstance(c, (ZCDP, Gaussian)) for c in curves):
-        rho = sum(curve.rho if isinstance(curve, ZCDP) else curve.mu**2 / 2 for curve in curves)  # pyright: ignore[reportAttributeAccessIssue]
-        return ZCDP(rho, neighbouring=neighbouring)
+        return Gaussian(root_of_squares(curve.mu for curve in gaussian), neighbouring=neighbouring)
+    zcdp = [curve for curve in curves if isinstance(curve, ZCDP)]
+    if zcdp and len(zcdp) + len(gaussian) == len(curves):
+        parts = [Fraction(c.rho) if isinstance(c, ZCDP) else Fraction(c.mu) ** 2 / 2 for c in (*gaussian, *zcdp)]
+        return ZCDP(at_least(sum(parts, Fraction(0)), curves=curves), neighbouring=neighbouring)
     if any(isinstance(curve, (RDP, ZCDP)) for curve in curves):
         return _compose_renyi(curves, neighbouring)
     return _compose_losses(curves, neighbouring, interval)
@@ -109,7 +116,7 @@ def _compose_renyi(curves: tuple[TradeOff, ...], neighbouring: str | None) -> RD
     orders = sorted(set.intersection(*map(set, tables))) if tables else list(ORDERS)
     if not orders:
         raise ValueError("curves of RDP must share an order to be composed, got none")
-    totals = [sum(_renyi(curve, order) for curve in curves) for order in orders]
+    totals = [sum(_renyi(curve, order) for curve in curves) * (1 + SLACK) for order in orders]
     return RDP(orders, totals, neighbouring=neighbouring)
 
 
@@ -127,7 +134,7 @@ def _renyi(curve: TradeOff, order: float) -> float:
         case ZCDP():
             return order * curve.rho
         case Gaussian():
-            return order * curve.mu**2 / 2
+            return order * curve.mu / 2 * curve.mu
         case Laplace():
             return _renyi_of_pure(curve.mu, order)
         case EpsilonDelta(delta=0.0):
@@ -140,9 +147,13 @@ def _renyi_of_pure(epsilon: float, order: float) -> float:
     """Of binary randomised response, which is the largest that pure privacy leaves (Kairouz et al. 2015)."""
     if math.isinf(order):
         return epsilon
-    log_p, log_q = -math.log1p(math.exp(-epsilon)), -epsilon - math.log1p(math.exp(-epsilon))
-    total = np.logaddexp(order * log_p + (1 - order) * log_q, order * log_q + (1 - order) * log_p)
-    return float(min(epsilon, max(0.0, total / (order - 1)) * (1 + 1e-12)))
+    # log(p exp(u) + q exp(-u)) / (order - 1) with p / q = exp(epsilon), as a sum of positive terms where it is small.
+    u = (order - 1) * epsilon
+    if u < 1:
+        total = math.log1p(math.tanh(epsilon / 2) * math.sinh(u) + 2 * math.sinh(u / 2) ** 2)
+    else:
+        total = u + math.log1p(math.expm1(-2 * u) / (1 + math.exp(min(epsilon, 700.0))))
+    return min(epsilon, total / (order - 1) * (1 + SLACK))
 
 
 def _compose_losses(curves: tuple[TradeOff, ...], neighbouring: str | None, interval: float) -> Numeric:
@@ -248,7 +259,7 @@ def from_event(event: Any, *, neighbouring: str, direction: str = "both", interv
     """
     module = require_dp_accounting()
     validate.one_of(DIRECTIONS, direction=direction)
-    check_positive(interval=interval)
+    single_positive(interval=interval)
     relation = relation_of(neighbouring)
     if not isinstance(event, module.DpEvent):
         raise ValueError(f"event must be a dp_accounting.DpEvent, got {event!r}")
@@ -309,27 +320,34 @@ def subsampled_gaussian(
         ValueError: an argument out of its range.
         ImportError: dp-accounting is not installed.
     """
-    check_positive(noise_multiplier=number(noise_multiplier=noise_multiplier))
-    check_positive(interval=interval)
+    noise = single_positive(noise_multiplier=number(noise_multiplier=noise_multiplier))
+    single_positive(interval=interval)
     validate.probability(rate=number(rate=rate))
-    validate.integer(steps=steps)
     validate.one_of(DIRECTIONS, direction=direction)
-    validate.one_of(RELATIONS, neighbouring=neighbouring)
+    unsampled = Gaussian(mu_of(noise, steps, neighbouring), neighbouring=neighbouring)
     if rate == 0:
         return Gaussian(0.0, neighbouring=neighbouring)
-    whole = SENSITIVITY[neighbouring] / float(noise_multiplier)
-    unsampled = Gaussian(math.sqrt(steps) * whole, neighbouring=neighbouring)
     if rate == 1:
         return unsampled
+    span = mu_of(noise, 1, neighbouring) * (mu_of(noise, 1, neighbouring) / 2 + 10)
     module = require_dp_accounting().pld.privacy_loss_distribution
-    one = module.from_gaussian_mechanism(
-        float(noise_multiplier),
-        value_discretization_interval=interval_for(whole * (whole / 2 + 10), interval),
-        sampling_prob=float(rate),
-        neighboring_relation=relation_of(neighbouring),
-    )
+
+    def step_on(grid: float) -> Any:
+        return module.from_gaussian_mechanism(
+            noise,
+            value_discretization_interval=grid,
+            sampling_prob=float(rate),
+            neighboring_relation=relation_of(neighbouring),
+        )
+
+    grid = interval_for(span, interval)
+    if steps > 1:
+        # What the composition spans hardly depends on the grid.
+        coarse = composed_span(step_on(max(grid, 2 * span / COARSE_POINTS)), steps)
+        grid = max(grid, coarse / MAX_COMPOSED)
+    one = step_on(grid)
     sampled = from_pld(
-        one.self_compose(steps) if steps > 1 else one,
+        self_composed(one, steps) if steps > 1 else one,
         neighbouring=neighbouring,
         direction=direction,
         n_composed=steps,
@@ -340,7 +358,7 @@ def subsampled_gaussian(
     # Below what rounding adds to every delta, some 1e-11, Renyi's divergence goes on to tell small levels apart.
     dp = require_dp_accounting()
     accountant = dp.rdp.RdpAccountant(WHOLE_ORDERS, relation_of(neighbouring))
-    step = dp.PoissonSampledDpEvent(float(rate), dp.GaussianDpEvent(float(noise_multiplier)))
+    step = dp.PoissonSampledDpEvent(float(rate), dp.GaussianDpEvent(noise))
     accountant.compose(dp.SelfComposedDpEvent(step, int(steps)))
     renyi = RDP(WHOLE_ORDERS, np.maximum(accountant._rdp, 0).tolist(), neighbouring=neighbouring)
     return Minimum((sampled, renyi, unsampled), neighbouring=neighbouring)

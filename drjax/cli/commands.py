@@ -21,10 +21,11 @@ from drjax import data as datasets
 from drjax.attacks.reconstruction import closed_form
 from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.attacks.shadow import shadow_embeddings
-from drjax.audit import AuditConfig, quality, run, run_each
+from drjax.audit import AuditConfig, needs, quality, run, run_each
 from drjax.cli.options import MethodOptions, Options, hinted, typed
-from drjax.core import validate
-from drjax.core.types import count_status
+from drjax.core import memory, validate
+from drjax.core.progress import announce
+from drjax.core.types import Status, count_status
 from drjax.defenses import DEFENSES, defend
 from drjax.dr import METHODS
 from drjax.reports import curve, ladder, records
@@ -65,7 +66,7 @@ def audit(
             config,
             folder,
             resume=resume,
-            progress=not quiet and sys.stderr.isatty(),
+            progress=not quiet,
             command=command,
             console=console,
         )
@@ -83,9 +84,8 @@ def audit(
 
 def _audit_each(config: AuditConfig, folder: Path, *, resume: bool, quiet: bool, command: str | None) -> None:
     console = Console(quiet=quiet)
-    progress = not quiet and sys.stderr.isatty()
     with hinted(config.method):
-        result = run_each(config, folder, resume=resume, progress=progress, command=command, console=console)
+        result = run_each(config, folder, resume=resume, progress=not quiet, command=command, console=console)
     ladder.print_ladder(console, result.rows)
     console.print(f"[bold]{result.verdict.headline}.[/bold] {result.verdict.sentence}")
     for caveat in result.verdict.caveats:
@@ -118,13 +118,29 @@ def attack_embedding(
     check_new(out)
     known_records = datasets.load_values(known)
     published = datasets.load_values(coords)
+    n, d = known_records.shape
+    memory.require(
+        40.0 * n * d + 16.0 * published.size + (0.0 if public is None else 24.0 * d**2),
+        "this attack",
+        f"{n:,} known records with {d:,} features",
+        "run it where there is more",
+    )
     prior = GaussianPrior.fit(datasets.load_values(public)) if public is not None else None
     # Classical MDS of Euclidean distances releases the scores of PCA, up to signs.
     reconstruct = closed_form.reconstruct_srp if method == "srp" else closed_form.reconstruct_pca
     result = reconstruct(known_records, published, target_index=target_row, prior=prior)
     records.save_arrays(out, x=result.x, residual_norm=result.residual_norm, status=result.status)
     print(f"Reconstructed {result.x.size} features: {', '.join(f'{v:.4g}' for v in result.x[:8])}, ...")
+    is_answer = int(result.status) & Status.MISFIT == 0
+    if not is_answer:
+        print("Refused: these are not the coordinates of the known records and one more; the record is what one would")
+        print("guess without them. What does not fit:")
+        for reason in closed_form.misfit(known_records, published, target_index=target_row):
+            print(f"  {reason}")
     print(f"Undetermined part: norm {float(result.residual_norm):.3g}; status {count_status(result.status)}")
+    if is_answer and result.expected_mse is not None:
+        share = float(result.expected_mse) / max(float(known_records.var(axis=0).mean()), np.finfo(np.float64).tiny)
+        print(f"Error to expect: {min(share, 1):.3g} of the records' own mean variance")
     print(f"Written: {out}")
 
 
@@ -142,6 +158,7 @@ def embed(
     defense: Annotated[str, tyro.conf.arg(metavar=f"{{none,{','.join(DEFENSES)}}}")] = "none",
     defense_scale: float | None = None,
     seed: int | None = None,
+    quiet: bool = False,
 ) -> None:
     """Embed a data set; write its coordinates, and beside them how good they are.
 
@@ -159,6 +176,7 @@ def embed(
         defense_scale: How strong the defence is, > 0: deviation of the noise or width of the grid.
         seed: Of a randomised method and of noise, for experiments; from the operating system if not given. Noise whose
             seed is known protects nothing.
+        quiet: Show no progress.
     """
     if out.suffix not in (".npy", ".csv"):
         raise ValueError(f"out must end in .npy or .csv, got {out}")
@@ -171,12 +189,19 @@ def embed(
     dr_method = _defended(dr_method, defense, defense_scale)
     x = datasets.load(data, data_dir=data_dir, categorical=categorical, drop=drop, label=label).x
     key = _key(seed)
+    with_quality = len(x) <= QUALITY_RECORDS
+
+    def need(count: int) -> needs.Needs:
+        return needs.of_embedding(dr_method, count, x.shape[1], with_quality=with_quality)
+
+    expected = needs.require(need(len(x)), "this embedding", "the number of records", need, len(x))
+    announce(f"coordinates of {len(x):,} records", expected.seconds, expected.bytes, enabled=not quiet)
     # One more record beside the others: the same embedding by the faster way.
     with hinted(method):
-        embedding = shadow_embeddings(key, dr_method, x[1:], x[:1])
+        embedding = shadow_embeddings(key, dr_method, x[1:], x[:1], progress=not quiet)
     coords, counts = embedding.coords[0], count_status(embedding.status)
     scores = None
-    if len(x) <= QUALITY_RECORDS:
+    if with_quality:
         scores = quality.measure(method, x[1:], x[:1], embedding.coords, embedding.objective, embedding.status)
     with records.atomic_open(out) as file:
         if out.suffix == ".npy":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import os
 import sys
 from collections.abc import Sequence
@@ -9,7 +10,15 @@ from collections.abc import Sequence
 from tyro.extras import SubcommandApp
 
 import drjax
-from drjax.cli import bound_commands, commands, membership_commands, model_commands, property_commands, release_commands
+from drjax.cli import (
+    bound_commands,
+    commands,
+    errors,
+    membership_commands,
+    model_commands,
+    property_commands,
+    release_commands,
+)
 
 DESCRIPTION = "What an informed adversary can take back out of a published embedding or network."
 
@@ -18,11 +27,17 @@ SPELLINGS = {"--attack": "--attacks"}
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs `drjax`; exits with 0, or with 2 and one line on standard error for anything a user can mend, such
-    as an optional package that is missing.
+    """Runs `drjax`; exits with 0, or with 2 and one line on standard error for anything a user can mend.
+
+    See `drjax.cli.errors` for what that is; a mistake of drjax itself shows a traceback.
 
     `drjax attack model` exits with 1 where it finds nothing that it would rely on.
     """
+    # What one call remembers for its errors is not of the next.
+    contextvars.copy_context().run(_main, argv)
+
+
+def _main(argv: Sequence[str] | None) -> None:
     arguments = list(sys.argv[1:] if argv is None else argv)
     is_audit = bool(arguments) and arguments[0].startswith("audit")
     if is_audit:
@@ -33,14 +48,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     try:
         _app().cli(prog="drjax", description=DESCRIPTION, args=arguments or ["--help"])
     except KeyboardInterrupt:
-        kept = "; finished work is kept, go on with --resume" if is_audit else ""
+        kept = "; what is finished is in the run folder, if it came so far: go on with --resume" if is_audit else ""
         print(f"drjax: interrupted{kept}", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:
         # The reader of our output has gone (drjax data list | head): nobody is left to report it to.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (ValueError, OSError, ImportError) as error:
-        print(f"drjax: error: {' '.join(str(error).split())}", file=sys.stderr)
+    except Exception as error:
+        line = errors.one_line(error)
+        if line is None:
+            raise
+        print(f"drjax: error: {line}", file=sys.stderr)
         sys.exit(2)
 
 

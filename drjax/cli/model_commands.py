@@ -16,7 +16,7 @@ from PIL import Image
 from rich.console import Console
 
 from drjax.attacks.reconstruction.training_inversion import reconstruct_model
-from drjax.attacks.reconstruction.training_inversion.model import EXPLAINED
+from drjax.attacks.reconstruction.training_inversion.model import mean_error
 from drjax.audit import ModelAuditConfig, run_model
 from drjax.cli.commands import check_new, run_folder
 from drjax.core import validate
@@ -28,6 +28,8 @@ from drjax.nets.weights_files import read_params
 from drjax.reports import ladder, records
 
 _TABLES = {".csv": tables.read_csv, ".tsv": tables.read_csv, ".parquet": tables.read_parquet}
+
+_FAILED = "The attack failed, which says nothing about whether the release is safe"
 
 PICTURE_SIDE = 256
 """Pixels of the longer side of a picture, at least: of a digit of 8 x 8, a viewer shows a dot."""
@@ -120,14 +122,16 @@ def attack_model(
 
     The start, the hyperparameters and the order of the training must be known; a training that draws anything else
     (dropout, augmentation, noise) is out of reach. Records are taken as they are: scale them as the training script
-    did. Exit status: 0 if the release is explained, 1 if it is not and nothing is claimed, 2 for bad input.
+    did. Exit status: 0 if the record is reconstructed; 1 if the attack failed, which shows nothing about safety; 2 for
+    bad input.
 
     Args:
         known: The known records: an NPZ file with x (n-1, d) and y (n-1,), or a table (CSV, Parquet) with --label.
         weights: The released weights (safetensors or NPZ), named as PyTorch, Flax, Keras or scikit-learn name them.
         init: The weights that training began with, likewise.
-        out: NPZ file to write: x (d,), y, residual_norm (the share of the release that is not explained) and status. A
-            status other than 0 says that x and y are only the nearest that was found.
+        out: NPZ file to write: x (d,), y, residual_norm (the share of the release that is not explained), expected_mse
+            (the mean squared error that x is expected to have), mean_mse (that of the mean record) and status. A status
+            other than 0 says that x and y are only the nearest that was found.
         network: The architecture.
         descent: The training.
         label: Column of the tables with the classes, integers from 0.
@@ -137,7 +141,7 @@ def attack_model(
         public: Other records that look like the unknown one, in a file like --known; the known ones if not given.
         bounds: Least and greatest value of a feature, or none.
         image_shape: Height, width and perhaps channels of a record, for --picture.
-        picture: PNG file to write of the record, if the release is explained.
+        picture: PNG file to write of the record, if it is reconstructed.
     """
     model = network.classifier()
     training = descent.training(model)
@@ -174,9 +178,16 @@ def attack_model(
             bounds=limits,
         )
     assert found.y is not None
-    residual, status = found.residual_norm[0], found.status[0]
-    records.save_arrays(out, x=found.x[0], y=found.y[0], residual_norm=residual, status=status)
-    print(in_words(found.x[0], int(found.y[0]), float(residual), Status(int(status))))
+    assert found.expected_mse is not None
+    residual, expected, status = found.residual_norm[0], found.expected_mse[0], found.status[0]
+    mean = mean_error(x if like is None else like[0])
+    records.save_arrays(
+        out, x=found.x[0], y=found.y[0], residual_norm=residual, expected_mse=expected, mean_mse=mean, status=status
+    )
+    words = in_words(
+        found.x[0], int(found.y[0]), float(residual), Status(int(status)), expected=float(expected), mean=mean
+    )
+    print(words)
     print(f"Written: {out}")
     if status != Status.OK:
         sys.exit(1)
@@ -253,8 +264,7 @@ def audit_model(
     console = Console(quiet=quiet)
     command = shlex.join(["drjax", *sys.argv[1:]]) if Path(sys.argv[0]).stem == "drjax" else None
     folder = out or run_folder(f"{Path(data).stem.replace(':', '-')}-model-n{n_known + 1}", resume=resume)
-    progress = not quiet and sys.stderr.isatty()
-    result = run_model(config, folder, resume=resume, progress=progress, command=command, console=console)
+    result = run_model(config, folder, resume=resume, progress=not quiet, command=command, console=console)
     ladder.print_ladder(console, result.rows)
     console.print(f"Accuracy of the networks on public records: {ladder.percent(result.accuracy)}")
     console.print(f"[bold]{result.verdict.headline}.[/bold] {result.verdict.sentence}")
@@ -263,14 +273,16 @@ def audit_model(
     console.print(f"Report: {result.report}", soft_wrap=True)
 
 
-def in_words(x: np.ndarray, y: int, residual: float, status: Status) -> str:
-    """What was found, and whether to rely on it.
+def in_words(x: np.ndarray, y: int, residual: float, status: Status, *, expected: float, mean: float) -> str:
+    """What was found, and how far to rely on it.
 
     Args:
         x: (d,) the record.
         y: Its class.
         residual: Share of the release that is not explained, nan where no training stays finite.
         status: OK, DEGENERATE, or else a refusal.
+        expected: Mean squared error that x is expected to have, nan where nothing was found.
+        mean: That of the mean record.
     """
     if status & Status.DEGENERATE:
         return (
@@ -279,27 +291,26 @@ def in_words(x: np.ndarray, y: int, residual: float, status: Status) -> str:
         )
     if status & Status.NON_FINITE:
         return (
-            "Not reconstructed: training with these options does not stay finite.\n"
+            f"{_FAILED}: training with these options does not stay finite.\n"
             "Look at the learning rate, and at the scale of the records."
         )
     explained = f"Share of the release explained: {_share(residual)}"
+    error = (
+        f"a root mean square error of about {math.sqrt(expected):.2g} a feature, where the mean record has "
+        f"{math.sqrt(mean):.2g} (mean squared errors {expected:.2g} and {mean:.2g})"
+    )
     if status != Status.OK:
         return (
-            f"Not reconstructed: no record was found for which training ends at the released weights.\n{explained}, "
-            f"where at least {1 - EXPLAINED:.0%} is asked for (residual {residual:.2g}).\n"
+            f"{_FAILED}: the nearest record that was found is expected to have {error}.\n{explained}\n"
             "One of these may not be that of the release: the known records, their scaling or their order; the start; "
             "the order of the batches; a hyperparameter or the activation; the label, if given; the bounds. Or the "
-            "weights are rounded, or were trained with the known records alone.\n"
-            f"The nearest that was found (label {y}) is written for inspection, and is not to be relied on."
+            "weights are rounded too much, or were trained with the known records alone.\n"
+            f"The nearest (label {y}) is written for inspection, and is not to be relied on."
         )
     # Of a feature that is 0, the solver leaves 1e-19 or so.
     clean = np.where(np.abs(x) < 1e-6 * np.abs(x).max(), 0, x)
     shown = ", ".join(f"{value:.4g}" for value in clean[:8]) + (", ..." if x.size > 8 else "")
-    return (
-        f"Label: {y}\nRecord, {x.size} features: {shown}\n{explained}\n"
-        "The reconstruction is reliable: training with it ends at the released weights, up to a misfit of "
-        f"{residual:.2g} of what leaving the record out changes."
-    )
+    return f"Label: {y}\nRecord, {x.size} features: {shown}\nReconstructed to {error}.\n{explained}"
 
 
 def _share(residual: float) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -40,7 +39,7 @@ class Published:
     """The plot: --plot or --coords.
 
     Attributes:
-        plot: Image file (PNG, JPG, ...) of a scatter plot with round markers.
+        plot: Image file (PNG, JPEG, BMP or TIFF) of a scatter plot with round markers.
         coords: Its coordinates (CSV, NPY or NPZ), two columns.
     """
 
@@ -130,6 +129,7 @@ def attack_property(
     out: Path | None = None,
     picture_out: Path | None = None,
     seed: int = 0,
+    quiet: bool = False,
 ) -> None:
     """Predict which share of the records in a plot has a property, from the plot alone and records like them.
 
@@ -153,6 +153,7 @@ def attack_property(
         out: JSON file to write: the figures and where they come from.
         picture_out: PNG file to write: the plot with every marker that was found outlined.
         seed: Of the shadow maps and of training.
+        quiet: Show no progress.
     """
     validate.one_of(METHODS, method=method)
     validate.integer(minimum=0, seed=seed)
@@ -185,7 +186,7 @@ def attack_property(
             levels=levels,
             level=level,
             defence=None if defence is None else TABLE5[defence],
-            progress=sys.stderr.isatty(),
+            progress=not quiet,
         )
     _report(outcome, plot, shadows, defence)
     if out is not None:

@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
+from rich.console import Console
+from rich.text import Text
 
 from drjax.cli.commands import Positional, run_folder
 from drjax.release import PCAReleaseConfig, PCAReleaseResult, release_pca
 from drjax.release.manifest import NOT_PRIVATE
+from drjax.release.pca_report import NO_BETTER
 from drjax.release.synthetic import SyntheticReleaseConfig, release_synthetic, write_schema
 
 
@@ -30,7 +33,7 @@ def pca(
         quiet: Print errors only.
     """
     folder = out or run_folder(f"release-pca-{config.data.stem}", resume=False)
-    result = release_pca(config, folder, command=_command(), progress=not quiet and sys.stderr.isatty())
+    result = release_pca(config, folder, command=_command(), progress=not quiet)
     if not quiet:
         print("\n".join(in_words(result)))
 
@@ -38,21 +41,32 @@ def pca(
 def in_words(result: PCAReleaseResult) -> list[str]:
     """What was released, in a few lines."""
     entry = result.manifest["guarantee"]
-    kept, attacks = result.utility.chosen, result.membership.attacks
     lines = [f"Released: {result.manifest['released']}."]
     if entry["holds"]:
         lines.append(_guarantee(entry))
     else:
         lines.insert(0, f"{NOT_PRIVATE}.")
     lines.append(f"Bounds: {'; '.join(f'{name}: {text}' for name, text in result.manifest['bounds'].items())}.")
-    lines.append(f"Expected to keep {kept.estimate:.0%} of the energy ({kept.low:.0%} to {kept.high:.0%}). Private.")
-    plain, noisy = (max(a.auc for a in attacks if a.is_private == flag) for flag in (False, True))
-    ceiling = "" if result.ceiling is None else f"; the guarantee allows {result.ceiling:.3f}"
-    lines.append(
-        f"Expected AUC of membership: {plain.estimate:.3f} without noise, {noisy.estimate:.3f} [{noisy.low:.3f}, "
-        f"{noisy.high:.3f}] with it{ceiling}. Private."
-    )
-    return lines + _where(result.folder, result.manifest)
+    if result.outside:
+        lines.append(f"Cells cut to their range, or no number: {result.outside:,}. Private.")
+    if result.expected is None:
+        lines.append(f"Expected utility and attacks: not measured, {result.not_expected}.")
+    else:
+        utility, membership = result.expected
+        kept, attacks = utility.chosen, membership.attacks
+        if utility.is_no_better_than_random:
+            lines.append(f"{NO_BETTER}. Private.")
+        lines.append(
+            f"Expected to keep {kept.estimate:.0%} of the variance that as many components can ({kept.low:.0%} to "
+            f"{kept.high:.0%}); random directions keep {utility.random:.0%}. Private."
+        )
+        plain, noisy = (max(a.auc for a in attacks if a.is_private == flag) for flag in (False, True))
+        ceiling = "" if result.ceiling is None else f"; the guarantee allows {result.ceiling:.3f}"
+        lines.append(
+            f"Expected AUC of membership: {plain.estimate:.3f} without noise, {noisy.estimate:.3f} [{noisy.low:.3f}, "
+            f"{noisy.high:.3f}] with it{ceiling}. Private."
+        )
+    return lines + _where(result.folder, result.private_folder, result.manifest)
 
 
 def synthetic(
@@ -70,7 +84,7 @@ def synthetic(
         quiet: Print errors only.
     """
     folder = out or run_folder(f"release-synthetic-{config.data.stem}", resume=False)
-    result = release_synthetic(config, folder, command=_command(), progress=not quiet and sys.stderr.isatty())
+    result = release_synthetic(config, folder, command=_command(), progress=not quiet)
     if quiet:
         return
     entry, rehearsed = result.manifest["guarantee"], result.rehearsed
@@ -79,16 +93,24 @@ def synthetic(
     print(f"Released: {result.manifest['released']}.")
     for column in result.schema.columns:
         print(f"  {column}{'' if column.is_public else ' (READ OFF THE RECORDS)'}")
+    for name, counts in result.outside.items():
+        print(f"Cells outside what {name} may hold: {', '.join(f'{n:,} {why}' for why, n in counts.items())}. Private.")
     if entry["holds"]:
         print(_guarantee(entry))
-    chosen = rehearsed.chosen
-    print(
-        f"Expected {rehearsed.measure}: {chosen.estimate:.3f} ({chosen.low:.3f} to {chosen.high:.3f}); real records "
-        f"{rehearsed.real:.3f}, knowing nothing {rehearsed.ignorant:.3f}. Private."
-    )
-    best = max(rehearsed.attacks, key=lambda attack: attack.auc.estimate)
-    print(f"Expected AUC of membership: {best.auc.estimate:.3f} [{best.auc.low:.3f}, {best.auc.high:.3f}]. Private.")
-    print("\n".join(_where(result.folder, result.manifest)))
+    if rehearsed is None:
+        print(f"Expected utility and attacks: not measured, {result.not_rehearsed}.")
+    else:
+        chosen = rehearsed.chosen
+        print(
+            f"Expected {rehearsed.measure}: {chosen.estimate:.3f} ({chosen.low:.3f} to {chosen.high:.3f}); real "
+            f"records {rehearsed.real:.3f}, knowing nothing {rehearsed.ignorant:.3f}. Private."
+        )
+        print(f"{rehearsed.spread_sentence} Private.")
+        if rehearsed.worse_than_nothing is not None:
+            Console(soft_wrap=True).print(Text(f"{rehearsed.worse_than_nothing} Private.", style="bold red"))
+        auc = max((attack.auc for attack in rehearsed.attacks), key=lambda found: found.estimate)
+        print(f"Expected AUC of membership: {auc.estimate:.3f} [{auc.low:.3f}, {auc.high:.3f}]. Private.")
+    print("\n".join(_where(result.folder, result.private_folder, result.manifest)))
 
 
 def schema(
@@ -100,24 +122,26 @@ def schema(
     drop: tuple[str, ...] = (),
     public: Path | None = None,
 ) -> None:
-    """Write the columns of a table as a bounds file to edit: what each may hold, and which of that nobody has given.
+    """Write a bounds file to fill in: what each column of a table may hold, as far as public records tell.
 
     Args:
         data: Private records: CSV or Parquet.
         out: JSON file to write, a new one.
         target: Column to predict from the others.
-        task: Of the target; if not given, by its values.
+        task: Kind of prediction; if not given, by what is stated of the target.
         drop: Columns to leave out.
-        public: Records of the same kind that are no secret: their ranges and categories need no editing.
+        public: Records of the same kind that are no secret: their ranges and categories need no filling in.
     """
-    found = write_schema(data, out, target=target, task=task, drop=drop, public=public)
+    found, rest = write_schema(data, out, target=target, task=task, drop=drop, public=public)
     for column in found.columns:
         print(column)
     print(f"Written: {out}")
-    if found.from_records:
+    if rest:
+        some = ", ".join(rest[:6]) + (f" and {len(rest) - 6} more" if len(rest) > 6 else "")
         print(
-            f'{len(found.from_records)} entries were read off the records ("from_records": true): the file is private. '
-            "Put what is known without them in their place and take the mark out; until then a release refuses them."
+            f'To fill in: {some}. Write what is known without the records behind "stated": [lower, upper], or the list '
+            'of categories. What stands behind "seen" is what the records hold: it counts for nothing and makes the '
+            "file private. Until every column is stated or dropped a release refuses."
         )
 
 
@@ -132,10 +156,10 @@ def _guarantee(entry: Mapping[str, Any]) -> str:
     )
 
 
-def _where(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
+def _where(folder: Path, private: Path, manifest: Mapping[str, Any]) -> list[str]:
     what = "Publish" if manifest["guarantee"]["holds"] else "Not private"
     names = [*manifest["files"], "manifest.json"]
     return [
         f"{what}: {', '.join(str(folder / name) for name in names)}",
-        f"Keep:    {folder / 'private' / 'report.html'}",
+        f"Keep:    {private / 'report.html'}",
     ]

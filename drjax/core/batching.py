@@ -11,7 +11,6 @@ import ctypes
 import functools
 import math
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from typing import Any
 
 import jax
@@ -19,7 +18,8 @@ import numpy as np
 from jax.extend import core as jex_core
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from drjax.core import host, validate
+from drjax.core import host, memory, validate
+from drjax.core.progress import shown
 from drjax.core.types import PyTree
 
 CPU_CHUNK_BYTES = 24 * 2**20
@@ -60,7 +60,7 @@ def iter_chunks(
         batch_size: Lanes per chunk; chosen by `choose_batch_size` if None.
         mesh: Devices to shard a chunk over, along all its axes; the chunk size is rounded up to a multiple.
         start: First lane to compute; a multiple of the chunk size, so that a resumed run meets the same chunks.
-        progress: Show a bar with rate and time left on standard error.
+        progress: Show rate and time left on standard error, see `core.progress`.
         description: What the bar calls a lane.
 
     Yields:
@@ -89,6 +89,9 @@ def map_lanes(
     # The surplus of the last chunk is cut off on the host: on the device every leaf would be one more dispatch.
     for offset, n, result in _padded_chunks(fn, context, lanes, batch_size, mesh, 0, progress, description):
         if gathered is None:
+            n_bytes = sum(leaf.dtype.itemsize * math.prod(leaf.shape[1:]) for leaf in jax.tree.leaves(result))
+            what = f"holding the results of {m:,} {description}"
+            memory.require(m * n_bytes, what, f"{memory.in_words(n_bytes)} each", "ask for fewer")
             gathered = jax.tree.map(lambda leaf: np.empty((m, *leaf.shape[1:]), leaf.dtype), result)
         for target, leaf in zip(jax.tree.leaves(gathered), jax.tree.leaves(result), strict=True):
             target[offset : offset + n] = np.asarray(leaf)[:n]
@@ -124,7 +127,7 @@ def _padded_chunks(
     run = jax.jit(fn) if mesh is None else _on_mesh(fn, mesh)
     if mesh is not None:
         context = jax.device_put(context, NamedSharding(mesh, PartitionSpec()))
-    with progress_bar(description, m, start) if progress else nullcontext(lambda _: None) as advance:
+    with shown(description, m, start, enabled=progress) as advance:
         for offset in range(start, m, size):
             n = min(size, m - offset)
             chunk = jax.tree.map(lambda leaf: _padded(leaf, offset, n, size), lanes)  # noqa: B023
@@ -306,34 +309,3 @@ def _sub_jaxprs(param: Any) -> list[jex_core.Jaxpr]:
     if isinstance(param, (tuple, list)):
         return [jaxpr for entry in param for jaxpr in _sub_jaxprs(entry)]
     return []
-
-
-class progress_bar:
-    """A rich bar on standard error: done/total, lanes per second, time left."""
-
-    def __init__(self, description: str, total: int, done: int) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}"),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
-            transient=False,
-        )
-        self._task = self._bar.add_task(description, total=total, completed=done, rate="")
-
-    def __enter__(self) -> Callable[[int], None]:
-        self._bar.start()
-        return self._advance
-
-    def _advance(self, n: int) -> None:
-        self._bar.advance(self._task, n)
-        speed = self._bar.tasks[0].speed
-        self._bar.update(self._task, rate=f"{speed:,.3g}/s" if speed else "")
-
-    def __exit__(self, *exc: object) -> None:
-        self._bar.stop()

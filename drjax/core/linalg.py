@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -21,6 +23,24 @@ def compute_dtype(x: Array) -> np.dtype:
     if dtype.kind in "iub":
         dtype = np.dtype(np.float64)
     return np.dtype(jax.dtypes.canonicalize_dtype(np.promote_types(dtype, np.float32)))
+
+
+def squares_above(x: Any, axis: int | None = None) -> jax.Array:
+    """Sums of squares that no underflow makes too small: at most `tiny` of the dtype for each term too large.
+
+    For norms that bound something. Squares of numbers below 1e-19 are 0 in float32, and 28 of them may be as long as
+    one whose square is not.
+    """
+    x = jnp.asarray(x)  # NumPy would warn where a square overflows
+    n_terms = x.size if axis is None else x.shape[axis]
+    return jnp.sum(x * x, axis=axis) + n_terms * jnp.finfo(x.dtype).tiny
+
+
+def finite_rows(rows: Any) -> Any:
+    """Rows (n, d), NumPy's or JAX's; one with an entry that is not finite becomes zeros throughout."""
+    chex.assert_rank(rows, 2)
+    xp: Any = np if isinstance(rows, np.ndarray) else jnp
+    return xp.where(xp.isfinite(rows).all(axis=1)[:, None], rows, xp.zeros_like(rows))
 
 
 def sign_and_margin(loadings: Array) -> tuple[Array, Array]:

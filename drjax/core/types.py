@@ -34,6 +34,10 @@ class Status(enum.IntFlag):
     """The largest positive and the largest negative loading tie within rounding: a component's sign may flip."""
     SMALL_GAP = 32
     """Two eigenvalues are so close that their eigenvectors may rotate into each other."""
+    UNCERTIFIED = 64
+    """Nothing bounds the error of the result, or nothing but the adversary's assumptions speaks for it."""
+    MISFIT = 128
+    """The input cannot be what it is taken for, or its noise leaves nothing; the result is what one would guess."""
 
     @classmethod
     def excluded(cls) -> Status:
@@ -80,10 +84,13 @@ class Reconstruction(NamedTuple):
     Attributes:
         x: (m, d) the reconstructed targets, units of the input.
         y: (m,) the reconstructed label, or None where the release has none.
-        candidates: (m, c, d) all solutions the release admits, the returned one first.
+        candidates: (m, c, d) all solutions the release admits, the returned one first; where x is what one would guess
+            without the release, the solutions that were not good enough to be returned.
         residual_norm: (m,) Euclidean norm of the part of x that the release leaves undetermined
             (0 where it is exact; nan where unknown), units of the input.
         status: (m,) uint32 `Status` flags.
+        expected_mse: (m,) the attack's own prediction of the mean squared error of x, mean over features, squared units
+            of the input; nan where the attack cannot say. None: the attack predicts no errors.
     """
 
     x: np.ndarray
@@ -91,6 +98,24 @@ class Reconstruction(NamedTuple):
     candidates: np.ndarray
     residual_norm: np.ndarray
     status: np.ndarray
+    expected_mse: Any = None
+
+
+class Cost(NamedTuple):
+    """What a method takes of a CPU, within a factor of about two; see `DRMethod.cost`.
+
+    Attributes:
+        shared_flops: Floating-point operations of `prepare`.
+        shared_bytes: Memory for what all shadows share, at the peak of `prepare` or while shadows are made.
+        flops: Operations of one more shadow.
+        bytes: Memory that each shadow takes while it is made, beside the results; as many are made at a time as there
+            are cores.
+    """
+
+    shared_flops: float
+    shared_bytes: float
+    flops: float
+    bytes: float
 
 
 @runtime_checkable
@@ -111,6 +136,10 @@ class DRMethod(Protocol):
     @property
     def deterministic(self) -> bool:
         """True if the result does not depend on the key."""
+        ...
+
+    def cost(self, n: int, d: int, *, itemsize: int = 4) -> Cost:
+        """What shadows of n records of d features take, computed in floats of `itemsize` bytes."""
         ...
 
     def fit_transform(self, key: Array, x: Array) -> Embedding:

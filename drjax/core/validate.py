@@ -58,7 +58,8 @@ def one_of(options: Any, **values: Any) -> None:
     """Each value among the options."""
     names = sorted(options)
     for name, value in values.items():
-        if value not in options:
+        # What compares as arrays do, or has no hash, is none of them.
+        if not any(isinstance(value, type(option)) and value == option for option in names):
             raise ValueError(f"{name} must be one of {', '.join(map(str, names))}; got {value!r}")
 
 
@@ -69,13 +70,16 @@ def shape_2d(**arrays: Any) -> None:
             raise ValueError(f"{name} must be a non-empty array of shape (rows, columns), got shape {np.shape(array)}")
 
 
-def matrix(x: Any, name: str = "x", *, min_rows: int = 1, columns: int | None = None) -> np.ndarray:
-    """A finite, numeric (rows, columns) array on the host, with at least `min_rows` rows.
+def matrix(
+    x: Any, name: str = "x", *, min_rows: int = 1, columns: int | None = None, must_be_finite: bool = True
+) -> np.ndarray:
+    """A numeric (rows, columns) array on the host, with at least `min_rows` rows, finite but where said otherwise.
 
     Integers and booleans are accepted and kept; objects, strings and complex numbers are not.
 
     Raises:
-        ValueError: wrong rank, empty, too few rows, another number of columns, not numeric, nan or infinity.
+        ValueError: wrong rank, empty, too few rows, another number of columns, not numeric; if `must_be_finite`, nan
+            or infinity.
     """
     array = np.asarray(x)
     if array.dtype.kind not in "fiub" and array.dtype.name != "bfloat16":
@@ -85,7 +89,8 @@ def matrix(x: Any, name: str = "x", *, min_rows: int = 1, columns: int | None = 
         raise ValueError(f"{name} must have at least {min_rows} rows, got {array.shape[0]}")
     if columns is not None and array.shape[1] != columns:
         raise ValueError(f"{name} must have {columns} columns, got {array.shape[1]}")
-    finite(**{name: array})
+    if must_be_finite:
+        finite(**{name: array})
     return array
 
 

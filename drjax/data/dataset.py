@@ -95,10 +95,20 @@ def unit_range(values: np.ndarray, *, axis: int | None = 0) -> tuple[np.ndarray,
 
     Returns:
         x (n, d) float32, offset (d,) and scale (d,) float64. A constant column becomes 0, with scale 0.
+
+    Raises:
+        ValueError: a column spans more than a float64 holds.
     """
     d = values.shape[1]
-    low = np.broadcast_to(values.min(axis=axis), (d,)).astype(np.float64)
-    scale = np.broadcast_to(values.max(axis=axis), (d,)).astype(np.float64) - low
+    with np.errstate(over="ignore", invalid="ignore"):
+        low = np.broadcast_to(values.min(axis=axis), (d,)).astype(np.float64)
+        scale = np.broadcast_to(values.max(axis=axis), (d,)).astype(np.float64) - low
+    if not np.isfinite(scale).all():
+        at = int(np.argmin(np.isfinite(scale)))
+        raise ValueError(
+            f"values must span less than {np.finfo(np.float64).max:.2g} from the least to the largest, got "
+            f"[{values[:, at].min():.3g}, {values[:, at].max():.3g}] in feature {at}: rescale them"
+        )
     x = ((values - low) / np.where(scale > 0, scale, 1.0)).astype(np.float32)
     return x, low, scale
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -67,10 +68,14 @@ def load_file(
     return _from_array(x, y, provenance)
 
 
-def load_values(path: str | Path) -> np.ndarray:
+def load_values(path: str | Path, *, finite: bool = True) -> np.ndarray:
     """The numbers of a table or array file as they are, (n, d): not scaled, dtype of an array kept.
 
     For coordinates and for records that must match them in units.
+
+    Args:
+        path: The file.
+        finite: Refuse an array with nan or infinite entries; tables always are.
 
     Raises:
         FileNotFoundError: nothing at `path`.
@@ -82,15 +87,25 @@ def load_values(path: str | Path) -> np.ndarray:
     suffix = path.suffix.lower()
     blob = path.read_bytes()
     if suffix in _TABLES:
-        return tables.numeric(_TABLES[suffix](str(path), blob))
+        return _numeric(path, _TABLES[suffix](str(path), blob))
     if suffix not in _ARRAYS:
         raise ValueError(f"{path} must end in one of {', '.join((*_TABLES, *_ARRAYS))}, got {suffix!r}")
     x = _read_arrays(path, blob)[0]
     if x.dtype.kind not in "fiub" or x.ndim < 2 or 0 in x.shape:
         raise ValueError(f"{path} must hold a numeric array of rank 2 or more, got {x.dtype} of shape {x.shape}")
     values = x.reshape(len(x), -1)
-    validate.finite(**{str(path): values})
+    if finite:
+        validate.finite(**{str(path): values})
     return values
+
+
+def _numeric(path: Path, columns: tables.Columns) -> np.ndarray:
+    try:
+        return tables.numeric(columns)
+    except ValueError as error:
+        # Behind the colon are options of commands that recode columns, which others lack.
+        what = str(error).rpartition(": ")[0]
+        raise ValueError(f"{path} must hold numbers only: {what}; correct the file, or take the column out") from error
 
 
 def _read_arrays(path: Path, blob: bytes) -> tuple[np.ndarray, np.ndarray | None]:
@@ -98,6 +113,8 @@ def _read_arrays(path: Path, blob: bytes) -> tuple[np.ndarray, np.ndarray | None
         loaded = np.load(io.BytesIO(blob), allow_pickle=False)
         arrays = {"x": loaded} if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
     except Exception as error:  # zipfile, zlib, struct and NumPy each raise errors of their own on damage
+        if isinstance(error, MemoryError) and _may_hold(error, blob):
+            raise
         raise ValueError(
             f"{path} is damaged or holds Python objects: write a numeric array with numpy.save or numpy.savez"
         ) from error
@@ -108,6 +125,13 @@ def _read_arrays(path: Path, blob: bytes) -> tuple[np.ndarray, np.ndarray | None
         described = ", ".join(f"{name} {array.shape}" for name, array in arrays.items()) or "nothing"
         raise ValueError(f"{path} must hold the records as an array named x, got {described}: rename it")
     return arrays[records[0]], arrays.get("y")
+
+
+def _may_hold(error: MemoryError, blob: bytes) -> bool:
+    """Whether a file can hold what there is no memory for: the header of a damaged one promises anything."""
+    # An attribute of NumPy's own MemoryError; compressed data are at most 1,032 times their size.
+    shape, dtype = getattr(error, "shape", (0,)), np.dtype(getattr(error, "dtype", np.uint8))
+    return math.prod(shape) * dtype.itemsize <= 1032 * len(blob)
 
 
 def _from_array(x: np.ndarray, y: np.ndarray | None, provenance: Provenance) -> Dataset:

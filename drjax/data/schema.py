@@ -1,13 +1,16 @@
 """What the columns of a table may hold, so that a table becomes numbers with public bounds and numbers a table again.
 
-    columns = tables.read_csv("adult.csv", blob)
-    schema = infer(columns, target="income", given={"age": [17, 90], "workclass": ["Private", "State-gov"]})
-    schema.from_records                       # names of columns whose bounds or categories nobody has given
-    x, y = schema.encode(columns)             # (n, m): numbers as they are, categories one-hot
-    made = schema.decode(x, y)                # a table with the columns of the first one
+    schema, _ = stated(["age", "work"], {"age": [17, 90], "work": ["Private", "State-gov"]}, target="work")
+    x, y = schema.encode(columns)             # (n, m): numbers within their bounds, categories one-hot
+    made = schema.write(schema.decode(x, y), ".csv")
 
-Bounds and categories that are read off the records depend on them, and so does everything that is computed with them.
-Which columns are numbers, and with how many decimals, is taken for public.
+A schema for private records comes from what a person states of each column, or from public records (`stated` and
+`infer` in `drjax.data.schema_sources`), and looks at no private record. `encode` maps every cell by itself, by a fixed
+rule, and refuses none, so that one record changes its own row alone:
+
+- a number beyond its bounds becomes the bound; a missing one, or a text in its place, the middle of the bounds;
+- a category that is not listed counts for none; a missing cell is the category "", if that is listed;
+- a target that is none of its classes has the class -1.
 """
 
 from __future__ import annotations
@@ -16,9 +19,8 @@ import csv
 import dataclasses
 import functools
 import io
-import shlex
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+import math
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -30,10 +32,15 @@ from drjax.data import tables
 from drjax.data.tables import Columns
 
 KINDS = ("number", "integer", "category")
-MOST_CLASSES = 20
-"""A target of whole numbers with more distinct values than this is taken for a number."""
+MOST_DECIMALS = 15
+LEAST_STEPS = 1000
+"""Steps that the decimals of a column divide its range into at least, where nobody states them."""
 
-MOST_DECIMALS = 9
+FROM_RECORDS = "from_records"
+"""Key that marks an entry whose bounds were read off private records."""
+
+LARGEST = 2**53
+"""Largest bound, and largest multiple of the step of a column: float64 holds every whole number up to it."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,10 +52,9 @@ class Column:
         kind: A name in `KINDS`.
         lower: Of numbers and integers, in units of the column.
         upper: The same, larger.
-        decimals: Of numbers: how many are written; None for as many as there are.
-        categories: Of a category: all values that it can have, as text; a missing cell is "".
-        dtype: The type in a Parquet file; "" in CSV.
-        is_public: Whether bounds or categories were given, not read off the records.
+        decimals: Decimals that are written of a number; None for as many as divide the range into `LEAST_STEPS`.
+        categories: All values of a category, as text, without surrounding space; a missing cell is "".
+        is_public: Whether bounds and categories were stated or public, not read off the records.
     """
 
     name: str
@@ -57,17 +63,42 @@ class Column:
     upper: float = 0.0
     decimals: int | None = None
     categories: tuple[str, ...] = ()
-    dtype: str = ""
-    is_public: bool = False
+    is_public: bool = True
 
     def __post_init__(self) -> None:
         """Checks every field."""
         validate.one_of(KINDS, **{f"kind of {self.name!r}": self.kind})
         if self.kind == "category":
+            object.__setattr__(self, "categories", tuple(text.strip() for text in self.categories))
             if len(self.categories) < 1 or len(set(self.categories)) < len(self.categories):
                 raise ValueError(f"categories of {self.name!r} must be distinct and at least one, got {self._shown}")
-        elif not (np.isfinite([self.lower, self.upper]).all() and self.lower < self.upper):
+            if len(self.categories) > tables.MAX_CATEGORIES:
+                raise ValueError(
+                    f"categories of {self.name!r} must be at most {tables.MAX_CATEGORIES}, got {len(self.categories)}"
+                )
+            return
+        ends = [self.lower, self.upper]
+        if not (np.isfinite(ends).all() and self.lower < self.upper):
             raise ValueError(f"bounds of {self.name!r} must be finite, lower < upper, got {self.lower}, {self.upper}")
+        if max(map(abs, ends)) > LARGEST:
+            raise ValueError(
+                f"bounds of {self.name!r} must lie within +-2^53, got {self.lower:g}, {self.upper:g}: state narrower "
+                "ones, or give the column another unit"
+            )
+        if self.kind == "integer":
+            object.__setattr__(self, "decimals", 0)
+        elif self.decimals is None:
+            object.__setattr__(self, "decimals", _decimals_for(self.lower, self.upper))
+        else:
+            validate.integer(minimum=0, **{f"decimals of {self.name!r}": self.decimals})
+            validate.at_most(MOST_DECIMALS, "the most", **{f"decimals of {self.name!r}": self.decimals})
+        least, most = self._multiples
+        if most - least < 1 or max(abs(least), abs(most)) > LARGEST:
+            what = "whole numbers" if self.kind == "integer" else f"numbers of {self.decimals} decimals"
+            raise ValueError(
+                f"bounds of {self.name!r} must hold from 2 to 2^53 {what}, got {self.lower:g}, {self.upper:g}: state "
+                "other bounds, kind or decimals"
+            )
 
     @property
     def width(self) -> int:
@@ -83,45 +114,98 @@ class Column:
     def _shown(self) -> str:
         return ", ".join(map(repr, self.categories[:5])) + (" ..." if len(self.categories) > 5 else "")
 
+    @property
+    def _multiples(self) -> tuple[int, int]:
+        """Least and largest multiple of the step 10^-decimals within the bounds."""
+        scale = Decimal(10) ** int(self.decimals or 0)
+        # By the decimals that they are written as: 0.1 is a multiple of 0.1.
+        return math.ceil(Decimal(repr(self.lower)) * scale), math.floor(Decimal(repr(self.upper)) * scale)
+
     def __str__(self) -> str:
         """One line for people."""
         if self.kind == "category":
-            return f"{self.name}: {len(self.categories)} categories ({self._shown})"
-        digits = "" if self.kind == "integer" or self.decimals is None else f", {self.decimals} decimals"
+            return f"{self.name}: {self.width} categor{'y' if self.width == 1 else 'ies'} ({self._shown})"
+        digits = "" if self.kind == "integer" else f", {self.decimals} decimal{'' if self.decimals == 1 else 's'}"
         return f"{self.name}: {self.kind} in [{self.lower:g}, {self.upper:g}]{digits}"
 
-    def codes(self, values: pa.ChunkedArray) -> np.ndarray:
-        """(n,) index of each cell among the categories; -1 for a value that is none of them."""
-        text = tables.text_column(self.name, values, allow_missing=True)
-        order = np.argsort(self.categories)
-        known = np.asarray(self.categories)[order]
-        at = np.minimum(np.searchsorted(known, text), len(known) - 1)
-        return np.where(known[at] == text, order[at], -1)
+    def codes(self, cells: pa.ChunkedArray) -> np.ndarray:
+        """(n,) index of each cell among the categories; -1 for a cell that is none of them.
 
-    def encode(self, values: pa.ChunkedArray) -> np.ndarray:
-        """(n, width) float64: numbers as they are, not clipped; categories one-hot, unknown ones all 0."""
+        A cell is the category of the same text; failing that, the one of the same number, so that 1.0 is 1 and a column
+        may hold integers or floats; failing that, the one of the same logical value.
+        """
+        texts, at = np.unique(tables.cell_texts(cells), return_inverse=True)
+        return np.array([self._code(str(text)) for text in texts], np.int64)[at]
+
+    def _code(self, text: str) -> int:
+        by_text, by_number, by_truth = self._lookup
+        if text in by_text:
+            return by_text[text]
+        number = tables.parsed_number(text)
+        return by_truth.get(text.lower(), -1) if number is None else by_number.get(number, -1)
+
+    @functools.cached_property
+    def _lookup(self) -> tuple[dict[str, int], dict[float, int], dict[str, int]]:
+        numbers: dict[float, int] = {}
+        truths: dict[str, int] = {}
+        for i, text in enumerate(self.categories):
+            number, truth = tables.parsed_number(text), text.lower()
+            # Two categories of one number, such as 7 and 07, are told by their texts alone.
+            if number is not None:
+                numbers[number] = i if number not in numbers else -1
+            if truth in ("true", "false"):
+                truths[truth] = i if truth not in truths else -1
+        return {text: i for i, text in enumerate(self.categories)}, numbers, truths
+
+    def numbers(self, cells: pa.ChunkedArray) -> np.ndarray:
+        """(n,) float64 within the bounds; a cell that is no number is the middle of them."""
+        middle = self.lower + (self.upper - self.lower) / 2
+        found = tables.cell_numbers(cells)
+        return np.clip(np.where(np.isnan(found), middle, found), self.lower, self.upper)
+
+    def encode(self, cells: pa.ChunkedArray) -> np.ndarray:
+        """(n, width) float64: `numbers`; categories one-hot, unlisted ones all 0."""
         if self.kind != "category":
-            return tables.number_column(self.name, values)[:, None]
-        return (self.codes(values)[:, None] == np.arange(self.width)).astype(np.float64)
+            return self.numbers(cells)[:, None]
+        return (self.codes(cells)[:, None] == np.arange(self.width)).astype(np.float64)
+
+    def outside(self, cells: pa.ChunkedArray) -> dict[str, int]:
+        """How many cells the fixed rule changed, by what they were; private."""
+        if self.kind == "category":
+            return {"none of the categories": int((self.codes(cells) < 0).sum())}
+        found = tables.cell_numbers(cells)
+        is_cut = (found < self.lower) | (found > self.upper)
+        return {"beyond the bounds": int(is_cut.sum()), "missing or no number": int(np.isnan(found).sum())}
 
     def decode(self, x: np.ndarray) -> pa.Array:
         """The cells of (n, width) values: clipped and rounded numbers, the largest of one-hot values; nan is lower."""
         if self.kind == "category":
             return self.of_codes(np.argmax(x, axis=1))
-        clipped = np.clip(np.nan_to_num(x[:, 0].astype(np.float64), nan=self.lower), self.lower, self.upper)
+        multiples = self._rounded(x[:, 0])
         if self.kind == "integer":
-            # Rounded inward: a bound need not be whole.
-            whole = np.clip(np.rint(clipped), np.ceil(self.lower), np.floor(self.upper)).astype(np.int64)
-            return self._typed(pa.array(whole))
-        return self._typed(pa.array(clipped if self.decimals is None else np.round(clipped, self.decimals)))
+            return pa.array(multiples)
+        return pa.array(multiples / 10.0 ** int(self.decimals or 0))
 
     def of_codes(self, codes: np.ndarray) -> pa.Array:
         """The cells of (n,) indices among the categories."""
         texts = np.asarray(self.categories, object)[codes]
-        return self._typed(pa.array([text or None for text in texts], pa.string()))
+        return pa.array([text or None for text in texts], pa.string())
 
-    def _typed(self, cells: pa.Array) -> pa.Array:
-        return cells.cast(pa.type_for_alias(self.dtype), safe=False) if self.dtype else cells
+    def texts(self, cells: pa.ChunkedArray) -> list[str]:
+        """Cells as `decode` gives them, as they are written to a CSV file: all decimals, trailing zeros among them."""
+        if self.kind == "category":
+            return [text or "" for text in cells.to_pylist()]
+        if self.kind == "integer":
+            return [str(value) for value in cells.to_pylist()]
+        # + 0.0 takes the sign off a zero.
+        return [f"{value + 0.0:.{self.decimals}f}" for value in cells.to_pylist()]
+
+    def _rounded(self, values: np.ndarray) -> np.ndarray:
+        """The nearest multiples of the step within the bounds, (n,) int64."""
+        least, most = self._multiples
+        known = np.nan_to_num(np.asarray(values, np.float64), nan=self.lower, posinf=self.upper, neginf=self.lower)
+        scaled = np.rint(np.clip(known, self.lower, self.upper) * 10.0 ** int(self.decimals or 0))
+        return np.clip(scaled, least, most).astype(np.int64)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,7 +232,7 @@ class Schema:
 
     @property
     def from_records(self) -> tuple[str, ...]:
-        """Names of columns whose bounds or categories were read off the records."""
+        """Names of columns whose bounds were read off the records."""
         return tuple(column.name for column in self.columns if not column.is_public)
 
     @property
@@ -168,30 +252,32 @@ class Schema:
         return lower, upper
 
     def encode(self, table: Columns) -> tuple[np.ndarray, np.ndarray | None]:
-        """Features (n, m) float64, and the target (n,): codes, numbers, or None where there is none.
+        """Features (n, m) float64 within their bounds, and the target (n,): classes, numbers, or None without one.
+
+        Row i depends on row i of the table alone; see the top of this module for what a cell outside becomes.
 
         Raises:
-            ValueError: a column that is missing, a missing value in a column of numbers, or a value of the target that
-                is none of its categories.
+            ValueError: a column that is missing.
         """
-        for column in self.columns:
-            if column.name not in table:
-                raise ValueError(f"column {column.name!r} must be in the table, which has {', '.join(table)}")
+        self._check_columns(table)
         x = np.concatenate([column.encode(table[column.name]) for column in self.features], axis=1)
         target = self.target_column
         if target is None:
             return x, None
-        if target.kind != "category":
-            return x, tables.number_column(target.name, table[target.name])
-        codes = target.codes(table[target.name])
-        if (codes < 0).any():
-            row = int(np.argmax(codes < 0))
-            value = table[target.name][row].as_py()
-            raise ValueError(f"target {target.name!r} must be one of its categories, got {value!r} in row {row + 1}")
-        return x, codes.astype(np.int32)
+        cells = table[target.name]
+        return x, target.numbers(cells) if target.kind != "category" else target.codes(cells).astype(np.int32)
+
+    def outside(self, table: Columns) -> dict[str, dict[str, int]]:
+        """By column, how many cells were mapped into what it may hold, and why; only what occurs. Private."""
+        self._check_columns(table)
+        found = {column.name: column.outside(table[column.name]) for column in self.columns}
+        occurs = {name: {why: n for why, n in counts.items() if n} for name, counts in found.items()}
+        return {name: counts for name, counts in occurs.items() if counts}
 
     def decode(self, x: Any, y: Any = None) -> pa.Table:
         """A table of (n, m) features and the target (n,), columns in their order.
+
+        Numbers are float64, integers int64 and categories text, whatever a private file holds.
 
         Raises:
             ValueError: shapes that do not match, or no y for a target.
@@ -214,14 +300,29 @@ class Schema:
             )
         return pa.table({column.name: cells[column.name] for column in self.columns})
 
-    def to_json(self) -> dict[str, Any]:
-        """What `infer` takes as `given` to make it again without the records; float bounds survive exactly.
+    def write(self, table: pa.Table, suffix: str) -> bytes:
+        """The bytes of a CSV or Parquet file of a table that `decode` made.
 
-        A column that is not public says so, and remains so until somebody takes "from_records" out.
+        Raises:
+            ValueError: another suffix.
         """
+        validate.one_of((".csv", ".parquet"), suffix=suffix)
+        if suffix == ".parquet":
+            sink = io.BytesIO()
+            pyarrow.parquet.write_table(table, sink)
+            return sink.getvalue()
+        # Not by pyarrow, which puts every text in quotation marks.
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(table.column_names)
+        writer.writerows(zip(*(column.texts(table[column.name]) for column in self.columns), strict=True))
+        return text.getvalue().encode()
+
+    def to_json(self) -> dict[str, Any]:
+        """What `stated` takes to make it again; bounds survive exactly. Columns read off the records say so."""
         found = {}
         for column in self.columns:
-            said: dict[str, Any] = {} if column.is_public else {"from_records": True}
+            said: dict[str, Any] = {} if column.is_public else {FROM_RECORDS: True}
             if column.kind == "category":
                 said |= {"kind": column.kind, "categories": list(column.categories)}
             else:
@@ -231,163 +332,14 @@ class Schema:
             found[column.name] = said
         return found
 
-
-def infer(
-    table: Columns,
-    *,
-    target: str | None = None,
-    given: Mapping[str, Any] | None = None,
-    drop: Sequence[str] = (),
-    task: str | None = None,
-) -> Schema:
-    """The schema of a table, from what is given and, where nothing is, from the records.
-
-    Args:
-        table: From `tables.read_csv` or `tables.read_parquet`.
-        target: The column to predict.
-        given: By column: [lower, upper]; a list of texts, the categories; or an object with "lower" and "upper" or
-            "categories", and "kind" or "decimals" if wanted; with "from_records" true it is as good as not given. A key
-            that is no column is an error.
-        drop: Columns to leave out.
-        task: "classification" or "regression", of the target; None to tell by its values.
-
-    Raises:
-        ValueError: unknown names, an entry of `given` that is none of these, or a column that is neither numbers nor
-            text of at most `tables.MAX_CATEGORIES` values.
-    """
-    given = dict(given or {})
-    for use, names in (("target", [target] if target is not None else []), ("given", given), ("drop", drop)):
-        for name in names:
-            if name not in table:
-                raise ValueError(f"{use} must name columns of the table, {', '.join(table)}; got {name!r}")
-    if target is not None and target in drop:
-        raise ValueError(f"drop must leave the target, got {target!r}")
-    if task is not None:
-        validate.one_of(("classification", "regression"), task=task)
-    kept = {name: values for name, values in table.items() if name not in drop}
-    if not [name for name in kept if name != target]:
-        raise ValueError(f"drop must leave a column beside the target, got {', '.join(drop)}")
-    return Schema(
-        tuple(
-            _column(name, values, given.get(name), task if name == target else None, is_target=name == target)
-            for name, values in kept.items()
-        ),
-        target,
-    )
+    def _check_columns(self, table: Columns) -> None:
+        for column in self.columns:
+            if column.name not in table:
+                raise ValueError(f"column {column.name!r} must be in the table, which has {', '.join(table)}")
 
 
-def write_table(table: pa.Table, suffix: str) -> bytes:
-    """The bytes of a CSV or Parquet file.
-
-    Raises:
-        ValueError: another suffix.
-    """
-    validate.one_of((".csv", ".parquet"), suffix=suffix)
-    if suffix == ".parquet":
-        sink = io.BytesIO()
-        pyarrow.parquet.write_table(table, sink)
-        return sink.getvalue()
-    # Not by pyarrow, which puts every text in quotation marks.
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(table.column_names)
-    writer.writerows(zip(*(column.to_pylist() for column in table.columns), strict=True))
-    return text.getvalue().encode()
-
-
-def read_table(path: Path) -> Columns:
-    """The columns of a CSV or Parquet file.
-
-    Raises:
-        ValueError: another suffix, or not readable.
-        FileNotFoundError: nothing there.
-    """
-    validate.one_of((".csv", ".tsv", ".parquet"), **{f"the suffix of {path}": path.suffix.lower()})
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}: check the path")
-    read = tables.read_parquet if path.suffix.lower() == ".parquet" else tables.read_csv
-    return read(str(path), path.read_bytes())
-
-
-def _column(name: str, values: pa.ChunkedArray, given: Any, task: str | None, *, is_target: bool) -> Column:
-    dtype = _type_of(values)
-    said = _said(name, given)
-    is_category = "categories" in said or said.get("kind") == "category" or task == "classification"
-    # Bounds given for text are an error, which reading it as numbers will say.
-    if is_category or not ("lower" in said or (tables.is_numeric_column(values) and dtype != "bool")):
-        found = said.get("categories")
-        return Column(name=name, kind="category", categories=found or _categories(name, values), dtype=dtype,
-                      is_public=found is not None and not said.get("from_records"))  # fmt: skip
-    numbers = tables.number_column(name, values)
-    is_whole = bool(np.all(numbers == np.rint(numbers)))
-    if is_target and task is None and not said and is_whole and len(np.unique(numbers)) <= MOST_CLASSES:
-        return Column(name=name, kind="category", categories=_categories(name, values), dtype=dtype)
-    lower, upper = said.get("lower"), said.get("upper")
-    is_public = lower is not None and not said.get("from_records")
-    if lower is None or upper is None:
-        lower, upper = float(numbers.min()), float(numbers.max())
-        # A column of one value has bounds all the same.
-        upper = upper if upper > lower else lower + 1
-    kind = said.get("kind") or ("integer" if is_whole else "number")
-    decimals = said["decimals"] if "decimals" in said else _decimals(numbers)
-    return Column(name=name, kind=kind, lower=float(lower), upper=float(upper), is_public=is_public, dtype=dtype,
-                  decimals=None if kind == "integer" else decimals)  # fmt: skip
-
-
-def _said(name: str, given: Any) -> dict[str, Any]:
-    """An entry of `given` as an object with known keys."""
-    if given is None:
-        return {}
-    said = dict(given) if isinstance(given, Mapping) else {}
-    if isinstance(given, (list, tuple)):
-        is_pair = len(given) == 2 and all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in given)
-        is_texts = all(isinstance(v, str) for v in given)
-        said = {"lower": given[0], "upper": given[1]} if is_pair else {"categories": given} if is_texts else {}
-    allowed = {"lower", "upper", "categories", "kind", "decimals", "from_records"}
-    if (
-        not said
-        or set(said) - allowed
-        or ("lower" in said) != ("upper" in said)
-        or {"lower", "categories"} <= set(said)
-    ):
-        raise ValueError(
-            f"bounds of {name!r} must be [lower, upper], a list of texts, the categories, or an object with lower and "
-            f"upper, or categories, and kind or decimals; got {given!r:.80}"
-        )
-    if "categories" in said:
-        values = said["categories"]
-        if not isinstance(values, (list, tuple)) or not all(isinstance(v, (str, int, float, bool)) for v in values):
-            raise ValueError(f"categories of {name!r} must be a list of texts, got {values!r:.80}")
-        said["categories"] = tuple(str(v).lower() if isinstance(v, bool) else str(v) for v in values)
-    for end in ("lower", "upper"):
-        if end in said and (not isinstance(said[end], (int, float)) or isinstance(said[end], bool)):
-            raise ValueError(f"{end} of {name!r} must be a number, got {said[end]!r}")
-    if said.get("decimals") is not None:
-        validate.integer(minimum=0, **{f"decimals of {name!r}": said["decimals"]})
-    return said
-
-
-def _categories(name: str, values: pa.ChunkedArray) -> tuple[str, ...]:
-    found = np.unique(tables.text_column(name, values, allow_missing=True))
-    if len(found) > tables.MAX_CATEGORIES:
-        raise ValueError(
-            f"column {name!r} has {len(found)} different values, more than the {tables.MAX_CATEGORIES} that can be "
-            f"one-hot encoded: leave it out with --drop {shlex.quote(name)}"
-        )
-    return tuple(str(value) for value in found)
-
-
-def _decimals(numbers: np.ndarray) -> int | None:
-    for decimals in range(MOST_DECIMALS + 1):
-        if np.array_equal(np.round(numbers, decimals), numbers):
-            return decimals
-    return None
-
-
-def _type_of(values: pa.ChunkedArray) -> str:
-    kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind):
-        return ""
-    if pa.types.is_decimal(kind):
-        return "double"
-    return str(kind)
+def _decimals_for(lower: float, upper: float) -> int:
+    """The fewest decimals whose step divides the range into `LEAST_STEPS` or more; fewer where float64 ends."""
+    wanted = math.ceil(math.log10(LEAST_STEPS) - math.log10(upper - lower))
+    room = math.floor(math.log10(LARGEST) - math.log10(max(abs(lower), abs(upper))))
+    return max(0, min(wanted, room, MOST_DECIMALS))

@@ -2,13 +2,15 @@
 
 Every numeric column is scaled by its own minimum and maximum. A text column is an error until the user says what
 it is: one-hot encoded, the label, or dropped. A missing value (an empty cell, NA, null, none or nan; only the empty
-cell in a categorical column) is an error. Rows are counted from 1 below the header.
+cell in a categorical column) is an error. Rows are counted from 0 below the header, as in the
+tables of an audit.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import io
+import math
 import re
 import shlex
 from collections import Counter
@@ -30,6 +32,8 @@ MAX_CATEGORIES = 1000
 """More distinct values than this in a categorical column are taken for an identifier or free text."""
 
 _NUMBER = r"^[+-]?\.?[0-9][0-9.]*([eE][+-]?[0-9]+)?$"
+
+_ONE_NUMBER = r"^[+-]?(([0-9]+[.]?[0-9]*|[.][0-9]+)(e[+-]?[0-9]+)?|inf(inity)?)$"
 
 _MISSING = ("", "na", "n/a", "#n/a", "null", "none")
 
@@ -143,17 +147,18 @@ def read_csv(name: str, blob: bytes) -> Columns:
         raise ValueError(f"{name} has a header but no rows: add at least one record")
     parse = pyarrow.csv.ParseOptions(delimiter=separator, newlines_in_values=True)
     # One thread, because only then does an error say in which row it is.
-    read = pyarrow.csv.ReadOptions(use_threads=False)
+    # One block, because a cell that lies in more than two is an error.
+    read = pyarrow.csv.ReadOptions(use_threads=False, block_size=min(max(2**20, len(blob)), 2**31 - 1))
     try:
         with pyarrow.csv.open_csv(io.BytesIO(blob), read_options=read, parse_options=parse) as reader:
             header = reader.schema.names
         _check_header(name, header)
         as_text = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(header, pa.string()))
         table = pyarrow.csv.read_csv(io.BytesIO(blob), read_options=read, parse_options=parse, convert_options=as_text)
-    except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+    except (pa.ArrowException, UnicodeDecodeError) as error:
         raise ValueError(
-            f"{name} is not a readable CSV file ({' '.join(str(error).split())}): save it as UTF-8 text with as many "
-            "cells in every row as in the first"
+            f"{name} is not a readable CSV file ({' '.join(str(error).split())[:300]}): save it as UTF-8 text with as "
+            "many cells in every row as in the first"
         ) from error
     return dict(zip(header, table.columns, strict=True))
 
@@ -177,7 +182,8 @@ def require_finite(values: np.ndarray, what: str) -> None:
     bad = ~np.isfinite(values)
     if bad.any():
         raise ValueError(
-            f"{what} has {int(bad.sum())} missing, nan or infinite values, the first in row {int(bad.argmax()) + 1}: "
+            f"{what} has {int(bad.sum())} missing, nan or infinite values, the first in row {int(bad.argmax())} "
+            "(counted from 0): "
             "fill them in, or leave out those rows or the column"
         )
 
@@ -222,11 +228,11 @@ def number_column(name: str, column: pa.ChunkedArray) -> np.ndarray:
     return values
 
 
-def text_column(name: str, column: pa.ChunkedArray, *, allow_missing: bool = False) -> np.ndarray:
-    """A categorical column as text (n,) without surrounding space; a missing cell is "".
+def text_column(name: str, column: pa.ChunkedArray) -> np.ndarray:
+    """A categorical column as text (n,) without surrounding space.
 
     Raises:
-        ValueError: a column that cannot be read as text, or a missing cell where none is allowed.
+        ValueError: a column that cannot be read as text, or a missing cell.
     """
     try:
         text = pc.utf8_trim_whitespace(_plain(column).cast(pa.string()))
@@ -235,9 +241,55 @@ def text_column(name: str, column: pa.ChunkedArray, *, allow_missing: bool = Fal
             f"column {name!r} holds {column.type}, not text: leave it out with --drop {shlex.quote(name)}"
         ) from None
     text = pc.fill_null(text, "")
-    if not allow_missing:
-        require_finite(np.where(pc.equal(text, "").to_numpy(), np.nan, 0.0), f"column {name!r}")
+    require_finite(np.where(pc.equal(text, "").to_numpy(), np.nan, 0.0), f"column {name!r}")
     return text.to_numpy().astype(str)
+
+
+def cell_numbers(column: pa.ChunkedArray) -> np.ndarray:
+    """Every cell by itself as a number, (n,) float64; nan where it is missing or no number, infinities kept.
+
+    What a cell becomes depends on no other cell: a text among numbers, or another type of the whole column for its
+    sake, changes no other entry. Nothing is refused.
+    """
+    column = _plain(column)
+    if _is_text(column.type):
+        text = pc.utf8_trim_whitespace(column)
+        is_number = pc.fill_null(pc.match_substring_regex(text, _ONE_NUMBER, ignore_case=True), False)
+        column = pc.if_else(is_number, text, pa.scalar(None, pa.string()))
+    elif not _is_numeric(column.type):
+        return np.full(len(column), np.nan)
+    return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(), np.float64)
+
+
+def cell_texts(column: pa.ChunkedArray) -> np.ndarray:
+    """Every cell by itself as text without surrounding space, (n,); "" where it is missing or has no text.
+
+    Whole numbers are written without decimals and logical values in lower case, so that 1 is the same text whether its
+    column holds integers, floats or text. Nothing is refused.
+    """
+    column = _plain(column)
+    if _is_text(column.type):
+        text = pc.utf8_trim_whitespace(column)
+    elif pa.types.is_floating(column.type) or pa.types.is_decimal(column.type):
+        cells = (None if cell is None else float(cell) for cell in column.to_pylist())
+        text = pa.array(
+            [None if cell is None or math.isnan(cell) else _number_text(cell) for cell in cells], pa.string()
+        )
+    elif pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
+        text = pa.array([(cell or b"").decode(errors="replace").strip() for cell in column.to_pylist()], pa.string())
+    else:
+        try:
+            text = column.cast(pa.string())
+        except pa.ArrowException:
+            # A type without text, whatever its cells hold.
+            return np.full(len(column), "")
+    return pc.fill_null(text, "").to_numpy(zero_copy_only=False).astype(str)
+
+
+def parsed_number(text: str) -> float | None:
+    """The number that a text is, as `cell_numbers` reads it; None if it is none, or not finite."""
+    found = float(cell_numbers(pa.chunked_array([[text]]))[0])
+    return found if math.isfinite(found) else None
 
 
 def is_numeric_column(column: pa.ChunkedArray) -> bool:
@@ -254,8 +306,8 @@ def _labels(name: str, column: pa.ChunkedArray) -> tuple[np.ndarray, tuple[str, 
         if (values != np.round(values)).any():
             row = int(np.argmax(values != np.round(values)))
             raise ValueError(
-                f"label column {name!r} must hold integers or text, but row {row + 1} holds {values[row]}: "
-                "leave it among the features, or drop it"
+                f"label column {name!r} must hold integers or text, but row {row} (counted from 0) holds "
+                f"{values[row]}: leave it among the features, or drop it"
             )
         return values.astype(np.int64), None
     return coded(text_column(name, column))
@@ -264,7 +316,8 @@ def _labels(name: str, column: pa.ChunkedArray) -> tuple[np.ndarray, tuple[str, 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    return column.cast(pa.string()) if pa.types.is_large_string(column.type) else column
+    is_other_text = pa.types.is_large_string(column.type) or pa.types.is_string_view(column.type)
+    return column.cast(pa.string()) if is_other_text else column
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -302,6 +355,10 @@ def _is_number(text: str) -> bool:
     return _holds_numbers(pa.chunked_array([[text]]))
 
 
+def _number_text(value: float) -> str:
+    return str(int(value)) if value.is_integer() else repr(value)
+
+
 def _text_message(name: str, text: pa.ChunkedArray) -> str:
     # By halves: the rows before `low` hold numbers, those from `low` to `high` hold the first text.
     low, high = 0, len(text)
@@ -311,11 +368,14 @@ def _text_message(name: str, text: pa.ChunkedArray) -> str:
             low = middle
         else:
             high = middle
-    example = text[low].as_py()
+    example = text[low].as_py()[:60]
     column = shlex.quote(name)
     ways_out = f"one-hot encode it with --categorical {column} or leave it out with --drop {column}"
     if pc.any(pc.match_substring_regex(text, _NUMBER)).as_py():
-        return f"column {name!r} mixes numbers and text: row {low + 1} holds {example!r}; correct it, or {ways_out}"
+        return (
+            f"column {name!r} mixes numbers and text: row {low} (counted from 0) holds {example!r}; correct it, or "
+            f"{ways_out}"
+        )
     return f"column {name!r} holds text such as {example!r}: {ways_out}"
 
 

@@ -4,6 +4,9 @@
 published. What is private is the parameters of every step, and so of the last; the number of records, the expected
 size of a batch, the first parameters and all hyperparameters are public.
 
+A record whose gradient, or its squared norm, is not finite counts as 0: one number of 1e39, infinite in float32, would
+make the sum nan, and nan shows that it is there.
+
 The accountant `mu` is that of Gaussian differential privacy, exact for full batches. Batches drawn at random leak less
 than it says: it is an upper bound then, without credit for sampling, which `DPGD.guarantee` gives. The central limit
 approximation of Bu et al. (2020), mu = rate sqrt(steps (exp(1 / noise_multiplier^2) - 1)), can fall below the truth.
@@ -176,6 +179,8 @@ class PrivateModel(NamedTuple):
 def release(training: Training, x: Array, y: Array, mechanism: DPGD, *, init: PyTree) -> PrivateModel:
     """Trains one model on n records for publication, with noise and batches from the operating system's entropy.
 
+    No record is refused, which would say something about it: one that is not finite, or of no class, counts as 0.
+
     Nobody can repeat the run, the caller included: a key that can be known takes the noise away. With a
     `training.batch_size` less than n the batches are Poisson batches of that expected size, ceil(n / batch_size) an
     epoch, and mu counts them all, without credit for sampling (under "add_or_remove" see `poisson_batches`).
@@ -185,19 +190,22 @@ def release(training: Training, x: Array, y: Array, mechanism: DPGD, *, init: Py
 
     Args:
         training: How.
-        x: (n, d), n >= 2.
-        y: (n,) classes.
+        x: (n, d), n >= 2; its dtype is public.
+        y: (n,) classes, numbers.
         mechanism: Clipping and noise.
         init: Parameters at the start, public, chosen without a look at the records.
 
     Raises:
-        ValueError: as `train_many`, or noise that is not a single number.
+        ValueError: as `train_many`, but for what single records hold; or noise that is not a single number.
     """
-    records = validate.matrix(x, "x", min_rows=2)
+    records = validate.matrix(x, "x", min_rows=2, must_be_finite=False)
     n, size = len(records), training.batch_size
     classes = np.asarray(y)
-    if classes.shape != (n,):
-        raise ValueError(f"y must have shape ({n},) to match x, got {classes.shape}")
+    if classes.shape != (n,) or classes.dtype.kind not in "iuf":
+        raise ValueError(f"y must be numbers of shape ({n},) to match x, got {classes.shape} of {classes.dtype}")
+    has_class = np.isin(classes, np.arange(training.model.n_classes))
+    records = np.where(has_class[:, None], records, np.array(np.nan, np.result_type(records.dtype, np.float32)))
+    classes = np.where(has_class, classes, 0)
     batches, steps = None, training.epochs
     if size is not None and size < n:
         steps = training.epochs * math.ceil(n / size)

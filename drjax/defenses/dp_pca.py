@@ -29,23 +29,20 @@ from drjax.bounds.gdp import check_positive, delta_of
 from drjax.bounds.numeric import require_dp_accounting
 from drjax.core import validate
 from drjax.core.linalg import HIGHEST
-from drjax.core.types import Array, hyperparams, traced
+from drjax.core.types import Array, hyperparams
 from drjax.defenses import dp_pca_sensitivity as sensitivity
-from drjax.defenses.clipping import clip_factor
+from drjax.defenses.dp_pca_ball import GaussianNoise, InBall
+from drjax.defenses.dp_pca_laplace import LaplaceNoise
 from drjax.defenses.dp_pca_noise import (
     PAPER,
     PUBLIC,
-    LaplaceNoise,
-    NoisyMoment,
     PCARelease,
     PrivateComponents,
-    centred,
     components_of,
     mirrored,
     standardised_not_private,
 )
 from drjax.defenses.exact_noise import discrete_gaussian
-from drjax.defenses.mechanisms import Gaussian
 
 __all__ = [
     "MECHANISMS",
@@ -101,9 +98,11 @@ class LaplaceScalar(LaplaceNoise):
             **fields: The others.
 
         Raises:
-            ValueError: an argument out of its range.
+            ValueError: an argument out of its range, or a mean_weight.
         """
         validate.integer(d=d)
+        if fields.get("mean_weight") is not None:
+            raise ValueError(f"mean_weight must be None with advanced composition, got {fields['mean_weight']}")
         n_queries, is_paper = d * (d + 1) // 2, fields.get("convention") == PAPER
         one = sensitivity.advanced_query_epsilon(epsilon, delta, n_queries, as_printed=is_paper)
         found = cls(neighbouring=neighbouring, epsilon=n_queries * one, **fields)
@@ -133,72 +132,7 @@ class LapPCA(LaplaceNoise):
 
 
 @hyperparams
-class _InBall(NoisyMoment):
-    """Records cut to a Euclidean norm, and noise in units of its square.
-
-    Attributes:
-        row_norm: Public bound on a record's norm, > 0, in units of the records; may be swept without retracing.
-        noise_multiplier: Of the noise, in units of row_norm^2, > 0; may be swept without retracing.
-    """
-
-    row_norm: Any = traced(default=1.0)
-    noise_multiplier: Any = traced()
-
-    POSITIVE: ClassVar[tuple[str, ...]] = ("row_norm", "noise_multiplier")
-
-    def rows(self, x: Array) -> tuple[jax.Array, Any, Any]:
-        """Records of norm at most 1 in units of row_norm, up to rounding."""
-        z = centred(x, self.center)
-        factor = clip_factor(jnp.sum(z**2, axis=1), self.row_norm) / jnp.asarray(self.row_norm, z.dtype)
-        return z * factor[:, None], self.row_norm, None
-
-
-@hyperparams
-class _GaussianNoise(_InBall):
-    """Gaussian noise: mu-GDP with mu = sensitivity / noise_multiplier."""
-
-    @classmethod
-    def from_mu(cls, mu: float, *, neighbouring: str, **fields: Any) -> Any:
-        """The least noise that is mu-GDP; the other fields by name."""
-        return cls._calibrated(Gaussian.from_mu, mu, neighbouring=neighbouring, **fields)
-
-    @classmethod
-    def analytic(cls, epsilon: float, delta: float, *, neighbouring: str, **fields: Any) -> Any:
-        """The least noise that is (epsilon, delta)-DP (Balle & Wang 2018); the other fields by name."""
-        return cls._calibrated(Gaussian.analytic, epsilon, delta, neighbouring=neighbouring, **fields)
-
-    @classmethod
-    def for_release(cls, epsilon: float, delta: float, *, neighbouring: str, **fields: Any) -> Any:
-        """The least noise whose `release` is proven (epsilon, delta)-DP, through zCDP; the other fields by name."""
-        return cls._calibrated(Gaussian.for_release, epsilon, delta, neighbouring=neighbouring, **fields)
-
-    @classmethod
-    def _calibrated(cls, calibrate: Any, *budget: float, neighbouring: str, **fields: Any) -> Any:
-        unit = cls(neighbouring=neighbouring, noise_multiplier=1.0, **fields).sensitivity
-        found = calibrate(*budget, neighbouring=neighbouring, sensitivity=unit)
-        return cls(neighbouring=neighbouring, noise_multiplier=found.scale, **fields)
-
-    @property
-    def sensitivity(self) -> float:
-        """In units of row_norm^2, rounded up."""
-        return sensitivity.moment_sensitivity(1.0, neighbouring=self.neighbouring)
-
-    @property
-    def mechanism(self) -> Gaussian:
-        """The Gaussian mechanism that it is, on a vector in units of row_norm^2."""
-        return Gaussian(neighbouring=self.neighbouring, sensitivity=self.sensitivity, scale=self.noise_multiplier)
-
-    def proven_curve(self) -> tuple[tradeoff.TradeOff, str]:
-        """mu-GDP."""
-        return self.mechanism.curve, "exact for real numbers: mu-GDP, attained by records along the axes"
-
-    def event(self) -> Any:
-        """As of `mechanisms.Gaussian`."""
-        return self.mechanism.dp_event()
-
-
-@hyperparams
-class AnalyticGauss(_GaussianNoise):
+class AnalyticGauss(GaussianNoise):
     """Gaussian noise that looks alike in every basis: deviation noise_multiplier row_norm^2 on the diagonal, and
     1 / sqrt(2) of it off the diagonal.
 
@@ -212,6 +146,20 @@ class AnalyticGauss(_GaussianNoise):
     OFF_DIAGONAL: ClassVar[Fraction] = Fraction(1, 2)
     """Variance off the diagonal over that on it."""
 
+    def deviations(self, lower: Any, upper: Any) -> Any:
+        """As of the noise, in the units of the records."""
+        del upper
+        xp: Any = np if isinstance(lower, np.ndarray) else jnp
+        assert self.mean_weight is not None
+        q, row_norm = len(lower) + 1, xp.asarray(self.row_norm, lower.dtype)
+        shape = xp.full((q, q), math.sqrt(self.OFF_DIAGONAL), lower.dtype)
+        shape = shape + (1 - math.sqrt(self.OFF_DIAGONAL)) * xp.eye(q, dtype=lower.dtype)
+        unit = row_norm * xp.ones(q, lower.dtype)
+        # The constant is 1 in units of itself.
+        first = (xp.arange(q) == 0).astype(lower.dtype)
+        unit = unit + first * (1 / self.mean_weight - row_norm)
+        return xp.asarray(self.noise_multiplier, lower.dtype) * shape * xp.outer(unit, unit)
+
     def noise(self, key: Array, rows: jax.Array, extents: Any) -> jax.Array:
         """Independent draws on and above the diagonal."""
         del extents
@@ -222,23 +170,32 @@ class AnalyticGauss(_GaussianNoise):
 
     def released(self, records: np.ndarray) -> tuple[Any, Any, tradeoff.TradeOff, str]:
         """With discrete Gaussian noise."""
-        multiplier, row_norm, d = float(self.noise_multiplier), float(self.row_norm), records.shape[1]
+        multiplier, row_norm = float(self.noise_multiplier), float(self.row_norm)
         bits = sensitivity.bits_for(multiplier)
         whole = sensitivity.whole_rows_in_ball(records, row_norm, bits)
+        unit: Any = row_norm / 2.0**bits
+        squared = sensitivity.whole_change(bits, 0, self.neighbouring)
+        apart = f"sqrt({squared // 4 ** (2 * bits)}) 4^{bits}"
+        if self.mean_weight is not None:
+            constant = max(1, math.floor(Fraction(self.mean_weight) * 2**bits))
+            squared = sensitivity.whole_change(bits, constant, self.neighbouring)
+            whole = np.insert(whole, 0, constant, axis=1)
+            unit = np.append(1 / constant, np.full(records.shape[1], unit))
+            apart = f"sqrt({squared})"
+        d = whole.shape[1]
         variance = math.ceil((Fraction(multiplier) * 4**bits) ** 2)
         noisy = np.zeros((d, d), object)
         above = np.triu_indices(d, 1)
         noisy[above] = discrete_gaussian(self.OFF_DIAGONAL * variance, len(above[0]))
         noisy[np.diag_indices(d)] = discrete_gaussian(variance, d)
         noisy = mirrored(noisy) + sensitivity.whole_gram(whole)
-        squared = 2 if self.neighbouring == "replace_one" else 1
-        exact = Fraction(squared) / Fraction(multiplier) ** 2 / 2
+        exact = Fraction(squared, 4 ** (2 * bits)) / Fraction(multiplier) ** 2 / 2
         rho = float(exact) if Fraction(float(exact)) >= exact else math.nextafter(float(exact), math.inf)
         note = (
             f"{rho}-zCDP, proven for the matrix as published: discrete Gaussian noise of sigma^2 {variance} on whole "
-            f"numbers at most sqrt({squared}) 4^{bits} apart between neighbours; not mu-GDP"
+            f"numbers at most {apart} apart between neighbours; not mu-GDP"
         )
-        return noisy, row_norm / 2.0**bits, tradeoff.ZCDP(rho, neighbouring=self.neighbouring), note
+        return noisy, unit, tradeoff.ZCDP(rho, neighbouring=self.neighbouring), note
 
 
 @hyperparams
@@ -272,7 +229,9 @@ class AnalyzeGauss(AnalyticGauss):
         if delta_of(1 / one, float(epsilon)) > delta:
             raise ValueError(f"epsilon must be where the classical formula holds at delta {delta}, got {epsilon}")
         is_paper = fields.get("convention") == PAPER
-        unit = sensitivity.moment_sensitivity(1.0, neighbouring="add_or_remove" if is_paper else neighbouring)
+        unit = sensitivity.moment_sensitivity(1.0, neighbouring="add_or_remove")
+        if not is_paper:
+            unit = cls(neighbouring=neighbouring, noise_multiplier=1.0, **fields).sensitivity
         return cls(neighbouring=neighbouring, noise_multiplier=one * unit, **fields)
 
     def rows(self, x: Array) -> tuple[jax.Array, Any, Any]:
@@ -286,7 +245,7 @@ class AnalyzeGauss(AnalyticGauss):
 
 
 @hyperparams
-class NoisyPowerMethod(_GaussianNoise):
+class NoisyPowerMethod(GaussianNoise):
     """Block power iterations, with Gaussian noise of deviation noise_multiplier row_norm^2 on every product S Q.
 
     The guarantee is of n_iter products of d x (n_components + n_extra): mu = sensitivity / noise_multiplier with a
@@ -302,6 +261,8 @@ class NoisyPowerMethod(_GaussianNoise):
 
     n_iter: int = 4
     n_extra: int = 0
+
+    FINDS_MEAN: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Checks every field."""
@@ -356,7 +317,7 @@ class NoisyPowerMethod(_GaussianNoise):
 
 
 @hyperparams
-class Wishart(_InBall):
+class Wishart(InBall):
     """Wishart noise of d - 1 + excess degrees of freedom and scale noise_multiplier row_norm^2, less its mean.
 
     (epsilon, delta)-DP by `dp_pca_sensitivity.wishart_delta`, and never (epsilon, 0)-DP: noise that is positive
@@ -371,6 +332,8 @@ class Wishart(_InBall):
     """
 
     excess: int = 2
+
+    FINDS_MEAN: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Checks every field."""

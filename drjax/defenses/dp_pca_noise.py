@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from fractions import Fraction
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
@@ -17,10 +15,9 @@ from drjax.bounds.curve import RELATIONS
 from drjax.bounds.gdp import check_positive
 from drjax.bounds.numeric import require_dp_accounting
 from drjax.core import validate
-from drjax.core.linalg import HIGHEST, compute_dtype, sign_and_margin
+from drjax.core.linalg import HIGHEST, compute_dtype, finite_rows, sign_and_margin
 from drjax.core.types import Array, Status, hyperparams, traced
 from drjax.defenses import dp_pca_sensitivity as sensitivity
-from drjax.defenses.exact_noise import discrete_laplace
 from drjax.defenses.pca_utility import k_for_energy
 
 PUBLIC, PAPER = "public_bounds", "paper_not_private"
@@ -49,9 +46,12 @@ class PCARelease(NamedTuple):
     Attributes:
         components: (k, d), orthonormal rows.
         eigenvalues: (k,), of the noisy second moment.
-        moment: (d, d), the noisy second moment itself, from which everything else is computed.
+        moment: (d, d), the noisy second moment itself; about the noisy mean, where there is one, and `steadied`.
         curve: Its guarantee. Of a `tradeoff.Minimum` the ledger takes any one of its `curves`.
         note: What is proven, in words.
+        mean: (d,), the noisy mean of the records less the centre; None without a `mean_weight`.
+        joint: (d + 1, d + 1), the noisy second moment of (1, record less the centre), from which everything else is
+            computed; None without a `mean_weight`.
     """
 
     components: np.ndarray
@@ -59,6 +59,8 @@ class PCARelease(NamedTuple):
     moment: np.ndarray
     curve: tradeoff.TradeOff
     note: str
+    mean: np.ndarray | None = None
+    joint: np.ndarray | None = None
 
 
 @hyperparams
@@ -73,6 +75,11 @@ class NoisyMoment:
             "zero_out" and "replace_one" only.
         center: (d,) public, subtracted from every record first; None for 0. The mean of the records is not public.
         convention: "public_bounds"; or "paper_not_private" where the mechanism has a paper's convention.
+        mean_weight: None for the second moment about the centre. Else t in (0, 1], public, for the one about the mean
+            of the records, which comes from the same query: on the sum of (t, z) (t, z)^T over bounded records z in
+            their unit. More makes the mean less noisy, and the rest more.
+        lower: (d,) public, <= 0: features less the centre are cut to [lower, upper]; None for no such bound.
+        upper: (d,) public, >= 0.
 
     Raises:
         ValueError: a field out of its range, or no divisor under "add_or_remove".
@@ -83,10 +90,14 @@ class NoisyMoment:
     divisor: float | None = None
     center: Any = traced(default=None)
     convention: str = PUBLIC
+    mean_weight: float | None = None
+    lower: Any = traced(default=None)
+    upper: Any = traced(default=None)
 
     CONVENTIONS: ClassVar[tuple[str, ...]] = (PUBLIC,)
     POSITIVE: ClassVar[tuple[str, ...]] = ()
     SYMMETRIC: ClassVar[bool] = True
+    FINDS_MEAN: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Checks every field; a number that is traced, or stands for one, passes."""
@@ -101,6 +112,11 @@ class NoisyMoment:
             check_positive(divisor=self.divisor)
         elif self.neighbouring == "add_or_remove":
             raise ValueError("divisor must be given under add_or_remove, where the number of records is private")
+        if self.mean_weight is not None:
+            object.__setattr__(self, "mean_weight", sensitivity.check_weight(self.mean_weight))
+            if not self.FINDS_MEAN or self.convention == PAPER:
+                raise ValueError(f"mean_weight must be None for {type(self).__name__} by {self.convention}")
+        self._check_ranges()
         if isinstance(self.center, (list, tuple)):
             # Every number would be a leaf of its own.
             object.__setattr__(self, "center", np.asarray(self.center, np.float64))
@@ -113,10 +129,34 @@ class NoisyMoment:
                 # Integers and floats would be two programs.
                 object.__setattr__(self, name, float(value))
 
+    def _check_ranges(self) -> None:
+        given = [end is not None for end in (self.lower, self.upper)]
+        if any(given) and not all(given):
+            raise ValueError("lower and upper must be given together")
+        if not any(given) or any(validate.is_abstract(end) for end in (self.lower, self.upper)):
+            return
+        lower, upper = sensitivity.check_ranges(self.lower, self.upper)
+        object.__setattr__(self, "lower", lower)
+        object.__setattr__(self, "upper", upper)
+
+    def cut(self, z: Any) -> Any:
+        """Records (n, d) less the centre, cut to the ranges where there are any.
+
+        Raises:
+            ValueError: at trace time, if d differs.
+        """
+        if self.lower is None:
+            return z
+        xp = np if isinstance(z, np.ndarray) else jnp
+        lower, upper = xp.asarray(self.lower, z.dtype), xp.asarray(self.upper, z.dtype)
+        if lower.shape != z.shape[1:]:
+            raise ValueError(f"x must have {lower.shape[0]} columns to match lower and upper, got {z.shape[1]}")
+        return xp.clip(z, lower, upper)
+
     def moment(self, x: Array) -> jax.Array:
         """The second moment (d, d) of bounded records x (n, d), without noise: not private."""
-        rows, unit, _ = self.rows(x)
-        return self.in_units(gram(rows), unit, x)
+        rows, unit, _ = self.query(x)
+        return self.settled(self.in_units(gram(rows), unit, x), x.shape[0])[0]
 
     def noisy_moment(self, key: Array, x: Array) -> jax.Array:
         """What the guarantee is of: the second moment (d, d) of x (n, d) with floating-point noise, for experiments.
@@ -124,9 +164,72 @@ class NoisyMoment:
         Raises:
             ValueError: at trace time, for an x that is no matrix or does not fit the bounds.
         """
+        return self.steadied(*self.settled(self.noisy_joint(key, x), x.shape[0]), x.shape[0])
+
+    def noisy_joint(self, key: Array, x: Array) -> jax.Array:
+        """The answer to the query: as `noisy_moment`, or (d + 1, d + 1), of (1, x less the centre).
+
+        The latter with a `mean_weight`. Its entry (0, 0) may be used under "add_or_remove" only; else it is the number
+        of records over the divisor, which is public, and not covered.
+        """
         validate.prng_key(key)
-        rows, unit, extents = self.rows(x)
+        rows, unit, extents = self.query(x)
         return self.in_units(gram(rows) + self.noise(key, rows, extents), unit, x)
+
+    def query(self, x: Array) -> tuple[jax.Array, Any, Any]:
+        """`rows`, with the constant `mean_weight` before them where there is one: in units of itself it is 1."""
+        rows, unit, extents = self.rows(x)
+        if self.mean_weight is None:
+            return rows, unit, extents
+        weight = jnp.asarray(self.mean_weight, rows.dtype)
+        unit = jnp.broadcast_to(jnp.asarray(unit, rows.dtype), rows.shape[1:])
+        extents = None if extents is None else jnp.append(weight, extents)
+        return jnp.insert(rows, 0, weight, axis=1), jnp.append(1 / weight, unit), extents
+
+    def settled(self, joint: Any, n_records: int) -> tuple[Any, Any]:
+        """The second moment (d, d) about the mean, and that mean (d,), of a noisy joint moment; or it and None.
+
+        The Schur complement: nothing but the noisy answer and public numbers go into it.
+
+        Args:
+            joint: As `noisy_joint` has it.
+            n_records: Used where it is public: under "add_or_remove" it is the entry (0, 0), but at least half of the
+                divisor.
+        """
+        if self.mean_weight is None:
+            return joint, None
+        if self.neighbouring == "add_or_remove":
+            xp = np if isinstance(joint, np.ndarray) else jnp
+            count = xp.maximum(joint[0, 0], 0.5)
+        else:
+            count = n_records / (n_records if self.divisor is None else self.divisor)
+        mean = (joint[0, 1:] + joint[1:, 0]) / (2 * count)
+        return joint[1:, 1:] - count * mean[:, None] * mean, mean
+
+    def steadied(self, moment: Any, mean: Any, n_records: int) -> Any:
+        """A noisy moment (d, d) about a noisy mean, drawn towards what the mean and the ranges say by themselves.
+
+        A column of mean m in [l, u] has a variance of at most v = (u - m)(m - l), and v / 3 in the middle of what is
+        possible, as of values spread evenly over a range. An entry (i, j) is taken to be v_i / 3 on the diagonal and 0
+        off it, give or take sqrt(v_i v_j) / 3, and met halfway where its noise is as large as that; where the noise is
+        small it stays what it is. Computed from the noisy answer and public numbers alone. Without a mean or ranges the
+        moment itself.
+        """
+        if mean is None or self.lower is None:
+            return moment
+        xp: Any = np if isinstance(moment, np.ndarray) else jnp
+        lower, upper = (xp.asarray(ends, moment.dtype) for ends in (self.lower, self.upper))
+        noise = self.deviations(lower, upper)
+        noise = noise / (n_records if self.divisor is None else self.divisor)
+        half, inside = (upper - lower) / 2, xp.clip(mean, lower, upper)
+        # Where the mean is at an end of the range by its noise, the variance is not 0.
+        most = xp.maximum((upper - inside) * (inside - lower), half * xp.minimum(noise[0, 1:], half))
+        prior, width = xp.diag(most) / 3, xp.outer(most, most) / 9
+        return prior + (moment - prior) * width / (width + noise[1:, 1:] ** 2)
+
+    def deviations(self, lower: Any, upper: Any) -> Any:
+        """Of the noise on the sum of (1, x less the centre) by itself, (d + 1, d + 1), in the units of the records."""
+        raise NotImplementedError
 
     def fit(self, key: Array, x: Array) -> PrivateComponents:
         """Components of x (n, d), for experiments: whoever knows the key can take the noise off again.
@@ -159,25 +262,35 @@ class NoisyMoment:
     def release(self, x: Array) -> PCARelease:
         """Components of x (n, d) for publication, with exact noise from the operating system; nobody can repeat it.
 
+        Within ranges an infinite entry counts as the end of its range; a record that is not finite then counts as 0.
+
         Raises:
-            ValueError: the mechanism has no exact sampler or follows a paper's convention; x is not a finite matrix, or
-                has fewer columns than components. Whether x is refused says something about it.
+            ValueError: the mechanism has no exact sampler or follows a paper's convention; x is no matrix of numbers,
+                or has fewer columns than components.
         """
         if self.convention == PAPER:
             raise ValueError(f"convention must be {PUBLIC!r} for a release, got {self.convention!r}")
-        records = validate.matrix(x, "x").astype(np.float64)
+        records = validate.matrix(x, "x", must_be_finite=False).astype(np.float64)
         if not isinstance(self.n_components, float):
             validate.at_most(records.shape[1], "d", n_components=self.n_components)
         if self.center is not None:
-            records = records - np.asarray(self.center, np.float64)
-        whole, unit, curve, note = self.released(records)
+            with np.errstate(over="ignore"):
+                records = records - np.asarray(self.center, np.float64)
+        whole, unit, curve, note = self.released(finite_rows(self.cut(records)))
         divisor = len(records) if self.divisor is None else self.divisor
         # Rounding comes after the noise, and costs no privacy.
-        moment = whole.astype(np.float64) * np.outer(unit, unit) / divisor
+        joint = whole.astype(np.float64) * np.outer(unit, unit) / divisor
+        if self.mean_weight is not None and self.neighbouring != "add_or_remove":
+            # The sensitivity leaves it out; it is public.
+            joint[0, 0] = len(records) / divisor
+        moment, mean = self.settled(joint, len(records))
+        moment = self.steadied(moment, mean, len(records))
         with jax.enable_x64(True):
             found = components_of(jnp.asarray(moment), self.n_components, symmetric=self.SYMMETRIC)
         k = int(found.n_components)
-        return PCARelease(np.asarray(found.components)[:k], np.asarray(found.eigenvalues)[:k], moment, curve, note)
+        values = np.asarray(found.eigenvalues)[:k]
+        joint = None if mean is None else joint
+        return PCARelease(np.asarray(found.components)[:k], values, moment, curve, note, mean, joint)
 
     def in_units(self, matrix: Any, unit: Any, x: Array) -> Any:
         """A sum over bounded records in the units of the records, over the divisor."""
@@ -189,7 +302,7 @@ class NoisyMoment:
         raise NotImplementedError
 
     def noise(self, key: Array, rows: jax.Array, extents: Any) -> jax.Array:
-        """On the sum of the outer products of `rows`; (d, d)."""
+        """On the sum of the outer products of `query`'s rows; (q, q)."""
         raise NotImplementedError
 
     def proven_curve(self) -> tuple[tradeoff.TradeOff, str]:
@@ -201,113 +314,10 @@ class NoisyMoment:
         raise NotImplementedError
 
     def released(self, records: np.ndarray) -> tuple[Any, Any, tradeoff.TradeOff, str]:
-        """The noisy sum (d, d) in whole numbers, their unit as of `rows`, curve and note; records are centred."""
+        """The noisy sum (q, q) in whole numbers, their unit as of `query`, curve and note; records are centred."""
         raise ValueError(
             f"release must be of a mechanism with an exact sampler, got {len(records)} records for another"
         )
-
-
-@hyperparams
-class LaplaceNoise(NoisyMoment):
-    """Laplace noise of one scale on the products of features, each in some unit.
-
-    Attributes:
-        epsilon: Of the pure guarantee, > 0; may be swept without retracing.
-        lower: (d,) public, <= 0: features are cut to [lower, upper].
-        upper: (d,) public, >= 0.
-    """
-
-    epsilon: Any = traced()
-    lower: Any = traced(default=None)
-    upper: Any = traced(default=None)
-
-    POSITIVE: ClassVar[tuple[str, ...]] = ("epsilon",)
-    OWN_UNITS: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        """Checks every field."""
-        super().__post_init__()
-        if self.convention == PUBLIC and not (validate.is_abstract(self.lower) or validate.is_abstract(self.upper)):
-            if self.lower is None or self.upper is None:
-                raise ValueError("lower and upper must be given: ranges taken from the records are not private")
-            lower, upper = sensitivity.check_ranges(self.lower, self.upper)
-            object.__setattr__(self, "lower", lower)
-            object.__setattr__(self, "upper", upper)
-
-    def unit(self, extents: Any) -> Any:
-        """Each feature's own extent, or the largest for all; (d,)."""
-        return extents if self.OWN_UNITS else 0 * extents + extents.max()
-
-    def rows(self, x: Array) -> tuple[jax.Array, Any, Any]:
-        """Records cut to the ranges; or standardised, with the widths of their own ranges as extents."""
-        if self.convention == PAPER:
-            z = standardised_not_private(x)
-            extents = jnp.max(z, axis=0) - jnp.min(z, axis=0)
-            extents = jnp.where(extents > 0, extents, 1)
-        else:
-            z = centred(x, self.center)
-            lower, upper = jnp.asarray(self.lower, z.dtype), jnp.asarray(self.upper, z.dtype)
-            if lower.shape != z.shape[1:]:
-                raise ValueError(f"x must have {lower.shape[0]} columns to match lower and upper, got {z.shape[1]}")
-            z, extents = jnp.clip(z, lower, upper), jnp.maximum(-lower, upper)
-        unit = self.unit(extents)
-        return z / unit, unit, extents / unit
-
-    def noise(self, key: Array, rows: jax.Array, extents: Any) -> jax.Array:
-        """Independent draws for the entries that count separately."""
-        d, total, squares = rows.shape[1], jnp.sum(extents) ** 2, jnp.sum(extents**2)
-        l1 = (total + squares) / 2 if self.SYMMETRIC else total
-        scale = l1 / jnp.asarray(self.epsilon, rows.dtype)
-        draws = jax.random.laplace(key, (d, d), rows.dtype)
-        return scale * (mirrored(draws) if self.SYMMETRIC else draws)
-
-    def shifts(self) -> np.ndarray:
-        """Largest changes of the entries that count separately, in units of the scale of their noise."""
-        lower, upper = sensitivity.check_ranges(self.lower, self.upper)
-        unit = self.unit(np.maximum(-lower, upper))
-        l1 = sensitivity.laplace_sensitivity(np.maximum(-lower, upper) / unit, full=not self.SYMMETRIC)
-        changes = sensitivity.entry_widths(lower / unit, upper / unit, self.neighbouring)
-        return self._counted(changes) * (float(self.epsilon) / l1)
-
-    def proven_curve(self) -> tuple[tradeoff.TradeOff, str]:
-        """By the L1 sensitivity, and by the shifts."""
-        curve = sensitivity.laplace_curve(float(self.epsilon), self.shifts(), neighbouring=self.neighbouring)
-        return curve, "epsilon-DP, and rho-zCDP by the shifts of the single entries; upper bound where d > 1"
-
-    def event(self) -> Any:
-        """`LaplaceDpEvent` of the pure guarantee."""
-        return require_dp_accounting().LaplaceDpEvent(math.nextafter(1 / float(self.epsilon), 0))
-
-    def released(self, records: np.ndarray) -> tuple[Any, Any, tradeoff.TradeOff, str]:
-        """With discrete Laplace noise."""
-        lower, upper = sensitivity.check_ranges(self.lower, self.upper)
-        d, epsilon, full = len(lower), float(self.epsilon), not self.SYMMETRIC
-        if records.shape[1] != d:
-            raise ValueError(f"x must have {d} columns to match lower and upper, got {records.shape[1]}")
-        unit = self.unit(np.maximum(-lower, upper))
-        l1 = sensitivity.laplace_sensitivity(np.maximum(-lower, upper) / unit, full=full)
-        grid = 2.0 ** sensitivity.bits_for(l1 / epsilon)
-        # Whole numbers from here on: the sensitivity is theirs, exactly, whatever the divisions rounded.
-        low, high = np.trunc(lower / unit * grid), np.trunc(upper / unit * grid)
-        whole = np.clip(np.trunc(records / unit * grid), low, high)
-        extents = [int(extent) for extent in np.maximum(-low, high)]
-        steps = sum(extents) ** 2
-        steps = steps if full else (steps + sum(extent**2 for extent in extents)) // 2
-        scale = math.ceil(Fraction(steps) / Fraction(epsilon))
-        draws = discrete_laplace(scale, (d, d)).astype(object)
-        noisy = sensitivity.whole_gram(whole) + (draws if full else mirrored(draws))
-        changes = self._counted(sensitivity.entry_widths(low, high, self.neighbouring))
-        rho = float(np.sum((changes / scale) ** 2)) / 2 * (1 + 1e-9)
-        named = {"neighbouring": self.neighbouring}
-        curve = tradeoff.minimum(tradeoff.EpsilonDelta(epsilon, 0.0, **named), tradeoff.ZCDP(rho, **named))
-        note = (
-            f"{epsilon}-DP and {rho}-zCDP, proven for the matrix as published: discrete Laplace noise of scale {scale} "
-            f"on whole numbers at most {steps} apart in L1 between neighbours"
-        )
-        return noisy, unit / grid, curve, note
-
-    def _counted(self, matrix: np.ndarray) -> np.ndarray:
-        return matrix[np.tril_indices(len(matrix))] if self.SYMMETRIC else matrix
 
 
 def centred(x: Array, center: Any) -> Any:

@@ -30,6 +30,9 @@ BITS, LEAST_BITS = 20, 4
 MARGIN = 1e-10
 """Relative: more than SciPy's chi-square probabilities are off by; they are raised, and budgets lowered, by it."""
 
+ROUNDING = 1 + 2**-50
+"""More than the roundings of a formula of a few operations; sensitivities are raised by it."""
+
 WISHART_EPSILONS = (0.0, *np.geomspace(1e-2, 1e2, 1000).tolist())
 """Where the curve of a Wishart mechanism is computed; between them it is interpolated from above."""
 
@@ -51,6 +54,38 @@ def moment_sensitivity(row_norm: float, *, neighbouring: str) -> float:
     validate.one_of(RELATIONS, neighbouring=neighbouring)
     # The float64 next to sqrt(2) is above it.
     return float(row_norm) ** 2 * (math.sqrt(2) if neighbouring == "replace_one" else 1.0)
+
+
+def joint_sensitivity(weight: float, *, neighbouring: str) -> float:
+    """Largest Frobenius norm of the change of the sum of w w^T without its entry (0, 0), w = (weight, x) with |x| <= 1.
+
+    sqrt(2) (1 + weight^2) under "replace_one", attained by |x| = |y| = 1 with <x, y> = -weight^2: the constant costs as
+    much as a feature of that size, though it never changes. sqrt(1 + 2 weight^2) under "zero_out", where x becomes 0
+    and the constant stays. Under "add_or_remove" 1 + weight^2, with the entry (0, 0), the number of records.
+
+    Args:
+        weight: In (0, 1].
+        neighbouring: A name in `RELATIONS`.
+
+    Raises:
+        ValueError: an argument out of its range.
+    """
+    t2 = check_weight(weight) ** 2
+    validate.one_of(RELATIONS, neighbouring=neighbouring)
+    if neighbouring == "zero_out":
+        return math.sqrt(1 + 2 * t2) * ROUNDING
+    return (1 + t2) * moment_sensitivity(1.0, neighbouring=neighbouring) * ROUNDING
+
+
+def check_weight(mean_weight: float) -> float:
+    """A weight of the constant, as a float.
+
+    Raises:
+        ValueError: it is not in (0, 1].
+    """
+    if not 0 < number(mean_weight=mean_weight) <= 1:
+        raise ValueError(f"mean_weight must be in (0, 1], got {mean_weight!r}")
+    return float(mean_weight)
 
 
 def product_sensitivity(row_norm: float, rank: int, *, neighbouring: str) -> float:
@@ -280,7 +315,16 @@ def bits_for(scale: float) -> int:
 
 def whole_rows_in_ball(rows: np.ndarray, row_norm: float, bits: int) -> np.ndarray:
     """Records (n, d) in units of row_norm / 2^bits, as whole numbers in float64 of norm <= 2^bits, exactly."""
-    return clip_l2(rows / row_norm, 1.0, grid=2.0**-bits) * 2.0**bits
+    with np.errstate(over="ignore"):
+        return clip_l2(rows / row_norm, 1.0, grid=2.0**-bits) * 2.0**bits
+
+
+def whole_change(bits: int, constant: int, neighbouring: str) -> int:
+    """Square of `joint_sensitivity` for whole numbers: |x| <= 2^bits beside a constant in [0, 2^bits]; exact."""
+    ball, one = 4**bits, constant**2
+    if neighbouring == "zero_out":
+        return ball * (ball + 2 * one)
+    return (ball + one) ** 2 * (2 if neighbouring == "replace_one" else 1)
 
 
 def whole_gram(rows: np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ import numpy as np
 from drjax.bounds.curve import number
 from drjax.bounds.gdp import check_positive
 from drjax.core import validate
+from drjax.core.linalg import finite_rows
 from drjax.core.types import Array
 from drjax.defenses.exact_noise import power_of_two
 
@@ -21,10 +22,11 @@ def clip_l1(rows: Array, bound: float, *, grid: float | None = None) -> np.ndarr
 def clip_l2(rows: Array, bound: float, *, grid: float | None = None) -> np.ndarray:
     """Rows shortened to a Euclidean norm of at most `bound`: of the float64 numbers that come out, not up to rounding.
 
-    To leave room for rounding, rows within (d + 8) 2^-52 of the bound are shortened too. On the host, O(n d).
+    To leave room for rounding, rows within (d + 8) 2^-52 of the bound are shortened too. A row that is not finite
+    becomes 0: refused, it would show. On the host, O(n d).
 
     Args:
-        rows: (n, d), finite.
+        rows: (n, d).
         bound: > 0.
         grid: A power of two, at least bound / 2^53: entries are cut to multiples of it, towards 0. A sum of fewer than
             2^53 grid / bound such rows is exact in any order.
@@ -33,13 +35,13 @@ def clip_l2(rows: Array, bound: float, *, grid: float | None = None) -> np.ndarr
         (n, d) float64.
 
     Raises:
-        ValueError: rows are not a finite matrix, bound is not finite and > 0, or grid is no such number.
+        ValueError: rows are no matrix of numbers, bound is not finite and > 0, or grid is no such number.
     """
     return _clipped(rows, bound, grid, lambda unit: np.sqrt((unit * unit).sum(axis=1)))
 
 
 def _clipped(rows: Array, bound: float, grid: float | None, norm: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    x = validate.matrix(rows, "rows").astype(np.float64)
+    x = finite_rows(validate.matrix(rows, "rows", must_be_finite=False).astype(np.float64))
     check_positive(bound=number(bound=bound))
     # Norms of rows with a largest entry of 1 neither overflow nor vanish.
     top = np.abs(x).max(axis=1)

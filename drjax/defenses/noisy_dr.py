@@ -20,7 +20,7 @@ import numpy as np
 
 from drjax.core import validate
 from drjax.core.linalg import compute_dtype
-from drjax.core.types import Array, DRMethod, Embedding, PyTree, Status, hyperparams, traced
+from drjax.core.types import Array, Cost, DRMethod, Embedding, PyTree, Status, hyperparams, traced
 
 
 class _Defense:
@@ -32,6 +32,10 @@ class _Defense:
     def n_components(self) -> int:
         """Output dimension k of the wrapped method."""
         return self.method.n_components
+
+    def cost(self, n: int, d: int, *, itemsize: int = 4) -> Cost:
+        """The wrapped method's."""
+        return self.method.cost(n, d, itemsize=itemsize)
 
     def objective(self, coords: Array, x: Array) -> Array:
         """The wrapped method's, at coords (n, k) for the records x (n, d) themselves; ()."""
@@ -102,6 +106,11 @@ class InputNoise(_Defense):
     def deterministic(self) -> bool:
         """False: the noise depends on the key."""
         return False
+
+    def cost(self, n: int, d: int, *, itemsize: int = 4) -> Cost:
+        """What shadows take: nothing is shared but the records, so that each takes what the method shares and more."""
+        own = self.method.cost(n, d, itemsize=itemsize)
+        return Cost(0.0, 2.0 * itemsize * n * d, own.shared_flops + own.flops, own.shared_bytes + own.bytes)
 
     def fit_transform(self, key: Array, x: Array) -> Embedding:
         """Embeds x (n, d) plus noise; objective and diagnostics are those of the noisy records."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from drjax.core import host
+from drjax.core.compiled import njit
 from drjax.dr.affinity import ENTROPY_TOL, MAX_STEPS, P_FLOOR
 
 ORDER = 14
@@ -51,7 +51,7 @@ IN_ORDER = {"contract", "arcp", "nsz"}
 """fastmath without leave to reorder sums, which would undo the rounding that `_exp` relies on."""
 
 
-@numba.njit(error_model="numpy", nogil=True, cache=True)
+@njit
 def _search_rows(between, target, begin, end, search):
     for i in range(begin, end):
         shift = _nearest(between[i], i, math.inf)
@@ -74,7 +74,7 @@ def _search_rows(between, target, begin, end, search):
                     term *= s / (t + 1)
 
 
-@numba.njit(error_model="numpy", nogil=True, cache=True, inline="always")
+@njit(inline="always")
 def _next(error, beta, low, high):
     """One step of `affinity.bisect`, whose function is the negative entropy."""
     if error < 0:
@@ -84,7 +84,7 @@ def _next(error, beta, low, high):
     return (2.0 * beta if high == math.inf else (low + high) / 2.0), low, high
 
 
-@numba.njit(error_model="numpy", nogil=True, cache=True)
+@njit
 def _nearest(row, own, other):
     """Least entry of the row but its own and of `other`."""
     least = other
@@ -94,7 +94,7 @@ def _nearest(row, own, other):
     return least
 
 
-@numba.njit(error_model="numpy", nogil=True, cache=True)
+@njit
 def _sums(row, own, shift, beta):
     total, moment = 0.0, 0.0
     for j in range(row.shape[0]):
@@ -106,7 +106,7 @@ def _sums(row, own, shift, beta):
     return total, moment
 
 
-@numba.njit(error_model="numpy", nogil=True, cache=True)
+@njit
 def _precision(between, i, new, target, search):
     """Precision of known point i when a point at squared distance `new` joins, with the shift and total weight for it.
 
@@ -143,7 +143,7 @@ def _precision(between, i, new, target, search):
     return beta, shift, total
 
 
-@numba.njit(error_model="numpy", fastmath=IN_ORDER, nogil=True, cache=True, inline="always")
+@njit(fastmath=IN_ORDER, inline="always")
 def _exp(x):
     """exp of x <= 0 to rounding, in steps that the compiler can take for several numbers at once; at least 1e-307."""
     x = max(x, -706.0)
@@ -159,14 +159,14 @@ def _exp(x):
     return series * power.view(np.float64)
 
 
-@numba.njit(error_model="numpy", fastmath=IN_ORDER, nogil=True, cache=True)
+@njit(fastmath=IN_ORDER)
 def _fill(distances, beta, shift, total, p):
     """The conditional probabilities of one point's neighbours."""
     for j in range(distances.shape[0]):
         p[j] = _exp(-beta * (distances[j] - shift)) / total
 
 
-@numba.njit(error_model="numpy", nogil=True, cache=True)
+@njit
 def joint_probabilities(between, row, target, search, p):
     """Writes the joint probabilities of [target; known] to p (n, n): `affinity.joint_probabilities`."""
     n = p.shape[0]
@@ -189,7 +189,7 @@ def joint_probabilities(between, row, target, search, p):
     _make_joint(p)
 
 
-@numba.njit(error_model="numpy", nogil=True, cache=True)
+@njit
 def _make_joint(p):
     """From conditional probabilities (n, n) to the joint ones, in place; entries beyond column n are not touched."""
     n = p.shape[0]
@@ -204,7 +204,7 @@ def _make_joint(p):
             p[j, i] = joint
 
 
-@numba.njit(error_model="numpy", nogil=True, cache=True)
+@njit
 def joint_probabilities_alone(squared, target, p):
     """`joint_probabilities` of one data set from its squared distances (n, n), all of them searched for; O(n^2) a step.
 
@@ -231,7 +231,7 @@ def joint_probabilities_alone(squared, target, p):
     _make_joint(p)
 
 
-@numba.njit(error_model="numpy", fastmath=IN_ORDER, nogil=True, cache=True)
+@njit(fastmath=IN_ORDER)
 def _weigh(shifted, own, beta, weights):
     """exp(-beta s) of shifted squared distances (n,), 0 of the point itself."""
     for j in range(shifted.shape[0]):
@@ -239,7 +239,7 @@ def _weigh(shifted, own, beta, weights):
     weights[own] = 0.0
 
 
-@numba.njit(error_model="numpy", fastmath=True, nogil=True, cache=True)
+@njit(fastmath=True)
 def _sum_up(shifted, weights):
     """The sums of the weights and of the shifted squared distances times them, in any order of the terms."""
     total, moment = 0.0, 0.0

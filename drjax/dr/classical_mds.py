@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from drjax.core import validate
 from drjax.core.linalg import sign_and_margin
-from drjax.core.types import Array, Embedding, Status, hyperparams
+from drjax.core.types import Array, Cost, Embedding, Status, hyperparams
 from drjax.dr.pca import PCA, TIE, PCAShared
 
 
@@ -51,6 +51,10 @@ class ClassicalMDS:
     def deterministic(self) -> bool:
         """True: the key is ignored."""
         return True
+
+    def cost(self, n: int, d: int, *, itemsize: int = 4) -> Cost:
+        """What shadows take: as PCA."""
+        return self._pca.cost(n, d, itemsize=itemsize)
 
     def fit_transform(self, key: Array, x: Array) -> Embedding:
         """Embeds x (n, d); coords (n, k) in the units of x. The objective is `objective`.

@@ -12,7 +12,7 @@ import scipy.linalg
 
 from drjax.core import host, validate
 from drjax.core.linalg import HIGHEST, blas, compute_dtype, sign_and_margin
-from drjax.core.types import Array, Embedding, Status, hyperparams
+from drjax.core.types import Array, Cost, Embedding, Status, hyperparams
 from drjax.dr import path_insertion, shortest_paths
 from drjax.dr.isomap_cpu import IsomapShared, Spectrum, insert_chunks
 
@@ -71,6 +71,16 @@ class Isomap:
     def deterministic(self) -> bool:
         """True: the key is ignored."""
         return True
+
+    def cost(self, n: int, d: int, *, itemsize: int = 4) -> Cost:
+        """What shadows take: distances, paths, their squares and copies, in float64; see `DRMethod.cost`."""
+        return Cost(
+            # Neighbours and shortest paths are compiled for one number at a time: they count tenfold.
+            shared_flops=3.0 * n**2 * d + 10.0 * n**2 * (np.log2(n + 1) + 2 * self.n_neighbors) + 1.5 * n**3,
+            shared_bytes=60.0 * n**2 + (8.0 + 2 * itemsize) * n * d,
+            flops=50.0 * n * (n + d),
+            bytes=8.0 * n**2,
+        )
 
     def fit_transform(self, key: Array, x: Array) -> Embedding:
         """Embeds x (n, d); coords (n, k) in the units of x.

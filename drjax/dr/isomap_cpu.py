@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 
 from drjax.core import host
+from drjax.core.compiled import njit
 from drjax.core.linalg import blas
 from drjax.core.types import Array
 from drjax.dr import path_insertion, shortest_paths
@@ -141,12 +141,12 @@ def _base(paths: np.ndarray) -> Base:
     return Base(squares, largest, unit, squares.sum(axis=1), float(np.vdot(squares, squares)))
 
 
-@numba.njit(error_model="numpy", cache=True, nogil=True)
+@njit
 def _power_of_two(largest):
     return 2.0 ** np.floor(np.log2(largest)) if largest > 0 else 1.0
 
 
-@numba.njit(error_model="numpy", cache=True, nogil=True)
+@njit
 def _insert_lanes(rows, graph, edges, base, known_vectors, known_values, n_neighbors, tolerance, found):
     """Shortest paths and leading eigenpairs of each lane; overwrites `found`, whose vectors are (b, k, n) here."""
     k = found.vectors.shape[1]
@@ -211,7 +211,7 @@ def _insert_lanes(rows, graph, edges, base, known_vectors, known_values, n_neigh
             count = 0
 
 
-@numba.njit(error_model="numpy", cache=True, nogil=True)
+@njit
 def _empty_lanes(base, group, room):
     n = len(base)
     share, border, offsets = np.empty(group), np.zeros((group, n)), np.zeros(group + 1, np.int64)
@@ -219,13 +219,13 @@ def _empty_lanes(base, group, room):
     return Lanes(base, share, border, offsets, pairs, steps, linked)
 
 
-@numba.njit(error_model="numpy", cache=True, nogil=True)
+@njit
 def _first(lanes, count):
     share, border, offsets = lanes.share[:count], lanes.border[:count], lanes.offsets[: count + 1]
     return Lanes(lanes.base, share, border, offsets, lanes.pairs, lanes.steps, lanes.linked[:count])
 
 
-@numba.njit(error_model="numpy", cache=True, nogil=True)
+@njit
 def _fill_lane(lanes, lane, base, paths, own, reach):
     """Share, border and steps of one lane whose pairs are known; its unit, and its energy as of `_scale`."""
     low, high = lanes.offsets[lane], lanes.offsets[lane + 1]
@@ -253,7 +253,7 @@ def _fill_lane(lanes, lane, base, paths, own, reach):
     return unit, _energy(whole, sums)
 
 
-@numba.njit(error_model="numpy", cache=True, nogil=True)
+@njit
 def _square_of(own, reach):
     """Paths of all n points, the new one first."""
     n = len(reach) + 1
@@ -264,7 +264,7 @@ def _square_of(own, reach):
     return out
 
 
-@numba.njit(error_model="numpy", cache=True, nogil=True)
+@njit
 def _scale(paths):
     """Overwrites paths by their squares over unit^2; the unit, and the Gram matrix's sum of squares over unit^4."""
     n = len(paths)
@@ -281,7 +281,7 @@ def _scale(paths):
     return unit, _energy(whole, sums)
 
 
-@numba.njit(error_model="numpy", cache=True, nogil=True)
+@njit
 def _energy(whole, sums):
     """Sum of the squares of -1/2 H S H, from that of the squares of S and its row sums."""
     n = len(sums)
@@ -289,7 +289,7 @@ def _energy(whole, sums):
     return 0.25 * (whole - 2 * np.dot(sums, sums) / n + total * total / (n * n))
 
 
-@numba.njit(error_model="numpy", cache=True, nogil=True)
+@njit
 def _keep(found, lane, vectors, values, n_steps, energy):
     found.vectors[lane], found.values[lane], found.n_iter[lane] = vectors, values, n_steps
     for c in range(len(vectors)):

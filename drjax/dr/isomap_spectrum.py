@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
+
+from drjax.core.compiled import njit
 
 MAX_STEPS = 16
 """Most times that the subspace is enlarged; a lane that needs more has its matrix decomposed."""
@@ -42,7 +43,7 @@ class Lanes(NamedTuple):
     linked: Any
 
 
-@numba.njit(error_model="numpy", cache=True, nogil=True)
+@njit
 def leading(lanes, known_vectors, known_values, k, tolerance):
     """Algebraically largest eigenpairs of -1/2 H S H, H the centring, for each of the matrices S.
 
@@ -73,7 +74,7 @@ def leading(lanes, known_vectors, known_values, k, tolerance):
     return vectors, values, n_steps
 
 
-@numba.njit(error_model="numpy", cache=True, nogil=True)
+@njit
 def _iterate(lanes, known_vectors, known_values, k, tolerance, most, vectors, values, n_steps, is_open):
     """Overwrites the last four arguments where the steps suffice."""
     g, n = lanes.border.shape
@@ -132,7 +133,7 @@ def _iterate(lanes, known_vectors, known_values, k, tolerance, most, vectors, va
             high[lane] = _orthonormalize(basis[lane], low[lane], high[lane])
 
 
-@numba.njit(error_model="numpy", cache=True, nogil=True)
+@njit
 def _fill_start(start, known_vectors, linked):
     """The point 0 alone, then known vectors with the mean of the linked points at point 0; all of mean 0."""
     # An outlying target has an eigenvector of its own; the others at the target are near those of its neighbours.
@@ -150,7 +151,7 @@ def _fill_start(start, known_vectors, linked):
         start[c] -= start[c].mean()
 
 
-@numba.njit(error_model="numpy", cache=True, nogil=True)
+@njit
 def _add_own(lanes, lane, vector, of_base, image):
     """image = -1/2 H S vector of one lane, from base @ vector."""
     n = len(vector)
@@ -169,7 +170,7 @@ def _add_own(lanes, lane, vector, of_base, image):
         image[i] = -0.5 * (image[i] - mean)
 
 
-@numba.njit(error_model="numpy", cache=True, nogil=True)
+@njit
 def _ritz(basis, images, inner, low, high, width):
     """Largest eigenvalues in the span of the basis, decreasing, vectors and residuals; extends `inner` to `high`."""
     block = np.dot(images[low:high], basis[:high].T)
@@ -185,7 +186,7 @@ def _ritz(basis, images, inner, low, high, width):
     return values, vectors, residuals
 
 
-@numba.njit(error_model="numpy", cache=True, nogil=True)
+@njit
 def _precondition(rows, owner, value, largest, known, known_values):
     """Overwrites residuals by (known matrix - value)^-1 of them, as if its other eigenvalues were 0."""
     weights = np.dot(rows, known.T)
@@ -200,7 +201,7 @@ def _precondition(rows, owner, value, largest, known, known_values):
         rows[c] -= rows[c].mean()  # the known vectors may have been rounded to float32
 
 
-@numba.njit(error_model="numpy", cache=True, nogil=True)
+@njit
 def _divisor(difference, top):
     least = SHIFT * top
     if top <= 0:
@@ -208,7 +209,7 @@ def _divisor(difference, top):
     return max(difference, least) if difference > 0 else min(difference, -least)
 
 
-@numba.njit(error_model="numpy", cache=True, nogil=True)
+@njit
 def _orthonormalize(basis, low, high):
     """Makes rows low..high of the basis orthonormal to it and each other; drops those that depend; the new end."""
     end = low
@@ -232,7 +233,7 @@ def _orthonormalize(basis, low, high):
     return end
 
 
-@numba.njit(error_model="numpy", cache=True, nogil=True)
+@njit
 def _dense(lanes, lane):
     squares = lanes.share[lane] * lanes.base
     squares[0] += lanes.border[lane]
@@ -244,7 +245,7 @@ def _dense(lanes, lane):
     return squares
 
 
-@numba.njit(error_model="numpy", cache=True, nogil=True)
+@njit
 def _decomposed(squares, k):
     n = squares.shape[0]
     rows = np.empty(n)

@@ -11,7 +11,7 @@ from scipy.spatial.distance import pdist, squareform
 
 from drjax.core import lanes, validate
 from drjax.core.linalg import compute_dtype
-from drjax.core.types import Array, Embedding, PyTree, Status, hyperparams
+from drjax.core.types import Array, Cost, Embedding, PyTree, Status, hyperparams
 from drjax.dr.classical_mds import ClassicalMDS
 from drjax.dr.rows import in_xla, squared_rows
 from drjax.dr.smacof import Rule, best_of_starts
@@ -80,6 +80,16 @@ class MDS:
     def deterministic(self) -> bool:
         """True with a classical start: the key is ignored."""
         return self.init == "classical"
+
+    def cost(self, n: int, d: int, *, itemsize: int = 4) -> Cost:
+        """What shadows take: all distances, in float64 while they are computed; see `DRMethod.cost`."""
+        k = self.n_components
+        return Cost(
+            shared_flops=3.0 * n**2 * d,
+            shared_bytes=(12.0 + 2 * itemsize) * n**2 + (8.0 + 2 * itemsize) * n * d,
+            flops=self.n_init * self.max_iter * (2.0 * k + 4) * n**2,
+            bytes=itemsize * n * k * (self.n_init + 8.0),
+        )
 
     def fit_transform(self, key: Array, x: Array) -> Embedding:
         """Embeds x (n, d), n >= 2; coords (n, k). The objective is the raw stress.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from drjax.core.compiled import njit
 
-@numba.njit(error_model="numpy", cache=True, nogil=True)
+
+@njit
 def adjacency(neighbors, between):
     """The undirected graph of neighbour lists, point by point: edges of i are start[i] .. start[i + 1].
 
@@ -38,7 +39,7 @@ def adjacency(neighbors, between):
     return start, nodes, weights
 
 
-@numba.njit(error_model="numpy", cache=True, nogil=True)
+@njit
 def insert(between, neighbors, paths, start, nodes, weights, row, n_neighbors, out):
     """Shortest paths of the graph with one more point, its components joined; O(n^2) but for rare large repairs.
 
@@ -64,7 +65,7 @@ def insert(between, neighbors, paths, start, nodes, weights, row, n_neighbors, o
     return join(between, row, out), linked
 
 
-@numba.njit(error_model="numpy", cache=True, nogil=True)
+@njit
 def change(between, neighbors, paths, start, nodes, weights, row, n_neighbors, own, reach, linked, pairs):
     """What one more point does to the shortest paths, before components are joined; arguments as in `insert`, and
 
@@ -106,7 +107,7 @@ def change(between, neighbors, paths, start, nodes, weights, row, n_neighbors, o
     return n_pairs
 
 
-@numba.njit(error_model="numpy", cache=True, nogil=True)
+@njit
 def displace(between, neighbors, paths, start, nodes, weights, enters, out):
     """Shortest paths once every point that `enters` (m,) marks has given up its last neighbour; overwrites out (m, m).
 
@@ -116,14 +117,14 @@ def displace(between, neighbors, paths, start, nodes, weights, enters, out):
     _delete(between, neighbors, paths, start, nodes, weights, enters, out, np.empty((0, 2), np.int32))
 
 
-@numba.njit(error_model="numpy", cache=True, nogil=True)
+@njit
 def _record(pairs, n_pairs, i, j):
     if n_pairs < len(pairs):
         pairs[n_pairs, 0], pairs[n_pairs, 1] = i, j
     return n_pairs + 1
 
 
-@numba.njit(error_model="numpy", cache=True, nogil=True)
+@njit
 def join(between, row, out):
     """Joins every pair of components of `out` (n, n) by its closest pair of points, as scikit-learn does.
 
@@ -172,7 +173,7 @@ def join(between, row, out):
     return count
 
 
-@numba.njit(error_model="numpy", cache=True, nogil=True)
+@njit
 def _lists(neighbors, i, j, kept):
     found = False
     for c in range(kept):
@@ -180,7 +181,7 @@ def _lists(neighbors, i, j, kept):
     return found
 
 
-@numba.njit(error_model="numpy", cache=True, nogil=True)
+@njit
 def _add_nearest(row, n_neighbors, linked):
     """Marks the n_neighbors nearest by (distance, index)."""
     nearest = np.full(n_neighbors, -1)
@@ -200,7 +201,7 @@ def _add_nearest(row, n_neighbors, linked):
         linked[nearest[c]] = True
 
 
-@numba.njit(error_model="numpy", cache=True, nogil=True)
+@njit
 def _delete(between, neighbors, paths, start, nodes, weights, enters, own, pairs):
     """Takes the edges that the new point pushes out of full lists from the shortest paths in `own`; see `change`.
 
@@ -275,7 +276,7 @@ def _delete(between, neighbors, paths, start, nodes, weights, enters, own, pairs
     return n_pairs
 
 
-@numba.njit(error_model="numpy", cache=True, nogil=True)
+@njit
 def _across(between, paths, edges):
     """Points whose path to the other end of an edge may go by it: of `edges` (e, 2), for either end; ascending.
 
@@ -303,7 +304,7 @@ def _across(between, paths, edges):
     return ends, members
 
 
-@numba.njit(error_model="numpy", cache=True, nogil=True)
+@njit
 def _slack(m):
     """Sums of the same lengths in another order differ by at most this share; a pair too many costs only time."""
     return 8 * m * np.finfo(np.float64).eps

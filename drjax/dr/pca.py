@@ -10,7 +10,7 @@ import numpy as np
 
 from drjax.core import validate
 from drjax.core.linalg import HIGHEST, compute_dtype, scatter_basis, sign_and_margin
-from drjax.core.types import Array, Embedding, Status, hyperparams
+from drjax.core.types import Array, Cost, Embedding, Status, hyperparams
 from drjax.dr import secular
 
 TIE = 8
@@ -76,6 +76,16 @@ class PCA:
     def deterministic(self) -> bool:
         """True: the key is ignored."""
         return True
+
+    def cost(self, n: int, d: int, *, itemsize: int = 4) -> Cost:
+        """What shadows take: copies of the records in float64 and their scatter matrix; see `DRMethod.cost`."""
+        r = min(n, d)
+        return Cost(
+            shared_flops=4.0 * n * d * r + 10.0 * r**3,
+            shared_bytes=(24.0 + 3 * itemsize) * n * d + 24.0 * r**2,
+            flops=2.0 * r * (d + n * self.n_components),
+            bytes=itemsize * (4.0 * n * self.n_components + 8.0 * r * self.n_components + 2 * d),
+        )
 
     def fit_transform(self, key: Array, x: Array) -> Embedding:
         """Scores of x (n, d) on its first k principal components, (n, k) in the units of x.

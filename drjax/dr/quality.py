@@ -189,6 +189,16 @@ def distances(x: Array) -> Array:
     return _between(jnp.asarray(x, compute_dtype(x)))
 
 
+def batch_bytes(n: int, *, itemsize: int = 4) -> float:
+    """Memory that `evaluate_batch` takes for embeddings of n records: seven matrices (n, n), whatever their number.
+
+    Args:
+        n: Records of an embedding.
+        itemsize: Bytes of a float.
+    """
+    return 7.5 * itemsize * float(n) ** 2
+
+
 def evaluate_batch(
     known: Array,
     targets: Array,

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.stats
 
 from drjax.core import linalg, validate
-from drjax.core.types import Array, Embedding, Status, hyperparams
+from drjax.core.types import Array, Cost, Embedding, Status, hyperparams
 
 SPARSE_SHARE = 0.25
 """A column with at most this share of non-zero entries is drawn and multiplied entry by entry, without its zeros."""
@@ -82,6 +82,16 @@ class SparseRandomProjection:
     def deterministic(self) -> bool:
         """False: the result depends on the key."""
         return False
+
+    def cost(self, n: int, d: int, *, itemsize: int = 4) -> Cost:
+        """What shadows take: the records, and a matrix and a product each; see `DRMethod.cost`."""
+        k = self.n_components
+        return Cost(
+            shared_flops=0.0,
+            shared_bytes=3.0 * itemsize * n * d,
+            flops=(2.0 * self._density(d) * n + 20) * d * k,
+            bytes=itemsize * (3.0 * n * k + 4.0 * d * k),
+        )
 
     def fit_transform(self, key: Array, x: Array) -> Embedding:
         """Projects x (n, d) with a matrix drawn from the key; coords (n, k) in the units of x.

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numba
 import numpy as np
 import scipy.sparse
 import scipy.sparse.csgraph
 
+from drjax.core.compiled import njit
 from drjax.core.types import Array
 
 
@@ -38,7 +38,7 @@ def distances(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.sqrt(squared(a, b))
 
 
-@numba.njit(error_model="numpy", fastmath={"reassoc", "contract"}, cache=True, nogil=True)
+@njit(fastmath={"reassoc", "contract"})
 def squared(a, b):
     """Squared Euclidean distances of the rows of a (p, d) to those of b (q, d), both float64; (p, q).
 

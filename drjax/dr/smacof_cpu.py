@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 
 from drjax.core import host
+from drjax.core.compiled import njit
 
 
 def smacof_batch(
@@ -51,7 +51,7 @@ def smacof_batch(
     return np.ascontiguousarray(np.moveaxis(coords, -2, -1)), stress.astype(dtype), n_iter, stopped
 
 
-@numba.njit(error_model="numpy", fastmath=True, nogil=True, cache=True)
+@njit(fastmath=True)
 def _transform_plane(between, row, x, total):
     """total_i = sum_j dissimilarity_ij (x_i - x_j) / distance_ij for two coordinates; coinciding points add nothing.
 
@@ -92,7 +92,7 @@ def _transform_plane(between, row, x, total):
         sum_b[i + 1] += add_b2
 
 
-@numba.njit(error_model="numpy", fastmath=True, nogil=True, cache=True)
+@njit(fastmath=True)
 def _transform(between, row, x, total):
     """`_transform_plane` for any number of coordinates."""
     k, n = x.shape
@@ -121,7 +121,7 @@ def _transform(between, row, x, total):
             total[c, i] += added
 
 
-@numba.njit(error_model="numpy", nogil=True, cache=True)
+@njit
 def _one(between, row, start, max_iter, eps, scale, squares, best):
     k, n = start.shape
     x = np.empty_like(best)
@@ -172,7 +172,7 @@ def _one(between, row, start, max_iter, eps, scale, squares, best):
     return stress * scale * scale, iteration, stop
 
 
-@numba.njit(error_model="numpy", nogil=True, cache=True)
+@njit
 def _run(between, rows, starts, max_iter, eps, largest, squares, coords, stress, n_iter, stopped):
     b, n_init, _, n = starts.shape
     for lane in range(b):

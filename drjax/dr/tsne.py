@@ -12,7 +12,7 @@ from scipy.spatial.distance import pdist, squareform
 
 from drjax.core import host, lanes, validate
 from drjax.core.linalg import compute_dtype
-from drjax.core.types import Array, Embedding, PyTree, Status, hyperparams
+from drjax.core.types import Array, Cost, Embedding, PyTree, Status, hyperparams
 from drjax.dr import quality
 from drjax.dr.affinity import joint_probabilities
 from drjax.dr.leading import leading_scores
@@ -114,6 +114,15 @@ class TSNE:
     def deterministic(self) -> bool:
         """True with a PCA start: the key is ignored."""
         return self.init == "pca"
+
+    def cost(self, n: int, d: int, *, itemsize: int = 4) -> Cost:
+        """What shadows take: all distances, in float64 at first, and affinities of each map; see `DRMethod.cost`."""
+        return Cost(
+            shared_flops=3.0 * n**2 * d + 500.0 * n**2,
+            shared_bytes=(12.0 + itemsize) * n**2 + (32.0 + 2 * itemsize) * n * d,
+            flops=self.max_iter * (2.0 * self.n_components + 3) * n**2,
+            bytes=float(itemsize) * n**2,
+        )
 
     def fit_transform(self, key: Array, x: Array) -> Embedding:
         """Embeds x (n, d), n >= 2; coords (n, k). The objective is the Kullback-Leibler divergence in nats.

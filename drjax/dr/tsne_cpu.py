@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from numba import types
 from numba.extending import intrinsic
 
 from drjax.core import host
+from drjax.core.compiled import njit
 from drjax.dr.affinity_cpu import joint_probabilities, search_known
 
 BLOCK = 16
@@ -75,7 +75,7 @@ def tsne_batch(
     return coords, divergence.astype(dtype), grad_norm.astype(dtype), n_iter, stopped
 
 
-@numba.njit(error_model="numpy", fastmath=True, nogil=True, cache=True)
+@njit(fastmath=True)
 def _forces_plane(p, y, attraction, repulsion):
     """Sums over j of p w (y_i - y_j) and of w^2 (y_i - y_j), w = 1 / (1 + |y_i - y_j|^2); returns the sum of all w.
 
@@ -103,7 +103,7 @@ def _forces_plane(p, y, attraction, repulsion):
     return total
 
 
-@numba.njit(error_model="numpy", fastmath=True, nogil=True, cache=True)
+@njit(fastmath=True)
 def _forces(p, y, attraction, repulsion):
     """`_forces_plane` for k coordinates: w = (1 + |y_i - y_j|^2 / f)^(-(f + 1) / 2), f = max(k - 1, 1)."""
     k, n = y.shape[0], p.shape[0]
@@ -134,7 +134,7 @@ def _forces(p, y, attraction, repulsion):
     return total
 
 
-@numba.njit(error_model="numpy", fastmath=True, nogil=True, cache=True, inline="always")
+@njit(fastmath=True, inline="always")
 def _log(u):
     """Logarithm of a normal u > 0 to rounding, in steps that the compiler can take for several numbers at once."""
     bits = np.float64(u).view(np.int64)
@@ -147,7 +147,7 @@ def _log(u):
     return exponent * math.log(2.0) + 2.0 * (s + s * series)
 
 
-@numba.njit(error_model="numpy", fastmath=True, nogil=True, cache=True)
+@njit(fastmath=True)
 def _log_affinities(p):
     """The sum over pairs of p log p in float64."""
     total = 0.0
@@ -159,7 +159,7 @@ def _log_affinities(p):
     return 2.0 * total
 
 
-@numba.njit(error_model="numpy", fastmath=True, nogil=True, cache=True)
+@njit(fastmath=True)
 def _log_weights_plane(p, y):
     """The sum over pairs of -p log w in float64, two coordinates."""
     n = p.shape[0]
@@ -174,7 +174,7 @@ def _log_weights_plane(p, y):
     return 2.0 * total
 
 
-@numba.njit(error_model="numpy", fastmath=True, nogil=True, cache=True)
+@njit(fastmath=True)
 def _log_weights(p, y):
     """`_log_weights_plane` for any number of coordinates."""
     k, n = y.shape[0], p.shape[0]
@@ -208,7 +208,7 @@ def _ask_for_wide_vectors(_):
     return types.void(), generate
 
 
-@numba.njit(error_model="numpy", fastmath=True, nogil=True, cache=True)
+@njit(fastmath=True)
 def _forces_half(p, y, attraction, repulsion):
     """`_forces_plane` with every pair visited once: two points at a time against all later ones.
 
@@ -266,7 +266,7 @@ def _forces_half(p, y, attraction, repulsion):
     return 2.0 * total
 
 
-@numba.njit(error_model="numpy", nogil=True, cache=True)
+@njit
 def _all_forces(p, y, attraction, repulsion):
     if y.shape[0] == 2:
         if p.shape[0] < FEW and y.itemsize == 4:
@@ -275,14 +275,14 @@ def _all_forces(p, y, attraction, repulsion):
     return _forces(p, y, attraction, repulsion)
 
 
-@numba.njit(error_model="numpy", nogil=True, cache=True)
+@njit
 def _all_log_weights(p, y):
     if y.shape[0] == 2:
         return _log_weights_plane(p, y)
     return _log_weights(p, y)
 
 
-@numba.njit(error_model="numpy", fastmath=True, nogil=True, cache=True)
+@njit(fastmath=True)
 def _advance(n, attraction, repulsion, pull, push, momentum, learning_rate, y, update, gains):
     """One step of all coordinates; returns the squared norm of the gradient times the gains."""
     kind = y.dtype.type
@@ -302,7 +302,7 @@ def _advance(n, attraction, repulsion, pull, push, momentum, learning_rate, y, u
     return squares
 
 
-@numba.njit(error_model="numpy", nogil=True, cache=True)
+@njit
 def descend(p, descent, y):
     """Moves y (k, n + BLOCK) to the end of a descent; the divergence, last norm, iterations and whether it stopped."""
     k, n = y.shape[0], p.shape[0]
@@ -348,7 +348,7 @@ def descend(p, descent, y):
     return constant + _all_log_weights(p, y) + math.log(normaliser), norm, iteration, stop
 
 
-@numba.njit(error_model="numpy", nogil=True, cache=True)
+@njit
 def _run(between, rows, starts, target, search, descent, coords, divergence, grad_norm, n_iter, stopped):
     n = starts.shape[2]
     p = np.zeros((n, n + BLOCK), between.dtype)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 import scipy.linalg
 
 from drjax.core import host, linalg
+from drjax.core.compiled import njit
 from drjax.dr import shortest_paths
 from drjax.dr.affinity_cpu import joint_probabilities_alone
 from drjax.dr.tsne_cpu import BLOCK, FAR, Descent, descend
@@ -112,7 +112,7 @@ def _distances(x: np.ndarray, out: np.ndarray) -> None:
         out[low:, low : low + STRIP] = strip.T
 
 
-@numba.njit(error_model="numpy", nogil=True, cache=True)
+@njit
 def _look_up(squared, rows, out):
     """The squared distances (n, n) of the rows of a pool."""
     for i in range(rows.shape[0]):
@@ -121,7 +121,7 @@ def _look_up(squared, rows, out):
             out[i, j] = line[rows[j]]
 
 
-@numba.njit(error_model="numpy", nogil=True, cache=True)
+@njit
 def _fit(squared, target, descent, p, y):
     joint_probabilities_alone(squared, target, p)
     return descend(p, descent, y)

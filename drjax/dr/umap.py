@@ -11,9 +11,10 @@ import numpy as np
 
 from drjax.core import host, validate
 from drjax.core.linalg import compute_dtype
-from drjax.core.types import Array, Embedding, Status, hyperparams
+from drjax.core.types import Array, Cost, Embedding, Status, hyperparams
 from drjax.dr import umap_cpu, umap_graph, umap_reference, umap_xla
 from drjax.dr.umap_cpu import Draws, Lists, Run, Settings
+from drjax.dr.umap_spectral_cpu import MAX_BASIS
 
 INITS = ("spectral", "random")
 BACKENDS = ("drjax", "umap-learn")
@@ -131,6 +132,21 @@ class UMAP:
     def deterministic(self) -> bool:
         """False: start and negative samples are drawn."""
         return False
+
+    def cost(self, n: int, d: int, *, itemsize: int = 4) -> Cost:
+        """What shadows take on a CPU: lists of neighbours, and the vectors of the spectral start; see `DRMethod.cost`.
+
+        umap-learn's own memory, where it is the backend, is not counted.
+        """
+        settings = self._settings(n)
+        edges = float(n * settings.n_neighbors)
+        return Cost(
+            # Sorting and sampling go one number at a time: they count tenfold.
+            shared_flops=3.0 * n**2 * d + 10.0 * n**2 * np.log2(n),
+            shared_bytes=(16.0 + itemsize) * n * d + 80 * edges,
+            flops=settings.n_epochs * edges * (1 + settings.negative_sample_rate) * 60,
+            bytes=100 * edges + (16.0 * MAX_BASIS * n if settings.is_spectral else 0.0),
+        )
 
     def fit_transform(self, key: Array, x: Array) -> Embedding:
         """Embeds x (n, d), n >= 3; coords (n, k). The objective is the cross entropy, see `objective`.

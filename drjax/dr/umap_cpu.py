@@ -6,19 +6,16 @@ draws, so that an inserted record and a fit of all n give the same bits.
 
 from __future__ import annotations
 
-import functools
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 
 from drjax.core import host
+from drjax.core.compiled import njit
 from drjax.core.linalg import blas
 from drjax.core.types import Array
 from drjax.dr import shortest_paths, umap_layout_cpu, umap_spectral_cpu
 from drjax.dr.umap_graph import MAX_STEPS, MIN_SCALE, NEAR, NEWTON_STEPS, TOLERANCE
-
-_jit = functools.partial(numba.njit, error_model="numpy", cache=True, nogil=True)
 
 
 class Settings(NamedTuple):
@@ -215,7 +212,7 @@ def _one(settings: Settings, lists: Lists | None, draws: Draws, n: int, dtype: A
     return Run(coords, objective, values, margin, n_parts, n_updates, lists.distances.max())
 
 
-@_jit()
+@njit
 def _weigh(i, indices, distances, local_connectivity, out):
     """Directed weights of record i to its neighbours, see `umap_graph.memberships`; overwrites out (k,)."""
     k = len(indices)
@@ -267,7 +264,7 @@ def _weigh(i, indices, distances, local_connectivity, out):
             out[c] = 1.0
 
 
-@_jit()
+@njit
 def _with_target(row, indices, distances, weights, local_connectivity):
     """Lists of [target; known]; only records into whose lists the target comes are weighed anew."""
     m, k = distances.shape
@@ -297,7 +294,7 @@ def _with_target(row, indices, distances, weights, local_connectivity):
     return new_indices, new_distances, new_weights
 
 
-@_jit()
+@njit
 def _union(indices, weights, mix):
     """Symmetric weight of each listed pair (n, k), and whether this is the first time that the pair is listed."""
     n, k = indices.shape
@@ -317,7 +314,7 @@ def _union(indices, weights, mix):
     return union, first
 
 
-@_jit()
+@njit
 def _edges(indices, union, first, least):
     """Pairs whose weight is at least `least` and above 0, each once."""
     n, k = indices.shape

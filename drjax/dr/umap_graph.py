@@ -136,14 +136,17 @@ def cross_entropy(coords: Array, graph: Array, a: float, b: float) -> Array:
     records coincide.
     """
     n = coords.shape[0]
-    i, j = np.triu_indices(n, 1)
-    p = graph[i, j]
-    square = jnp.sum((coords[i] - coords[j]) ** 2, axis=-1)
+    # A list of the pairs would be a constant of the program, 8 n^2 bytes even where this branch of it never runs.
+    index = jnp.arange(n)
+    is_pair = index[:, None] < index
+    p = jnp.where(is_pair, graph, 0)
+    square = jnp.sum((coords[:, None] - coords) ** 2, axis=-1)
     is_apart = square > 0
     power = jnp.where(is_apart, jnp.where(is_apart, square, 1) ** b, 0)
     attraction = p * jnp.log1p(a * power)
     repulsion = (1 - p) * jnp.log1p((square + OFFSET) ** -b / a)
-    return jnp.sum(_x_log_x(p) + _x_log_x(1 - p) + attraction + repulsion)
+    terms = jnp.where(is_pair, _x_log_x(p) + _x_log_x(1 - p) + attraction + repulsion, 0)
+    return jnp.sum(jnp.sum(terms, axis=1))
 
 
 def _x_log_x(x: Array) -> Array:

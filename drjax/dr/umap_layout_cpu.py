@@ -6,11 +6,11 @@ import functools
 from typing import Any
 
 import llvmlite.ir as ir
-import numba
 import numpy as np
 from numba import types
 from numba.extending import intrinsic
 
+from drjax.core.compiled import njit
 from drjax.dr.umap_graph import OFFSET
 
 BITS = 6
@@ -28,7 +28,7 @@ with several in turn a processor works on several at a time. See docs/kernels.md
 CLIP = 4.0
 """Most that one coordinate of a gradient may be; umap-learn's."""
 
-_fast = functools.partial(numba.njit, error_model="numpy", fastmath=True, cache=True, nogil=True)
+_fast = functools.partial(njit, fastmath=True)
 
 
 def optimise(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-
-import numba
 import numpy as np
+
+from drjax.core.compiled import njit
 
 SMALL = 150
 """Components up to this size have their matrix decomposed, which is then faster than an iteration."""
@@ -17,10 +16,8 @@ SCALE = 10.0
 NOISE = 1e-4
 """Largest coordinate of a spectral start, standard deviation of the noise on it; umap-learn's."""
 
-_jit = functools.partial(numba.njit, error_model="numpy", cache=True, nogil=True)
 
-
-@_jit()
+@njit
 def adjacency(head, tail, weight, n):
     """The graph record by record, from pairs (e,) listed once: neighbours of i are nodes[start[i] : start[i + 1]].
 
@@ -42,7 +39,7 @@ def adjacency(head, tail, weight, n):
     return start, nodes, values
 
 
-@_jit()
+@njit
 def components(start, nodes, values):
     """Number of connected components, and each record's (n,), numbered by their lowest record."""
     n = len(start) - 1
@@ -68,7 +65,7 @@ def components(start, nodes, values):
     return count, label
 
 
-@_jit()
+@njit
 def spectral_start(start, nodes, values, n_parts, label, k, noise, places, centres, tolerance):
     """The start of umap-learn's `init="spectral"`, not yet rescaled.
 
@@ -102,7 +99,7 @@ def spectral_start(start, nodes, values, n_parts, label, k, noise, places, centr
     return coords * (SCALE / largest) + NOISE * noise, top, margin
 
 
-@_jit()
+@njit
 def rescaled(coords):
     """Every column stretched to [0, 10]; (n, k)."""
     out = np.empty_like(coords)
@@ -112,7 +109,7 @@ def rescaled(coords):
     return out
 
 
-@_jit()
+@njit
 def _by_component(start, nodes, values, n_parts, label, places, centres, tolerance, coords):
     n, k = coords.shape
     middle = np.zeros((n_parts, k))
@@ -155,7 +152,7 @@ def _by_component(start, nodes, values, n_parts, label, places, centres, toleran
                 coords[members[place], c] = middle[part, c] + vectors[c, place] * (reach / largest)
 
 
-@_jit()
+@njit
 def _orient(vector):
     """Makes the largest |entry| positive; by how much it is the largest of its sign."""
     top, bottom = vector.max(), -vector.min()
@@ -164,7 +161,7 @@ def _orient(vector):
     return abs(top - bottom)
 
 
-@_jit()
+@njit
 def _leading(start, nodes, values, k, tolerance):
     """Eigenvectors (k, n) of D^-1/2 W D^-1/2 after the trivial one; its min(k + 2, n) largest eigenvalues, decreasing.
 
@@ -229,7 +226,7 @@ def _leading(start, nodes, values, k, tolerance):
             return _decomposed(start, nodes, scaled, k)
 
 
-@_jit()
+@njit
 def _decomposed(start, nodes, scaled, k):
     n = len(start) - 1
     matrix = np.zeros((n, n))
@@ -240,7 +237,7 @@ def _decomposed(start, nodes, scaled, k):
     return np.ascontiguousarray(vectors[:, ::-1].T[1 : k + 1]), values[::-1][: min(k + 2, n)].copy()
 
 
-@_jit()
+@njit
 def _orthonormalize(basis, low, high):
     """Makes rows low..high of the basis orthonormal to it and each other; drops those that depend; the new end."""
     end = low

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
+import struct
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
+from drjax.core.json_files import parse
+from drjax.core.store import atomic_open
 from drjax.core.types import PyTree
 
 _HEADER = "header"
@@ -45,13 +48,8 @@ def unflatten(template: PyTree, arrays: dict[str, np.ndarray], prefix: str) -> P
 
 def write_npz(path: Path, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     """Writes arrays and a JSON header; the old file stays until the new one is complete."""
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        with temporary.open("wb") as file:
-            np.savez(file, allow_pickle=False, **{_HEADER: np.array(json.dumps(header))}, **arrays)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with atomic_open(path) as file:
+        np.savez(file, allow_pickle=False, **{_HEADER: np.array(json.dumps(header))}, **arrays)
 
 
 def read_npz(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -62,11 +60,20 @@ def read_npz(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         FileNotFoundError: there is no file.
     """
     # A damaged zip shows as any of these, depending on the byte that is wrong.
-    damage = (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile)
+    damage = (
+        ValueError,
+        KeyError,
+        EOFError,
+        OSError,
+        NotImplementedError,
+        zipfile.BadZipFile,
+        zlib.error,
+        struct.error,
+    )
     with path.open("rb") as file:
         try:
             with np.load(file, allow_pickle=False) as archive:
                 arrays = {name: archive[name] for name in archive.files}
-            return json.loads(str(arrays.pop(_HEADER))), arrays
+            return parse(str(arrays.pop(_HEADER)).encode(), "header", str(path), allow_constants=True), arrays
         except damage as error:
             raise ValueError(f"{path} must be an npz file that drjax wrote, got one that cannot be read") from error

@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple, Protocol
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
 from drjax.core import validate
+from drjax.core.linalg import squares_above
 from drjax.core.types import Array, PyTree, hyperparams, traced
 from drjax.nets import stacked
 from drjax.nets.classifiers import Classifier
@@ -26,7 +28,7 @@ PADDING = -1
 
 
 class Mechanism(Protocol):
-    """What makes training private: `drjax.defenses.dp_gd` has it."""
+    """What makes training private: `drjax.defenses.dp_gd` has it. A gradient that is not finite counts as 0."""
 
     def factor(self, squares: Any) -> Any:
         """Squared norms of per-record gradients to what each is multiplied by."""
@@ -171,6 +173,7 @@ def _run_stack(context: Context, lanes: Lanes, checkpoint: bool) -> PyTree:
         i, rows = now
         shared, own = _records(context, lanes, rows, n) if full is None else full
         gradient = _gradients(context, params, shared, own)
+        chex.assert_trees_all_equal_shapes_and_dtypes(gradient, params)
         if context.mechanism is not None and lanes.noise_key is not None:
             size = n if rows is None else training.batch_size
             gradient = _noisy(gradient, lanes.noise_key, i, context.mechanism.noise_scale / size)
@@ -189,7 +192,14 @@ def _run_stack(context: Context, lanes: Lanes, checkpoint: bool) -> PyTree:
 
 
 def _records(context: Context, lanes: Lanes, rows: Array | None, n: int) -> tuple[Records, Records]:
-    """The shared and own records of a step, with the weights that make their sum a mean over the batch."""
+    """The shared and own records of a step, with the weights that make their sum a mean over the batch.
+
+    A dense model's are multiplied as one matrix, where 0 times infinity would spread. For a mechanism all entries are
+    finite; of a record that was not, a square is infinite, and so is the norm of its gradient.
+    """
+    if context.mechanism is not None and context.training.model.is_dense:
+        context = context._replace(x=_finite(context.x))
+        lanes = lanes._replace(x=jax.tree.map(_finite, lanes.x))
     if rows is None:
         weight = jnp.full(n - 1, 1 / n, context.y.dtype)
         return Records(context.x, context.y, weight), Records(lanes.x, lanes.y, lanes.weight / n)
@@ -202,6 +212,10 @@ def _records(context: Context, lanes: Lanes, rows: Array | None, n: int) -> tupl
     weight = (rows > 0).astype(context.y.dtype) / size
     own_weight = lanes.weight * jnp.sum(rows == 0) / size
     return Records(x, y[:, known], weight), Records(lanes.x, lanes.y, own_weight)
+
+
+def _finite(x: Any) -> jax.Array:
+    return jnp.where(jnp.isfinite(x), x, jnp.finfo(x.dtype).max)
 
 
 def _gradients(context: Context, params: PyTree, shared: Records, own: Records) -> PyTree:
@@ -227,8 +241,9 @@ def _gradients(context: Context, params: PyTree, shared: Records, own: Records) 
         def add(total: PyTree, record: tuple) -> tuple[PyTree, None]:
             *z, w = record
             g = jax.grad(loss)(p, *z)
-            w = w * factor(sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(g)))
-            return jax.tree.map(lambda t, leaf: t + w * leaf, total, g), None
+            squares = sum(squares_above(leaf) for leaf in jax.tree.leaves(g))
+            w, counts = w * factor(squares), jnp.isfinite(squares)
+            return jax.tree.map(lambda t, leaf: t + jnp.where(counts, w * leaf, 0), total, g), None
 
         return lax.scan(add, jax.tree.map(jnp.zeros_like, p), (*records, weights))[0]
 

@@ -63,7 +63,8 @@ def train_many(
             which a mechanism does not allow.
         own_init: Whether each model starts from parameters of its own.
         own_batches: Whether each model has an order of its own. Its first layer then shares no GEMM with others.
-        mechanism: Per-record clipping and noise, from `drjax.defenses.dp_gd`.
+        mechanism: Per-record clipping and noise, from `drjax.defenses.dp_gd`; a record whose gradient is not finite
+            counts as 0 then.
         noise_keys: (m,) keys for the noise of `mechanism`; None for no noise.
         batch_size: Models per chunk; see `drjax.core.batching`.
         progress: Show a bar.
@@ -72,11 +73,11 @@ def train_many(
         Parameters with a leading axis m, on the host.
 
     Raises:
-        ValueError: shapes that do not match, values not finite, classes out of range, batches missing, noise keys
-            without a mechanism, or for a mechanism batches that name a record twice or come without
+        ValueError: shapes that do not match, records not finite without a mechanism, classes out of range, batches
+            missing, noise keys without a mechanism, or for a mechanism batches that name a record twice or come without
             `training.batch_size`, by which it divides.
     """
-    targets = validate.matrix(targets_x, "targets_x")
+    targets = validate.matrix(targets_x, "targets_x", must_be_finite=mechanism is None)
     _check_noise_keys(mechanism, noise_keys, len(targets))
     if mechanism is not None and batches is not None:
         _check_private_batches(training, np.asarray(batches))
@@ -94,7 +95,7 @@ def train_many(
     m = len(targets)
     classes = check_labels(targets_y, m, training.model.n_classes, "targets_y")
     own = Lanes(
-        x=split_records(training.model, split, targets.astype(context.y.dtype)),
+        x=split_records(training.model, split, _cast(targets, context.y.dtype)),
         y=np.eye(training.model.n_classes, dtype=context.y.dtype)[classes],
         weight=np.ones(m, context.y.dtype),
         init=_start(training.model, split, init, context.y.dtype, m) if own_init else None,
@@ -116,18 +117,24 @@ def prepare(
     has_own: tuple[bool, bool] = (False, False),
 ) -> tuple[Split, Context]:
     """What all models share, checked and laid out for `run`; arguments and errors as for `train_many`."""
-    x = validate.matrix(known_x, "known_x")
+    x = validate.matrix(known_x, "known_x", must_be_finite=mechanism is None)
     d, model = x.shape[1], training.model
     model.shapes(d)
     classes = check_labels(known_y, len(x), model.n_classes, "known_y")
     dtype = jax.dtypes.canonicalize_dtype(np.result_type(x.dtype, np.float32))
-    x = x.astype(dtype)
+    x = _cast(x, dtype)
     split = Split.of(x)
     y = np.eye(model.n_classes, dtype=dtype)[:, classes]
     start = None if has_own[0] else _start(model, split, init, dtype)
     order = None if has_own[1] else _check_batches(training, batches, len(x) + 1, ())
     laid_out = np.ascontiguousarray(split.split(x).active.T) if model.is_dense else x
     return split, Context(training, laid_out, y, start, order, mechanism)
+
+
+def _cast(x: np.ndarray, dtype: Any) -> np.ndarray:
+    # Numbers of float64 beyond the largest of float32 become infinite, which is said of nobody.
+    with np.errstate(over="ignore"):
+        return x.astype(dtype)
 
 
 def _start(model: Classifier, split: Split, init: PyTree, dtype: Any, m: int | None = None) -> PyTree:

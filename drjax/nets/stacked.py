@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from drjax.core.linalg import squares_above
 from drjax.core.types import Array, PyTree
 from drjax.nets.classifiers import ACTIVATIONS, PRECISION, Classifier
 
@@ -109,7 +110,8 @@ def gradients(
         params: Layers with a leading axis B; the first one's weight is a `First`.
         shared: The records of all models.
         own: One record per model.
-        factor: What each record's gradient is multiplied by beside its weight, given its squared norm.
+        factor: What each record's gradient is multiplied by beside its weight, given its squared norm. Records
+            themselves have to be finite then; one whose gradient is not counts as 0.
 
     Returns:
         As `params`.
@@ -174,10 +176,14 @@ def _columns(
         deltas.append(delta)
     deltas = deltas[::-1]
     if factor is not None:
-        squares = _squares(deltas[0], axis=-2) * (input_squares + 1)
+        squares = squares_above(deltas[0], axis=-2) * (input_squares + 1)
         for h, delta in zip(inputs, deltas[1:], strict=True):
-            squares += _squares(delta, axis=-2) * (_squares(h, axis=-2) + 1)
+            squares += squares_above(delta, axis=-2) * (_squares(h, axis=-2) + 1)
         weight = weight * factor(squares)
+        # A factor of 0 is not enough: times infinity it is nan, and the sums over records would be.
+        counts = jnp.isfinite(squares)[..., None, :]
+        deltas = [jnp.where(counts, delta, 0) for delta in deltas]
+        inputs = [jnp.where(counts, h, 0) for h in inputs]
     deltas = [delta * weight[..., None, :] for delta in deltas]
     above = tuple(
         {"w": jnp.matmul(delta, jnp.swapaxes(h, -1, -2), precision=PRECISION), "b": delta.sum(axis=-1)}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,11 +23,11 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from drjax.core import validate
+from drjax.core.progress import shown
 from drjax.core.types import PyTree, Status
 from drjax.nets.adversary import Adversary
 from drjax.nets.arrays import flatten, read_npz, unflatten, write_npz
 from drjax.nets.losses import LOSSES, check_targets, loss_value
-from drjax.nets.progress import epoch_bar
 from drjax.nets.training_data import Data, as_inputs, checked, fingerprint_of
 
 OPTIMIZERS: dict[str, Callable[..., optax.GradientTransformation]] = {"adam": optax.adam, "rmsprop": optax.rmsprop}
@@ -196,7 +195,7 @@ def train(
 
     compile_seconds, run_epoch = 0.0, None
     written = time.perf_counter()
-    with epoch_bar(config.epochs) if progress else nullcontext(lambda *_: None) as show:
+    with shown("epochs", config.epochs, len(log), enabled=progress) as advance:
         for epoch in range(len(log), config.epochs):
             if not np.any(members.is_active):
                 break
@@ -212,7 +211,7 @@ def train(
             members, losses = jax.block_until_ready(run_epoch(*arguments))
             seconds.append(time.perf_counter() - start)
             log.append(_Losses(*map(np.asarray, losses)))
-            show(epoch + 1, float(np.min(members.best_loss)))
+            advance(1, f"best loss {np.min(members.best_loss):.4f}")
             is_last = epoch + 1 == config.epochs or not np.any(members.is_active)
             if checkpoint is not None and (is_last or time.perf_counter() - written >= CHECKPOINT_SECONDS):
                 _write(checkpoint, fingerprint, members, log, seconds)
@@ -367,8 +366,8 @@ def _epoch(
         status=jnp.where(is_finite, jnp.uint32(Status.OK), ended),
     )
     trained = jax.tree.map(partial(jnp.where, member.is_active), trained, member)
-    shown = _Losses(train_loss, value, mse)
-    return trained, jax.tree.map(lambda value: jnp.where(member.is_active, value, jnp.nan), shown)
+    losses = _Losses(train_loss, value, mse)
+    return trained, jax.tree.map(lambda value: jnp.where(member.is_active, value, jnp.nan), losses)
 
 
 def _in_chunks(graph: Any, params: PyTree, rest: PyTree, inputs: Array) -> jax.Array:

@@ -21,7 +21,6 @@ After PyTorch's convolutions, the pixels that enter the first dense layer are pu
 from __future__ import annotations
 
 import io
-import os
 import re
 from collections.abc import Iterator
 from itertools import islice
@@ -32,6 +31,7 @@ import numpy as np
 import safetensors.numpy
 
 from drjax.core import validate
+from drjax.core.store import atomic_open
 from drjax.core.types import PyTree
 from drjax.nets.classifiers import Classifier
 
@@ -133,15 +133,8 @@ def write_params(path: str | Path, params: PyTree) -> None:
         blob = buffer.getvalue()
     else:
         blob = safetensors.numpy.save(arrays)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(blob)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with atomic_open(path) as file:
+        file.write(blob)
 
 
 def _check_suffix(path: Path) -> None:

@@ -7,7 +7,6 @@ fixed before the records were seen: read from a file (`from_file`) or computed f
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from drjax.core import validate
+from drjax.core import json_files, validate
 from drjax.data import StandardScaler
 from drjax.release.inputs import Table, matched
 
@@ -45,6 +44,8 @@ class Bounds:
         row_norm: Largest norm of (record - center) / scale, > 0.
         sources: Where each of them is from, in words; no number in it comes from private records.
         is_public: Whether none depends on the private records.
+        finds_mean: Whether the mean of the records is to be found, with noise, by the query itself: no public record
+            tells where it is.
     """
 
     lower: np.ndarray
@@ -54,10 +55,19 @@ class Bounds:
     row_norm: float
     sources: Mapping[str, str]
     is_public: bool
+    finds_mean: bool = False
 
     def scaled(self, x: np.ndarray) -> np.ndarray:
-        """Records (n, d), or one (d,), in the units of the release; not centred."""
-        return x / self.scale
+        """Records (n, d), or one (d,), cut to the ranges, in the units of the release; not centred."""
+        return np.clip(x, self.lower, self.upper) / self.scale
+
+    def within(self, x: np.ndarray) -> np.ndarray:
+        """Records (n, d) by the rule for cells outside: cut to the ranges; what is no number is the centre."""
+        return np.clip(np.where(np.isnan(x), self.center, x), self.lower, self.upper)
+
+    def outside(self, x: np.ndarray) -> int:
+        """How many cells `within` changes; private."""
+        return int((~((x >= self.lower) & (x <= self.upper))).sum())
 
     @property
     def ranges(self) -> tuple[np.ndarray, np.ndarray]:
@@ -98,11 +108,11 @@ def make_bounds(
         sample, sample_words = private.values, "the PRIVATE records themselves"
     elif public is not None:
         sample = validate.matrix(matched(public, columns, d), f"{public.source}", min_rows=2)
-        sample_words = f"the {len(sample)} public records in {public.source.name}"
+        sample_words = f"the {len(sample)} public records"
     sources = {}
     if file is not None:
         lower, upper = read_bounds(file, columns, d)
-        sources["ranges"] = f"the file {file.name}"
+        sources["ranges"] = "stated"
     else:
         assert sample is not None
         lower, upper = _ranges(sample)
@@ -112,8 +122,10 @@ def make_bounds(
         sources["center"] = f"mean of {sample_words}"
         _check_within(center, lower, upper, columns)
     else:
-        center = (lower + upper) / 2
-        sources["center"] = "middle of the ranges"
+        # Not (lower + upper) / 2, which may overflow.
+        center = lower / 2 + upper / 2
+        sources["center"] = "noisy mean of the records, from the same query as the components"
+        sources["origin"] = "middle of the ranges"
     scale = np.ones(d)
     sources["scale"] = "1: columns keep their units"
     if standardise:
@@ -121,7 +133,7 @@ def make_bounds(
             scale = np.asarray(StandardScaler.fit(sample).scale, np.float64)
             sources["scale"] = f"standard deviations of {sample_words}"
         else:
-            scale = (upper - lower) / 2
+            scale = upper / 2 - lower / 2
             sources["scale"] = "half the ranges"
     if row_norm is not None:
         if not (isinstance(row_norm, (int, float)) and 0 < row_norm < math.inf):
@@ -132,28 +144,10 @@ def make_bounds(
         sources["row_norm"] = f"{QUANTILE:.0%} quantile of the distances from the centre of {sample_words}"
     else:
         norm = float(np.linalg.norm(np.maximum(upper - center, center - lower) / scale))
-        sources["row_norm"] = "largest distance from the centre within the ranges: cuts nothing off"
+        sources["row_norm"] = "largest distance from the middle within the ranges: cuts nothing off"
     if not 0 < norm < math.inf:
         raise ValueError(f"row_norm must be a finite number > 0, got {norm} from {sample_words}: pass --row-norm")
-    return Bounds(lower, upper, center, scale, norm, sources, not from_private)
-
-
-def read_object(path: Path) -> dict[str, Any]:
-    """The object in a JSON file of bounds.
-
-    Raises:
-        OSError: the file cannot be read.
-        ValueError: not JSON, or no object.
-    """
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}: check --bounds")
-    try:
-        found = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise ValueError(f"bounds must be a JSON file, got {path}: {error}") from error
-    if not isinstance(found, dict):
-        raise ValueError(f"bounds must be a JSON object, got {type(found).__name__} in {path}")
-    return found
+    return Bounds(lower, upper, center, scale, norm, sources, not from_private, sample is None)
 
 
 def read_bounds(path: Path, columns: Sequence[str] | None, d: int) -> tuple[np.ndarray, np.ndarray]:
@@ -168,7 +162,7 @@ def read_bounds(path: Path, columns: Sequence[str] | None, d: int) -> tuple[np.n
         OSError: the file cannot be read.
         ValueError: no such JSON, a column without bounds or bounds of no column, or lower >= upper.
     """
-    found = read_object(path)
+    found = json_files.read_object(path, "bounds")
     # A table may have columns of these names.
     if found.keys() == {"lower", "upper"} and set(columns or ()) != {"lower", "upper"}:
         pair = [_vector(found[name], f"{name} in {path}", d) for name in ("lower", "upper")]

@@ -23,13 +23,16 @@ from drjax.core import validate
 from drjax.core.types import Array
 from drjax.defenses import pca_utility
 from drjax.defenses.dp_pca_noise import components_of
-from drjax.release.mechanism import MomentNoise, bounded
+from drjax.release.mechanism import MomentNoise, bounded, joint_view
 
 FACTORS = tuple(2.0**i for i in range(-4, 5))
 """Epsilons of the curve, in units of the one asked for."""
 
 RECONSTRUCTION, RATIO = "Reconstruction error", "Likelihood ratio of the components"
 SHADOW_ERROR, MATRIX_RATIO = "Reconstruction error against shadows", "Likelihood ratio of the noisy matrix"
+
+LEAST_TRIALS = 19
+"""Fewer draws do not reach 5% and 95% of their law: a range of 90% of further ones cannot be told from them."""
 
 LEAST_RECORDS = 40
 """Fewer cannot be split into members, others and the adversary's own."""
@@ -43,29 +46,41 @@ LEAST_ALARMS = 20
 
 @dataclass(frozen=True)
 class Utility:
-    """How much of the records' variance private components keep.
+    """How much of the records' variance about their mean private components keep.
 
     Attributes:
         epsilons: (g,), the one asked for among them.
-        energy: Of each epsilon: captured energy over the most that as many components capture, in [0, 1].
+        energy: At each epsilon, captured variance over the most that as many components capture, in [0, 1].
         chosen: The same at the epsilon asked for, from more draws.
+        random: What as many random directions capture in the mean, likewise.
+        gain: Mean of what a draw captures less what random directions drawn beside it do, with a 95% interval of that
+            mean; None where all directions are published, of which nothing can be lost.
+        wins: Share of the draws that capture more than the random directions beside them; None likewise.
         n_components: Of one draw.
         angle: Largest angle in degrees to the subspace without noise; None where k differs between draws.
         k_true: Components with 90% of the energy of the records; private.
         k_noisy: Components with 90% of the energy of the noisy matrix.
         n_trials: Draws at the epsilon asked for.
 
-    Intervals are the middle 90% of the draws.
+    Intervals but that of `gain` are ranges that a further draw is in with a probability of 90%.
     """
 
     epsilons: np.ndarray
     energy: tuple[Interval, ...]
     chosen: Interval
+    random: float
+    gain: Interval | None
+    wins: float | None
     n_components: Interval
     angle: Interval | None
     k_true: int
     k_noisy: Interval
     n_trials: int
+
+    @property
+    def is_no_better_than_random(self) -> bool:
+        """Whether nothing shows that the components are better than random ones: the interval of `gain` reaches 0."""
+        return self.gain is not None and not self.gain.low > 0
 
 
 @dataclass(frozen=True)
@@ -121,7 +136,7 @@ def utility(
     n_trials: int,
     progress: bool = False,
 ) -> Utility:
-    """Captured energy, angle and number of components over many draws of noise.
+    """Captured variance, angle and number of components over many draws of noise.
 
     Args:
         key: Of the draws, which are for this report only.
@@ -129,39 +144,46 @@ def utility(
         calibrate: Epsilon -> the mechanism at that one.
         epsilon: Asked for.
         x: (n, d) private, in the units of the release.
-        n_trials: Draws at that epsilon; a quarter as many at each of the others.
+        n_trials: Draws at that epsilon; a quarter as many at each of the others, but at least `LEAST_TRIALS`.
         progress: Show bars.
 
     Raises:
         ValueError: a number out of its range.
     """
-    validate.integer(minimum=4, n_trials=n_trials)
+    validate.integer(minimum=LEAST_TRIALS, n_trials=n_trials)
     x32 = np.asarray(x, np.float32)
-    moment = np.asarray(pca_utility.second_moment(x32, center=mechanism.center), np.float64)
+    # About the mean of the records, whatever the mechanism takes its second moment about.
+    away = np.asarray(x, np.float64) - np.mean(x, axis=0, dtype=np.float64)
+    moment = away.T @ away / len(away)
     values, vectors = np.linalg.eigh(moment)
     share = mechanism.n_components if isinstance(mechanism.n_components, float) else None
-    fits = pca_utility.trials(key, mechanism, x32, n_trials, progress=progress)
-    counts = None if share is None else fits.n_components
+    draw_key, random_key = jax.random.split(key)
+    fits = pca_utility.trials(draw_key, mechanism, x32, n_trials, progress=progress)
+    counts = np.broadcast_to(np.asarray(fits.n_components), n_trials)
     chosen = np.asarray(pca_utility.energy_ratio(fits.components, moment, n_components=counts))
+    random, gain, wins = _against_random(random_key, chosen, counts, moment)
     angle = None
     if share is None:
         true = vectors[:, ::-1].T[: int(mechanism.n_components)]
         angle = _spread(np.degrees(np.asarray(pca_utility.largest_angle(fits.components, true))))
     at_90 = dataclasses.replace(mechanism, n_components=pca_utility.ENERGY)
-    noisy = pca_utility.trials(key, at_90, x32, _fewer(n_trials), progress=progress).n_components
+    noisy = pca_utility.trials(draw_key, at_90, x32, _fewer(n_trials), progress=progress).n_components
     epsilons = epsilon * np.array(FACTORS)
     energy = []
     for one in epsilons:
         if one == epsilon:
             energy.append(_spread(chosen))
             continue
-        drawn = pca_utility.trials(key, calibrate(float(one)), x32, _fewer(n_trials), progress=progress)
-        counts = None if share is None else drawn.n_components
-        energy.append(_spread(np.asarray(pca_utility.energy_ratio(drawn.components, moment, n_components=counts))))
+        drawn = pca_utility.trials(draw_key, calibrate(float(one)), x32, _fewer(n_trials), progress=progress)
+        kept = pca_utility.energy_ratio(drawn.components, moment, n_components=drawn.n_components)
+        energy.append(_spread(np.asarray(kept)))
     return Utility(
         epsilons=epsilons,
         energy=tuple(energy),
         chosen=_spread(chosen),
+        random=random,
+        gain=gain,
+        wins=wins,
         n_components=_spread(np.asarray(fits.n_components)),
         angle=angle,
         k_true=int(pca_utility.k_for_energy(values[::-1])),
@@ -205,10 +227,12 @@ def membership(
     size, outside = n // 4, None
     if public is not None and len(public) // 2 >= size // 2:
         size, outside = min(n // 2, len(public) // 2), public
-    same = dataclasses.replace(mechanism, divisor=float(size))
-    noise, draw = MomentNoise(same), jax.jit(_noisy_moment)
+    same, draw = dataclasses.replace(mechanism, divisor=float(size)), jax.jit(_noisy_joint)
     z = bounded(same, x)
     outside = None if outside is None else bounded(same, outside)
+    finds_mean = mechanism.mean_weight is not None
+    # The adversary knows the mean of the members nearly: from the release, and from records like theirs.
+    noise = MomentNoise(same, (z if outside is None else outside).mean(axis=0) if finds_mean else None)
     found: dict[tuple[str, bool], list[np.ndarray]] = {}
     truth = np.repeat([1, 0], size)
     for split in range(n_splits):
@@ -218,19 +242,23 @@ def membership(
         population = z[order[2 * size : 4 * size]] if outside is None else outside
         candidates = z[np.concatenate([members, others])]
         noisy = np.asarray(draw(same, noise_key, np.asarray(x[members], np.float32)), np.float64)
-        private = _released(noisy, same, size)
-        plain = release_of(z[members], private.n_components, eigenvalues=True)
+        moment, mean = same.settled(noisy, size)
+        private = _released(same.steadied(moment, mean, size), same, size)
+        plain = release_of(z[members], private.n_components, centred=finds_mean, eigenvalues=True)
+        # About the mean that was published.
+        away = candidates if mean is None else candidates - mean
         # Without pairs: they would gain little and compile a program for every split.
-        options: dict[str, Any] = {"n_shadows": n_shadows, "n_pairs": 0, "progress": progress}
+        options: dict[str, Any] = {"centred": finds_mean, "n_shadows": n_shadows, "n_pairs": 0, "progress": progress}
         usual, same_noise = (fit_shadows(shadow_key, population, size, noise=one, **options) for one in (None, noise))
-        matrix = (noisy + noisy.T) / 2
+        seen = joint_view(same, noisy, population, candidates)
+        known, asked = seen.records
         scores = {
-            (RECONSTRUCTION, False): -pca_scores(plain.components, candidates),
+            (RECONSTRUCTION, False): -pca_scores(plain.components, candidates, mean=plain.mean),
             (RATIO, False): attack_scores(plain, candidates, shadows=usual),
-            (RECONSTRUCTION, True): -pca_scores(private.components, candidates),
+            (RECONSTRUCTION, True): -pca_scores(private.components, away),
             (RATIO, True): attack_scores(private, candidates, shadows=same_noise),
-            (SHADOW_ERROR, True): shadow_errors(same_noise, private, candidates),
-            (MATRIX_RATIO, True): matrix_ratio(noise_key, matrix, population, candidates, size, noise),
+            (SHADOW_ERROR, True): shadow_errors(same_noise, private, away),
+            (MATRIX_RATIO, True): matrix_ratio(noise_key, seen.moment, known, asked, size, seen.noise),
         }
         for name, values in scores.items():
             found.setdefault(name, []).append(values)
@@ -244,8 +272,25 @@ def membership(
     )
 
 
-def _noisy_moment(mechanism: Any, key: Array, x: Array) -> jax.Array:
-    return mechanism.noisy_moment(key, x)
+def _noisy_joint(mechanism: Any, key: Array, x: Array) -> jax.Array:
+    return mechanism.noisy_joint(key, x)
+
+
+def _against_random(
+    key: Array, chosen: np.ndarray, counts: np.ndarray, moment: np.ndarray
+) -> tuple[float, Interval | None, float | None]:
+    """`Utility.random`, `gain` and `wins` of draws that captured `chosen` (t,) with `counts` (t,) components each."""
+    d = len(moment)
+    most = np.cumsum(np.linalg.eigvalsh(moment)[::-1])
+    # Exact: a random direction captures the mean eigenvalue.
+    random = float(np.mean(counts * most[-1] / d / most[counts - 1]))
+    if (counts == d).all():
+        return random, None, None
+    normal = np.asarray(jax.random.normal(key, (len(counts), d, int(counts.max()))))
+    rows = np.swapaxes(np.linalg.qr(normal)[0], 1, 2)
+    rows = np.where((np.arange(rows.shape[1]) < counts[:, None])[..., None], rows, 0)
+    beside = np.asarray(pca_utility.energy_ratio(rows, moment, n_components=counts))
+    return random, _mean_with_interval(chosen - beside), float(np.mean(chosen > beside))
 
 
 def _released(moment: np.ndarray, mechanism: Any, n_records: int) -> Release:
@@ -279,15 +324,25 @@ def summary(name: str, is_private: bool, rows: Sequence[np.ndarray], truth: np.n
 
 def mean_interval(values: np.ndarray, *, most: float = 1.0) -> Interval:
     """Mean of two or more values in [0, most] with Student's 95% interval of that mean, cut to the same range."""
-    half = student.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
+    found = _mean_with_interval(values)
+    return Interval(found.estimate, max(0.0, found.low), min(most, found.high))
+
+
+def _mean_with_interval(values: np.ndarray) -> Interval:
+    half = float(student.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
     middle = float(values.mean())
-    return Interval(middle, max(0.0, middle - float(half)), min(most, middle + float(half)))
+    return Interval(middle, middle - half, middle + half)
 
 
 def _spread(values: np.ndarray) -> Interval:
-    low, high = np.quantile(values, [0.05, 0.95])
+    """Mean, and the ends of a range that a further draw is in with a probability of 90%, whatever the law.
+
+    It lies below the i-th of n draws with probability i / (n + 1). Quantiles of the draws themselves, which take
+    (i - 1) / (n - 1) for it, hold 89% of further ones at 200 draws and 86% at 50.
+    """
+    low, high = np.quantile(values, [0.05, 0.95], method="weibull")
     return Interval(float(values.mean()), float(low), float(high))
 
 
 def _fewer(n_trials: int) -> int:
-    return max(4, n_trials // 4)
+    return max(LEAST_TRIALS, n_trials // 4)

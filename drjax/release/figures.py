@@ -19,7 +19,14 @@ LEAST_RATE = 1e-3
 """Left end of the logarithmic panel."""
 
 
-def kept_over_epsilon(epsilons: np.ndarray, values: tuple[Interval, ...], chosen: float, *, label: str) -> Figure:
+def kept_over_epsilon(
+    epsilons: np.ndarray,
+    values: tuple[Interval, ...],
+    chosen: float,
+    *,
+    label: str,
+    baseline: tuple[float, str] | None = None,
+) -> Figure:
     """A measure of utility over epsilon, with its interval and the chosen epsilon marked.
 
     Args:
@@ -27,6 +34,7 @@ def kept_over_epsilon(epsilons: np.ndarray, values: tuple[Interval, ...], chosen
         values: g of them, in [0, 1].
         chosen: The epsilon asked for, one of them.
         label: Of the measure.
+        baseline: A value that is had without any of this, and what it is of, for a dotted line.
     """
     figure = Figure(figsize=(0.75 * plots.WIDTH, 3.6), layout="constrained")
     ax = figure.subplots()
@@ -43,13 +51,25 @@ def kept_over_epsilon(epsilons: np.ndarray, values: tuple[Interval, ...], chosen
         fontsize=9,
         color=plots.BEST,
     )
+    if baseline is not None:
+        value, words = baseline
+        ax.axhline(value, color=plots.BASELINE, linestyle=":")
+        ax.annotate(
+            f"{words}: {value:.2f}",
+            (epsilons[-1], value),
+            xytext=(0, -12),
+            textcoords="offset points",
+            ha="right",
+            fontsize=9,
+            color=plots.INK,
+        )
     ax.set_xscale("log")
     ax.set_xticks(epsilons, [f"{value:.3g}" for value in epsilons])
     ax.xaxis.set_minor_formatter(NullFormatter())
     ax.minorticks_off()
     ax.set_ylim(0, 1.02)
     ax.set_xlabel("epsilon (smaller is more private)", fontsize=9, color=plots.INK)
-    ax.set_ylabel(label, fontsize=9, color=plots.INK)
+    ax.set_ylabel(plots.plain(label), fontsize=9, color=plots.INK)
     plots.style_axes(ax)
     return figure
 
@@ -74,13 +94,13 @@ def roc_under_ceilings(
         handles = []
         for (label, curve), style in zip(ceilings.items(), itertools.cycle(("-", "-.")), strict=False):
             power = curve.power(grid)
-            handles += ax.plot(grid, power, color=plots.INK, linestyle=style, linewidth=1.8, label=label)
+            handles += ax.plot(grid, power, color=plots.INK, linestyle=style, linewidth=1.8, label=plots.plain(label))
             if style == "-":
                 ax.fill_between(grid, power, 1, color=plots.GRID, alpha=0.6, linewidth=0)
         for (label, (fpr, tpr)), color in zip(curves.items(), itertools.cycle(plots.SERIES), strict=False):
             style = "--" if label in dotted else "-"
             handles += ax.plot(
-                fpr, tpr, drawstyle="steps-post", color=color, linestyle=style, linewidth=1.6, label=label
+                fpr, tpr, drawstyle="steps-post", color=color, linestyle=style, linewidth=1.6, label=plots.plain(label)
             )
         handles += ax.plot(grid, grid, color=plots.BASELINE, linestyle=":", label="guessing")
         ax.set_xlabel("share of others called members", fontsize=9, color=plots.INK)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from drjax.data import load_values, tables
+from drjax.data import load_values, schema_sources, tables
 from drjax.data.checksums import sha256
 
-_TABLES = {".csv": tables.read_csv, ".tsv": tables.read_csv, ".parquet": tables.read_parquet}
+_TABLES = (".csv", ".tsv", ".parquet")
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,7 +20,7 @@ class Table:
 
     Attributes:
         source: The file.
-        values: (n, d) float64, as they are in the file.
+        values: (n, d) float64, as they are in the file; nan for a cell that is no number, of private records alone.
         columns: d names, or None for an array file.
         label: (n,) the column that was asked for as label, or None.
         sha256: Of the file's bytes, 64 hexadecimal digits.
@@ -33,30 +33,30 @@ class Table:
     sha256: str
 
 
-def read_table(path: Path | str, *, drop: Sequence[str] = (), label: str | None = None) -> Table:
+def read_table(
+    path: Path | str, *, drop: Sequence[str] = (), label: str | None = None, is_private: bool = False
+) -> Table:
     """Reads CSV, TSV, Parquet, NPY or NPZ (an array `x`, or the only matrix).
 
     Args:
         path: The file.
         drop: Columns of a table to leave out.
         label: Column of a table that is no feature.
+        is_private: Refuse no record for its values: every cell is read by itself, and is nan where it is no number.
 
     Raises:
         FileNotFoundError: nothing at `path`.
-        ValueError: unreadable or damaged file, not numeric or not finite, names that are no columns, or `drop` and
-            `label` for an array.
+        ValueError: unreadable or damaged file, not numeric or, unless private, not finite, names that are no columns,
+            or `drop` and `label` for an array.
     """
     path = Path(path)
     suffix = path.suffix.lower()
     if suffix not in _TABLES:
         if drop or label is not None:
             raise ValueError(f"drop and label must be left out for an array file, which names no columns, got {path}")
-        values = load_values(path)
+        values = load_values(path, finite=not is_private)
         return Table(path, values.astype(np.float64), None, None, sha256(path.read_bytes()))
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}: check the path")
-    blob = path.read_bytes()
-    columns = dict(_TABLES[suffix](str(path), blob))
+    columns = dict(schema_sources.read_table(path, as_text=is_private))
     unknown = [name for name in (*drop, *(() if label is None else (label,))) if name not in columns]
     if unknown:
         raise ValueError(f"{path} must have the columns that options name, got no {unknown[0]!r} in {_listed(columns)}")
@@ -64,7 +64,8 @@ def read_table(path: Path | str, *, drop: Sequence[str] = (), label: str | None 
     kept = {name: column for name, column in columns.items() if name not in drop}
     if not kept:
         raise ValueError(f"{path} must have a column left, got all of {_listed(columns)} dropped")
-    return Table(path, _numeric(path, kept), tuple(kept), found, sha256(blob))
+    values = np.column_stack([*map(tables.cell_numbers, kept.values())]) if is_private else _numeric(path, kept)
+    return Table(path, values, tuple(kept), found, sha256(path.read_bytes()))
 
 
 def matched(table: Table, columns: Sequence[str] | None, d: int) -> np.ndarray:

@@ -16,7 +16,7 @@ from drjax.bounds.curve import TradeOff
 from drjax.core.types import Array
 from drjax.release import manifest as manifests
 from drjax.release.inputs import Table, matched, read_table
-from drjax.release.mechanism import MomentNoise, bounded, proof_of, rebuilt, with_relation
+from drjax.release.mechanism import MomentNoise, bounded, joint_view, proof_of, rebuilt, with_relation
 from drjax.reports import records
 
 ATTACKS = ("strongest", "reconstruction", "ratio", "leverage", "shadow-error", "matrix-ratio")
@@ -45,6 +45,9 @@ class Intercepted:
         curve: What it proves of a record that is there or another in its place, which is what members and others are;
             None where nothing is known to hold.
         centred: Whether the curator subtracted the mean of the records.
+        mean: (d,) the noisy mean that the curator subtracted, of prepared records; None without a mechanism that finds
+            it.
+        joint: As the mechanism's `noisy_joint` has it, where it was published.
     """
 
     release: Release
@@ -55,6 +58,8 @@ class Intercepted:
     mechanism: Any
     curve: TradeOff | None
     centred: bool
+    mean: np.ndarray | None = None
+    joint: np.ndarray | None = None
 
     def prepared(self, table: Table) -> np.ndarray:
         """Records (n, d) of a file as the curator's were before the components were computed; columns by name.
@@ -113,10 +118,13 @@ def intercept(
     for name, array in (("center", center), ("scale", scale), ("columns", columns or center)):
         if np.shape(array) != (d,):
             raise ValueError(f"{name} in {components} must have {d} entries, got shape {np.shape(array)}")
-    mechanism = curve = None
+    mechanism = curve = mean = None
+    joint = arrays.get("moment")
     if stated is not None:
         manifests.check_file(stated, components)
         mechanism = _mechanism(stated, arrays, number)
+        if mechanism.mean_weight is not None:
+            mean, joint = (center - arrays["origin"]) / scale, arrays.get("joint")
         # Under add_or_remove the divisor is the public guess at how many there are.
         number = number or stated["n_records"] or round(mechanism.divisor)
         if stated["guarantee"]["holds"]:
@@ -130,7 +138,9 @@ def intercept(
         moment=arrays.get("moment"),
         mechanism=mechanism,
         curve=curve,
-        centred=centred or release.mean is not None,
+        centred=centred or release.mean is not None or mean is not None,
+        mean=mean,
+        joint=joint,
     )
 
 
@@ -158,7 +168,7 @@ def chosen(name: str, found: Intercepted, *, has_public: bool) -> tuple[str, str
     """
     if name == "strongest":
         if found.mechanism is not None and has_public and found.release.n_records is not None:
-            name = "shadow-error" if found.moment is None else "matrix-ratio"
+            name = "shadow-error" if found.joint is None else "matrix-ratio"
         else:
             best = strongest_attack(found.release, has_public=has_public and found.release.n_records is not None)
             return best.name, best.reason
@@ -173,7 +183,7 @@ def chosen(name: str, found: Intercepted, *, has_public: bool) -> tuple[str, str
         "n_records": found.release.n_records is not None,
         "eigenvalues": found.release.eigenvalues is not None,
         "manifest": found.mechanism is not None,
-        "moment": found.moment is not None,
+        "moment": found.joint is not None,
     }
     missing = [need for need in needs if not has[need]]
     if missing:
@@ -208,18 +218,19 @@ def scores(
         ValueError: fewer public records than the release has, for attacks with shadows, or arrays that do not match.
     """
     release = found.release
+    away = candidates if found.mean is None else candidates - found.mean
     if name == "reconstruction":
-        return -pca_scores(release.components, candidates, mean=release.mean)
+        return -pca_scores(release.components, away, mean=release.mean)
     if name == "leverage":
-        return -leverages(release, candidates)[:, -1]
+        return -leverages(release, away)[:, -1]
     assert public is not None
     assert release.n_records is not None
-    noise = None if found.mechanism is None else MomentNoise(found.mechanism)
     if name == "matrix-ratio":
-        assert found.moment is not None
-        assert noise is not None
-        moment = (found.moment + found.moment.T) / 2
-        return matrix_ratio(key, moment, public, candidates, release.n_records, noise)
+        assert found.joint is not None
+        seen = joint_view(found.mechanism, found.joint, public, candidates)
+        known, asked = seen.records
+        return matrix_ratio(key, seen.moment, known, asked, release.n_records, seen.noise)
+    noise = None if found.mechanism is None else MomentNoise(found.mechanism, found.mean)
     if len(public) < release.n_records:
         raise ValueError(
             f"public must hold at least the {release.n_records} records of the release for attack {name}, got "
@@ -236,7 +247,7 @@ def scores(
         progress=progress,
     )
     if name == "shadow-error":
-        return shadow_errors(fitted, release, candidates)
+        return shadow_errors(fitted, release, away)
     if noise is not None:
         return ratio_scores(fitted, release, candidates, method="first_order")
     return attack_scores(release, candidates, shadows=fitted)

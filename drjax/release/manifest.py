@@ -1,7 +1,8 @@
 """The manifest of a release: what was published, under which guarantee, and where every public number came from.
 
 It is published beside the release, so no number in it depends on the private records: not their checksum, not a figure
-of utility, and their number only under relations that make it public.
+of utility, and their number only under relations that make it public. It names no machine, user, path or file of the
+curator.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 from drjax.bounds import tradeoff
 from drjax.bounds.curve import TradeOff
 from drjax.bounds.ledger import KINDS
+from drjax.core.json_files import read_object
 from drjax.data.checksums import sha256
 from drjax.reports import records
 
@@ -26,6 +28,9 @@ NOT_PRIVATE = (
     "nothing is guaranteed about any of them"
 )
 """First entry of a manifest whose bounds are not public."""
+
+PUBLISHED = ("drjax", "commit", "dirty", "python", "versions")
+"""Entries of the provenance of a run that a manifest holds."""
 
 RELATIONS = {
     "zero_out": "one record is replaced by one that counts for nothing; the number of records is public",
@@ -67,23 +72,30 @@ def guarantee(curve: TradeOff, note: str, *, epsilon: float, delta: float, holds
     return entry | claim | {"curves": curves_to_json(curve), "note": note}
 
 
-def write(folder: Path, content: Mapping[str, Any], *, command: str | None, files: Sequence[str]) -> None:
+def software() -> dict[str, Any]:
+    """What made a release, and on which day; names no machine, user or path.
+
+    Read before the records are: a time that comes after them says how long they took.
+    """
+    found = records.provenance()
+    return {name: found[name] for name in PUBLISHED} | {"date": found["utc"][:10]}
+
+
+def write(folder: Path, content: Mapping[str, Any], *, made: Mapping[str, Any], files: Sequence[str]) -> None:
     """Writes a manifest, whose first line holds its first entry.
 
     Args:
         folder: Of the release.
         content: The entries about the release; what everyone needs first comes first.
-        command: The shell command that made it.
+        made: As `software` returned it.
         files: Names of the published files, whose checksums it gives.
 
     Raises:
         OSError: a file is missing, or the folder cannot be written.
     """
-    made = {key: value for key, value in records.provenance().items() if key != "seed"}
     document = {
         **content,
         "files": {name: {"sha256": sha256((folder / name).read_bytes())} for name in files},
-        "command": command,
         "provenance": made,
         "schema": SCHEMA_VERSION,
     }
@@ -98,10 +110,8 @@ def read(path: Path) -> dict[str, Any]:
         FileNotFoundError: no such file.
         ValueError: not a manifest, or one of another schema version.
     """
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}: check --manifest")
     try:
-        found = json.loads(path.read_bytes())
+        found = read_object(path, "manifest")
         version, _ = found["schema"], (found["released"], found["guarantee"]["holds"], found["files"].items())
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"manifest must be one that drjax release wrote, got {path}: {error!r}") from error

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import jinja2
 
+from drjax.reports import records
 from drjax.reports.html import ReportFigure, ReportTable
-from drjax.reports.records import atomic_write_text
+
+T = TypeVar("T")
 
 Level = Literal["high", "not shown", "undetermined"]
 
@@ -47,6 +48,7 @@ _TEMPLATE = """<!DOCTYPE html>
 {% endfor %}
 </section>
 
+{% if page.facts %}
 <section aria-labelledby="released">
 <h2 id="released">What was released</h2>
 <dl class="facts">
@@ -55,6 +57,7 @@ _TEMPLATE = """<!DOCTYPE html>
 {% endfor %}
 </dl>
 </section>
+{% endif %}
 
 {% for table in page.tables %}
 <section aria-labelledby="table-{{ loop.index }}">
@@ -102,10 +105,12 @@ _TEMPLATE = """<!DOCTYPE html>
 </section>
 {% endfor %}
 
+{% if page.command %}
 <section aria-labelledby="command">
 <h2 id="command">The command</h2>
 <pre><code>{{ page.command }}</code></pre>
 </section>
+{% endif %}
 
 <section aria-labelledby="provenance">
 <h2 id="provenance">Provenance</h2>
@@ -176,9 +181,37 @@ def render(page: Page) -> str:
     )
 
 
-def write(page: Page, path: Path) -> None:
-    """Renders the page to a file, atomically."""
-    atomic_write_text(path, render(page))
+def attempted(make: Callable[[], T]) -> tuple[T | None, str]:
+    """What `make` returns and "", or None and why it failed.
+
+    What records make fail here, a rehearsal or a report, must not decide whether they are published.
+    """
+    try:
+        return make(), ""
+    except Exception as error:
+        return None, f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
+def or_reason(title: str, make: Callable[[], str]) -> str:
+    """The page that `make` renders, or one that says why it could not be."""
+    made, reason = attempted(make)
+    if made is not None:
+        return made
+    return render(
+        Page(
+            title=title,
+            warnings=((KEEP, ""),),
+            level="undetermined",
+            headline="This report could not be made. The release stands as it is.",
+            summary=(reason,),
+            facts=(),
+            tables=(),
+            figures=(),
+            notes=(),
+            command="",
+            provenance=records.provenance(),
+        )
+    )
 
 
 def _style() -> Any:

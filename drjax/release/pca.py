@@ -21,30 +21,35 @@ from tyro.conf import Positional
 from drjax.attacks import roc
 from drjax.bounds.curve import RELATIONS
 from drjax.bounds.gdp import check_positive
-from drjax.core import validate
+from drjax.core import memory, validate
 from drjax.defenses import pca_utility
 from drjax.defenses.dp_pca import PCARelease
-from drjax.defenses.dp_pca_noise import LaplaceNoise
-from drjax.release import budget, expected, manifest, pca_report
+from drjax.defenses.dp_pca_laplace import LaplaceNoise
+from drjax.release import budget, expected, manifest, page, pca_report
 from drjax.release import mechanism as mechanisms
 from drjax.release.bounds import Bounds, make_bounds
-from drjax.release.folder import PRIVATE, check_new_folder, new_folder
+from drjax.release.folder import check_new_folder, new_folder, private_folder
 from drjax.release.inputs import Table, matched, read_table
 from drjax.reports import records
 
-COMPONENTS, REPORT = "components.npz", f"{PRIVATE}/report.html"
+COMPONENTS, REPORT = "components.npz", "report.html"
 
 MOST_COMPONENTS = 10
-"""Components if neither a number nor a public sample is given; fewer where there are fewer columns."""
+"""Components if neither a number nor a public sample is given, but at most half as many as columns."""
 
 ARRAYS = {
     "components": "(k, d) orthonormal rows, leading first; coordinates of a record x are ((x - center) / scale) @ "
     "components.T",
     "eigenvalues": "(k,) of the noisy second moment; they may be negative",
-    "moment": "(d, d) the noisy second moment itself; published under the same guarantee, at no further cost",
-    "center": "(d,) subtracted from every record, in its units",
-    "scale": "(d,) what each column was divided by then",
-    "row_norm": "() largest norm of a record after that; longer ones were shortened to it",
+    "moment": "(d, d) the noisy second moment itself, about center; where joint is given computed from it, and drawn "
+    "to what center and ranges say by themselves; published under the same guarantee, at no further cost",
+    "center": "(d,) to subtract from every record, in its units",
+    "scale": "(d,) what each column is divided by then",
+    "joint": "(d + 1, d + 1) the noisy second moment of (1, (x - origin) / scale): the one noisy answer that center, "
+    "moment, components and eigenvalues are computed from",
+    "origin": "(d,) public point that records were taken about for that, in their units",
+    "row_norm": "() largest norm of a record about the origin (the center where there is none); longer ones were "
+    "shortened to it",
     "lower": "(d,) least value of each column, in its units; less was raised to it",
     "upper": "(d,) largest value of each column, in its units; more was lowered to it",
     "columns": "(d,) names",
@@ -66,7 +71,7 @@ class PCAReleaseConfig:
         neighbouring: Which data sets the guarantee compares. replace_one is the strongest; under zero_out the same
             noise has a smaller epsilon; under add_or_remove the number of records is private.
         n_components: How many to publish, or the share of the noisy matrix's energy to keep, in (0, 1). If not given,
-            those with 90% of the energy of the public records; without these 10.
+            those with 90% of the energy of the public records; without these half as many as columns, at most 10.
         divisor: What the sum over records is divided by: a public guess at their number, for add_or_remove only.
         bounds: JSON file with a range for every column: {"age": [0, 120], ...}, or {"lower": [...], "upper": [...]}.
         public: Records of the same kind that are no secret: centre, ranges and norm bound come from them.
@@ -75,8 +80,8 @@ class PCAReleaseConfig:
         standardise: Divide each column by its deviation among the public records, or by half its range.
         drop: Columns to leave out.
         ledger: Budget ledger of the records (drjax.bounds.ledger), charged before noise is drawn.
-        trials: Draws of noise that the expected utility is computed from.
-        splits: Random splits that the expected membership figures are computed from.
+        trials: Draws of noise that the expected utility is computed from, 4 or more; 0 to expect nothing.
+        splits: Random splits that the expected membership figures are computed from, 2 or more.
         seed: Of the report's simulations. The noise of the release is the operating system's, and nobody can repeat it.
     """
 
@@ -94,7 +99,7 @@ class PCAReleaseConfig:
     standardise: bool = False
     drop: tuple[str, ...] = ()
     ledger: Path | None = None
-    trials: int = 200
+    trials: int = 400
     splits: int = 20
     seed: int = 0
 
@@ -117,7 +122,8 @@ class PCAReleaseConfig:
             validate.integer(n_components=k)
         if self.bounds_from_private_data and self.ledger is not None:
             raise ValueError("ledger must be left out with --bounds-from-private-data: no budget covers such a release")
-        validate.integer(minimum=4, trials=self.trials)
+        if self.trials != 0:
+            validate.integer(minimum=expected.LEAST_TRIALS, **{"trials, unless 0,": self.trials})
         validate.integer(minimum=2, splits=self.splits)
         validate.integer(minimum=0, seed=self.seed)
 
@@ -127,19 +133,23 @@ class PCAReleaseResult:
     """What was released, and what was expected of it.
 
     Attributes:
-        folder: Holds `components.npz` and `manifest.json`, for publication, and `private/report.html`, which is not.
+        folder: Holds `components.npz` and `manifest.json`, for publication.
+        private_folder: Holds `report.html`, which is not for publication.
         manifest: As written.
         release: As drawn.
-        utility: See `expected.Utility`; private.
-        membership: See `expected.Membership`; private.
+        expected: Utility and membership; private. None where there are none.
+        not_expected: Why there are none; private.
+        outside: How many cells of the records were cut or replaced; private.
         ceiling: Largest AUC of any attack that tells a record from another in its place; None without guarantee.
     """
 
     folder: Path
+    private_folder: Path
     manifest: Mapping[str, Any]
     release: PCARelease
-    utility: expected.Utility
-    membership: expected.Membership
+    expected: tuple[expected.Utility, expected.Membership] | None
+    not_expected: str
+    outside: int
     ceiling: float | None
 
 
@@ -148,10 +158,13 @@ def release_pca(
 ) -> PCAReleaseResult:
     """Publishes the components of a table of records into a new folder.
 
+    Whether there is a release depends on the configuration, the names of the columns and, where the relation makes it
+    public, the number of records; no value of a record refuses one.
+
     Args:
         config: What to release, and how.
-        out: A new folder; it appears whole.
-        command: The shell command, for manifest and report.
+        out: A new folder; it appears whole. The report lies beside it, in `folder.private_folder(out)`.
+        command: The shell command, for the report.
         progress: Show bars on standard error.
 
     Raises:
@@ -161,7 +174,8 @@ def release_pca(
     """
     name, delta = mechanisms.choose(config.mechanism, config.delta)
     check_new_folder(out)
-    private = read_table(config.data, drop=config.drop)
+    made = manifest.software()
+    private = read_table(config.data, drop=config.drop, is_private=not config.bounds_from_private_data)
     public = None if config.public is None else read_table(config.public)
     bounds = make_bounds(
         private,
@@ -172,11 +186,17 @@ def release_pca(
         standardise=config.standardise,
     )
     n, d = private.values.shape
-    validate.at_least(expected.LEAST_RECORDS, **{f"the number of records in {config.data}": n})
     size = n if config.divisor is None else config.divisor
     if not delta < 1 / size:
         raise ValueError(f"delta must be below 1 / records = {1 / size:.2g}, or one could be given away; got {delta:g}")
-    x = bounds.scaled(private.values)
+    memory.require(
+        # Records in four forms, and moments, noise, decompositions.
+        32.0 * n * d + 64.0 * d**2,
+        "this release",
+        f"{n:,} records and moments of {d:,} columns",
+        lambda: f"leave columns out with --drop ({memory.would_fit(lambda c: 32.0 * n * c + 64.0 * c**2, d)})",
+    )
+    x = bounds.scaled(bounds.within(private.values))
     sample = None if public is None else bounds.scaled(matched(public, private.columns, d))
     k, k_words = _n_components(config, bounds, sample, d)
 
@@ -190,16 +210,11 @@ def release_pca(
     charged = (private.sha256, config.neighbouring, proof.curve, delta, label)
     if config.ledger is not None:
         budget.check_budget(config.ledger, *charged)
-    with new_folder(out) as folder:
-        (folder / PRIVATE).mkdir()
-        utility_key, membership_key = jax.random.split(jax.random.key(config.seed))
-        useful = expected.utility(
-            utility_key, mechanism, calibrate, config.epsilon, x, n_trials=config.trials, progress=progress
-        )
-        found = expected.membership(
-            membership_key, mechanism, x, public=sample, n_splits=config.splits, progress=progress
-        )
-        swapped = mechanisms.proof_of(mechanisms.with_relation(mechanism, "replace_one"))
+    found, reason = _expected(config, mechanism, calibrate, x, sample, progress=progress)
+    swapped = mechanisms.proof_of(mechanisms.with_relation(mechanism, "replace_one"))
+    private_files: dict[str, str] = {}
+    outside = bounds.outside(private.values)
+    with new_folder(out, private_files) as folder:
         if config.ledger is not None:
             budget.charge(config.ledger, *charged)
         released = mechanism.release(x)
@@ -208,24 +223,52 @@ def release_pca(
         arrays = _arrays(config, released, mechanism, bounds, private)
         records.save_arrays(folder / COMPONENTS, **arrays)
         content = _manifest(config, name, delta, released, mechanism, bounds, private, k_words, arrays.keys())
-        manifest.write(folder, content, command=command, files=[COMPONENTS])
-        pca_report.write(
-            folder / REPORT,
-            config,
-            name=name,
-            delta=delta,
-            n_records=n,
-            columns=d,
-            released=released,
-            holds=bounds.is_public,
-            swapped=swapped.curve,
-            sources=content["bounds"],
-            utility=useful,
-            membership=found,
-            command=command or f"drjax.release.release_pca({config!r})",
+        manifest.write(folder, content, made=made, files=[COMPONENTS])
+        private_files[REPORT] = page.or_reason(
+            f"Private PCA of {config.data.name}",
+            lambda: pca_report.render(
+                config,
+                name=name,
+                delta=delta,
+                n_records=n,
+                columns=d,
+                released=released,
+                holds=bounds.is_public,
+                swapped=swapped.curve,
+                sources=content["bounds"],
+                outside=outside,
+                expectation=found,
+                not_expected=reason,
+                command=command or f"drjax.release.release_pca({config!r})",
+            ),
         )
     ceiling = roc.auc_ceiling(swapped.curve) if bounds.is_public else None
-    return PCAReleaseResult(out, manifest.read(out / manifest.MANIFEST), released, useful, found, ceiling)
+    written = manifest.read(out / manifest.MANIFEST)
+    return PCAReleaseResult(out, private_folder(out), written, released, found, reason, outside, ceiling)
+
+
+def _expected(
+    config: PCAReleaseConfig,
+    mechanism: Any,
+    calibrate: Any,
+    x: np.ndarray,
+    sample: np.ndarray | None,
+    *,
+    progress: bool,
+) -> tuple[tuple[expected.Utility, expected.Membership] | None, str]:
+    """Utility and membership to expect, or None and why there are none."""
+    if not config.trials:
+        return None, "nothing was asked for (--trials 0)"
+    utility_key, membership_key = jax.random.split(jax.random.key(config.seed))
+
+    def rehearse() -> tuple[expected.Utility, expected.Membership]:
+        useful = expected.utility(
+            utility_key, mechanism, calibrate, config.epsilon, x, n_trials=config.trials, progress=progress
+        )
+        options: dict[str, Any] = {"public": sample, "n_splits": config.splits, "progress": progress}
+        return useful, expected.membership(membership_key, mechanism, x, **options)
+
+    return page.attempted(rehearse)
 
 
 def _n_components(
@@ -240,7 +283,7 @@ def _n_components(
         moment = np.asarray(pca_utility.second_moment(sample, center=bounds.scaled(bounds.center)), np.float64)
         k = int(pca_utility.k_for_energy(np.linalg.eigvalsh(moment)[::-1]))
         return k, f"those with {pca_utility.ENERGY:.0%} of the energy of the public records"
-    return min(MOST_COMPONENTS, d), "default"
+    return max(1, min(MOST_COMPONENTS, d // 2)), "default"
 
 
 def _arrays(
@@ -252,10 +295,13 @@ def _arrays(
         "moment": released.moment,
         "center": bounds.center,
         "scale": bounds.scale,
+        "lower": bounds.lower,
+        "upper": bounds.upper,
     }
-    if isinstance(mechanism, LaplaceNoise):
-        arrays |= {"lower": bounds.lower, "upper": bounds.upper}
-    else:
+    if released.mean is not None:
+        center = bounds.center + released.mean * bounds.scale
+        arrays |= {"joint": released.joint, "origin": bounds.center, "center": center}
+    if not isinstance(mechanism, LaplaceNoise):
         arrays["row_norm"] = bounds.row_norm
     if private.columns is not None:
         arrays["columns"] = np.array(private.columns)
@@ -278,7 +324,8 @@ def _manifest(
     n, d = private.values.shape
     k = len(released.components)
     is_laplace = isinstance(mechanism, LaplaceNoise)
-    used = ("center", "scale", "ranges" if is_laplace else "row_norm")
+    used = ["center", *(["origin"] if bounds.finds_mean else []), "scale", "ranges"]
+    used += [] if is_laplace else ["row_norm"]
     numbers = {} if is_laplace or not bounds.is_public else {"row_norm": bounds.row_norm}
     content: dict[str, Any] = {} if bounds.is_public else {"warning": manifest.NOT_PRIVATE}
     return content | {
@@ -302,5 +349,5 @@ def _manifest(
         "n_columns": d,
         "ledger": "charged before the noise was drawn" if config.ledger is not None else "none was charged",
         "arrays": {array: words for array, words in ARRAYS.items() if array in held},
-        "publish": "components.npz and this manifest; nothing in the folder private",
+        "publish": "components.npz and this manifest",
     }

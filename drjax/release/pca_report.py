@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from drjax.attacks import roc
@@ -31,8 +30,11 @@ LIMITS = (
 )
 
 
-def write(
-    path: Path,
+NO_BETTER = "THE COMPONENTS ARE NO BETTER THAN RANDOM DIRECTIONS: the noise drowns the records"
+"""First warning of a report on a release that is worth nothing."""
+
+
+def render(
     config: PCAReleaseConfig,
     *,
     name: str,
@@ -43,14 +45,14 @@ def write(
     swapped: TradeOff,
     holds: bool,
     sources: Mapping[str, str],
-    utility: Utility,
-    membership: Membership,
+    outside: int,
+    expectation: tuple[Utility, Membership] | None,
+    not_expected: str,
     command: str,
-) -> None:
-    """Writes the report.
+) -> str:
+    """The report as one HTML page.
 
     Args:
-        path: HTML file.
         config: Of the release.
         name: Of the mechanism.
         delta: Of the guarantee.
@@ -60,15 +62,15 @@ def write(
         swapped: Curve of the same noise for a record replaced by another, which is the simulated game.
         holds: Whether the bounds are public.
         sources: Where each bound is from, in words.
-        utility: Expected.
-        membership: Expected.
+        outside: How many cells of the records were cut or replaced.
+        expectation: Utility and membership; None where there are none.
+        not_expected: Why there are none.
         command: For the report.
     """
     k = len(released.components)
     curve = released.curve
     relation = str(curve.neighbouring)
     ceiling = roc.auc_ceiling(swapped)
-    best = {flag: _strongest(membership, flag) for flag in (False, True)}
     most = f"No attack of any kind has an AUC above {ceiling:.3f}." if holds else "Nothing is guaranteed beyond these."
     warnings = [(page.KEEP, "")]
     if not holds:
@@ -78,20 +80,24 @@ def write(
         ("What the guarantee does not cover", manifest.NOT_COVERED),
         ("How to read this report", LIMITS),
     ]
-    kept = f"{_percent(utility.chosen.estimate)} (90% of draws: {_range(utility.chosen, _percent)})"
-    page.write(
+    headline, summary, tables = "the expected utility was not measured", (f"Not measured: {not_expected}.", most), ()
+    drawn: tuple[ReportFigure, ...] = ()
+    is_good = holds
+    if expectation is not None:
+        utility, membership = expectation
+        headline, summary = _in_words(utility, membership, most)
+        tables = (_utility_table(utility, k), _membership_table(membership))
+        drawn = _figures(config, utility, membership, swapped if holds else None)
+        if utility.is_no_better_than_random:
+            is_good = False
+            warnings.append((NO_BETTER + ".", _no_better(utility)))
+    return page.render(
         page.Page(
             title=f"Private PCA of {config.data.name}",
             warnings=tuple(warnings),
-            level="not shown" if holds else "high",
-            headline=f"epsilon {config.epsilon:g} at delta {delta:g}: "
-            + (f"{_percent(utility.chosen.estimate)} of the energy kept" if holds else "NOT guaranteed"),
-            summary=(
-                f"The components are expected to keep {kept} of the variance that as many components can keep.",
-                f"{best[True].name}, the strongest attack tried, tells members from others with an AUC of "
-                f"{_interval(best[True].auc)} (1/2 is guessing); without noise {best[False].name.lower()} has "
-                f"{_interval(best[False].auc)}. {most}",
-            ),
+            level="not shown" if is_good else "high",
+            headline=f"epsilon {config.epsilon:g} at delta {delta:g}: {headline if holds else 'NOT guaranteed'}",
+            summary=summary,
             facts=(
                 ("Mechanism", name),
                 ("Neighbours", f"{relation}: {manifest.RELATIONS[relation]}"),
@@ -99,25 +105,52 @@ def write(
                 ("Records", f"{n_records:,}"),
                 ("Columns", f"{columns:,}"),
                 ("Components published", f"{k:,}"),
+                ("Cells cut to their range, or no number", f"{outside:,}"),
             ),
             tables=(
-                _utility_table(utility, k),
-                _membership_table(membership),
+                *tables,
                 *((_ceiling_table(curve, swapped),) if holds else ()),
                 _bounds_table(sources, released.note if holds else "nothing"),
             ),
-            figures=_figures(config, utility, membership, swapped if holds else None),
+            figures=drawn,
             notes=tuple(notes),
             command=command,
             provenance=records.provenance(config.seed),
-        ),
-        path,
+        )
+    )
+
+
+def _in_words(utility: Utility, membership: Membership, most: str) -> tuple[str, tuple[str, ...]]:
+    best = {flag: _strongest(membership, flag) for flag in (False, True)}
+    kept = f"{_percent(utility.chosen.estimate)} (90% of releases: {_range(utility.chosen, _percent)})"
+    return _headline(utility), (
+        f"The components are expected to keep {kept} of the variance about the mean that as many components can keep; "
+        f"as many random directions keep {_percent(utility.random)}.",
+        f"{best[True].name}, the strongest attack tried, tells members from others with an AUC of "
+        f"{_interval(best[True].auc)} (1/2 is guessing); without noise {best[False].name.lower()} has "
+        f"{_interval(best[False].auc)}. {most}",
     )
 
 
 def _strongest(membership: Membership, is_private: bool) -> expected.AttackResult:
     own = [attack for attack in membership.attacks if attack.is_private == is_private]
     return max(own, key=lambda attack: attack.auc.estimate)
+
+
+def _headline(utility: Utility) -> str:
+    if utility.is_no_better_than_random:
+        return "no better than random directions"
+    return f"{_percent(utility.chosen.estimate)} of the variance kept"
+
+
+def _no_better(utility: Utility) -> str:
+    gain = utility.gain
+    assert gain is not None
+    return (
+        f"They keep {utility.chosen.estimate:.3f} of the variance in the mean, as many random directions "
+        f"{utility.random:.3f}; the 95% interval of the gain, {_range(gain)}, does not lie above 0. More records, "
+        "fewer columns or tighter public ranges help; so does a larger epsilon, chosen without a look at this report."
+    )
 
 
 def _publish(holds: bool) -> tuple[str, ...]:
@@ -132,8 +165,29 @@ def _publish(holds: bool) -> tuple[str, ...]:
 
 def _utility_table(utility: Utility, k: int) -> ReportTable:
     rows = [
-        ("Energy kept, q", f"{utility.chosen.estimate:.3f}", f"{_range(utility.chosen)}", "1: nothing is lost"),
+        (
+            "Variance about the mean that is kept, q",
+            f"{utility.chosen.estimate:.3f}",
+            _range(utility.chosen),
+            "1: nothing is lost",
+        ),
+        (
+            "The same of as many random directions",
+            f"{utility.random:.3f}",
+            "",
+            "knowing nothing: no record is needed for them",
+        ),
     ]
+    if utility.gain is not None:
+        gain = utility.gain
+        rows.append(
+            (
+                "Gain over random directions",
+                f"{gain.estimate:.3f}",
+                "",
+                f"95% interval of the mean: {_range(gain)}; better in {_percent(utility.wins or 0.0)} of the draws",
+            )
+        )
     if utility.angle is not None:
         angle = utility.angle
         rows.append(
@@ -157,7 +211,7 @@ def _utility_table(utility: Utility, k: int) -> ReportTable:
     return ReportTable(
         title="Expected utility",
         lead=f"From {utility.n_trials} draws of the noise on the records. Private: computed from them.",
-        headers=("Measure", "Mean", "90% of draws", "How to read it"),
+        headers=("Measure", "Mean", "90% of releases", "How to read it"),
         rows=tuple(rows),
     )
 
@@ -215,7 +269,11 @@ def _figures(
     config: PCAReleaseConfig, utility: Utility, membership: Membership, ceiling: TradeOff | None
 ) -> tuple[ReportFigure, ...]:
     kept = figures.kept_over_epsilon(
-        utility.epsilons, utility.energy, config.epsilon, label="energy kept, q (1: nothing is lost)"
+        utility.epsilons,
+        utility.energy,
+        config.epsilon,
+        label="variance kept, q (1: nothing is lost)",
+        baseline=(utility.random, "random directions"),
     )
     shown = {
         f"{attack.name}, {'with noise' if attack.is_private else 'without noise'}": attack
@@ -228,10 +286,11 @@ def _figures(
     return (
         ReportFigure(
             title="What is kept at other epsilons",
-            caption="Captured energy over the most that as many components capture, with the middle 90% of the draws. "
+            caption="Captured variance about the mean over the most that as many components capture, with the range "
+            "that 90% of releases are in; dotted, what as many random directions capture. "
             "The epsilon of this release is marked. Private: do not choose epsilon by it (see below).",
             png=figures.png(kept),
-            alt="Line of the energy kept over epsilon on a logarithmic axis, the chosen epsilon marked.",
+            alt="Line of the variance kept over epsilon on a logarithmic axis, the chosen epsilon marked.",
         ),
         ReportFigure(
             title="Telling members from others",

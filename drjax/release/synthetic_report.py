@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,13 +33,14 @@ LIMITS = (
     "Whoever chooses epsilon, method, bounds or dimensions after a look at this report makes the choice depend on the "
     "records, which the guarantee does not cover. Rehearse on public records instead.",
     "The attacks are those of drjax: a stronger one may find more, up to the ceiling, which holds for any.",
-    "A model of Gaussians keeps means, spreads and linear relations of columns, and no others: a column of two peaks "
-    "becomes one, within each class.",
+    "Knowing nothing is a table drawn from the public bounds alone, columns uniform and independent of each other; "
+    "for a class the most frequent one. Better means better at 95% confidence, paired over the rehearsals.",
+    "A model of Gaussians keeps linear relations of columns, and no others: a column of two peaks becomes one, within "
+    "each class. What it keeps of each column's spread is measured above.",
 )
 
 
-def write(
-    path: Path,
+def render(
     config: SyntheticReleaseConfig,
     *,
     schema: Schema,
@@ -49,15 +49,16 @@ def write(
     curve: TradeOff | None,
     proven: str,
     budget: Mapping[str, float],
-    rehearsed: Rehearsal,
+    rehearsed: Rehearsal | None,
+    not_rehearsed: str,
+    outside: Mapping[str, Mapping[str, int]],
     private: tuple[np.ndarray, np.ndarray | None],
     published: tuple[np.ndarray, np.ndarray | None],
     command: str,
-) -> None:
-    """Writes the report.
+) -> str:
+    """The report as one HTML page.
 
     Args:
-        path: HTML file.
         config: Of the release.
         schema: Of the tables.
         delta: Of the guarantee.
@@ -65,33 +66,37 @@ def write(
         curve: Of the release; None if nothing is guaranteed.
         proven: In words.
         budget: Share of each step.
-        rehearsed: Expected utility and attacks.
+        rehearsed: Expected utility and attacks; None where there are none.
+        not_rehearsed: Why there are none.
+        outside: By column, how many cells were no value that it may hold, and why.
         private: Records, encoded.
         published: Synthetic records, encoded.
         command: For the report.
     """
     holds = curve is not None
-    best = max(rehearsed.attacks, key=lambda attack: attack.auc.estimate)
     most = f"No attack of any kind has an AUC above {auc_ceiling(curve):.3f}." if curve is not None else (
         "Nothing is guaranteed beyond that."
     )  # fmt: skip
     warnings = [(page.KEEP, "")]
     if not holds:
         warnings.insert(0, (manifest.NOT_PRIVATE + ".", "What the figures below show is no more than a measurement."))
-    chosen = rehearsed.chosen
+    worse = None if rehearsed is None else rehearsed.worse_than_nothing
+    if worse is not None:
+        warnings.append(("NO BETTER THAN KNOWING NOTHING.", worse))
     sizes = f"{len(published[0]):,} synthetic records for {n_records:,}"
-    page.write(
+    if rehearsed is None:
+        summary: tuple[str, ...] = (f"What to expect of the table was not measured: {not_rehearsed}.", most)
+        tables: tuple[ReportTable, ...] = ()
+    else:
+        summary = _expected(rehearsed, most)
+        tables = (_utility_table(rehearsed), _spread_table(rehearsed), _attack_table(rehearsed))
+    return page.render(
         page.Page(
             title=f"Synthetic data for {config.data.name}",
             warnings=tuple(warnings),
-            level="not shown" if holds else "high",
+            level="not shown" if holds and worse is None else "high",
             headline=f"epsilon {config.epsilon:g} at delta {delta:g}: {sizes}" if holds else f"NOT guaranteed: {sizes}",
-            summary=(
-                f"Expected {rehearsed.measure}: {chosen.estimate:.3f} ({chosen.low:.3f} to {chosen.high:.3f}); "
-                f"real records in their place have {rehearsed.real:.3f}; knowing nothing, {rehearsed.ignorant:.3f}.",
-                f"{best.name}, the stronger of the attacks tried, tells members from others with an AUC of "
-                f"{_interval(best.auc)} (1/2 is guessing). {most}",
-            ),
+            summary=summary,
             facts=(
                 ("Method", config.method),
                 ("Neighbours", f"{config.neighbouring}: {manifest.RELATIONS[config.neighbouring]}"),
@@ -100,10 +105,9 @@ def write(
                 ("Columns", f"{len(schema.columns):,}"),
             ),
             tables=(
-                _utility_table(rehearsed),
-                _attack_table(rehearsed),
+                *tables,
                 *((_ceiling_table(curve),) if curve is not None else ()),
-                _schema_table(schema),
+                _schema_table(schema, outside),
             ),
             figures=_figures(config, schema, rehearsed, private, published, curve),
             notes=(
@@ -113,8 +117,19 @@ def write(
             ),
             command=command,
             provenance=records.provenance(config.seed),
-        ),
-        path,
+        )
+    )
+
+
+def _expected(rehearsed: Rehearsal, most: str) -> tuple[str, ...]:
+    best = max(rehearsed.attacks, key=lambda attack: attack.auc.estimate)
+    chosen = rehearsed.chosen
+    return (
+        f"Expected {rehearsed.measure}: {chosen.estimate:.3f} ({chosen.low:.3f} to {chosen.high:.3f}); "
+        f"real records in their place have {rehearsed.real:.3f}; knowing nothing, {rehearsed.ignorant:.3f}.",
+        rehearsed.spread_sentence,
+        f"{best.name}, the stronger of the attacks tried, tells members from others with an AUC of "
+        f"{_interval(best.auc)} (1/2 is guessing). {most}",
     )
 
 
@@ -130,24 +145,42 @@ def _publish(config: SyntheticReleaseConfig, *, holds: bool) -> tuple[str, ...]:
 
 
 def _utility_table(rehearsed: Rehearsal) -> ReportTable:
-    names = (
-        "Columns: total variation, mean",
-        "Pairs of columns: total variation, mean",
-        "Correlations: mean absolute difference",
-    )
     rows = [
-        (name, _interval(value), f"{floor:.3f}")
-        for name, value, floor in zip(
-            names, (rehearsed.one_way, rehearsed.two_way, rehearsed.correlation), rehearsed.floor, strict=True
+        (
+            one.name[0].upper() + one.name[1:],
+            _interval(one.synthetic),
+            f"{one.real:.3f}",
+            f"{one.nothing:.3f}",
+            "yes" if one.is_better else "NO",
         )
+        for one in rehearsed.compared
     ]
-    first = (rehearsed.measure.capitalize(), _interval(rehearsed.chosen), f"{rehearsed.real:.3f}")
     return ReportTable(
         title="Expected utility",
         lead=f"{rehearsed.n_trials} rehearsals on {rehearsed.n_fitted:,} records each: mean and 95% interval. Private.",
-        headers=("Measure", "Synthetic records", "Real records in their place"),
-        rows=(first, *rows),
+        headers=(
+            "Measure",
+            "Synthetic records",
+            "Real records in their place",
+            "Knowing nothing",
+            "Better than nothing",
+        ),
+        rows=tuple(rows),
     )
+
+
+def _spread_table(rehearsed: Rehearsal) -> ReportTable:
+    return ReportTable(
+        title="Expected spread of each column",
+        lead="Standard deviation of the synthetic column over that of the real one; of categories, the root of the "
+        "ratio of the summed variances of their indicators. 1 is kept, less is too narrow, more is too wide. Private.",
+        headers=("Column", "Synthetic over real, mean and 95% interval"),
+        rows=tuple(
+            (one.name, "constant" if math.isnan(one.ratio.estimate) else f"{one.ratio.estimate:.2f} "
+             f"[{one.ratio.low:.2f}, {one.ratio.high:.2f}]")
+            for one in rehearsed.spreads
+        ),
+    )  # fmt: skip
 
 
 def _attack_table(rehearsed: Rehearsal) -> ReportTable:
@@ -179,15 +212,17 @@ def _ceiling_table(curve: TradeOff) -> ReportTable:
     )
 
 
-def _schema_table(schema: Schema) -> ReportTable:
+def _schema_table(schema: Schema, outside: Mapping[str, Mapping[str, int]]) -> ReportTable:
     rows = []
     for column in schema.columns:
         name, _, words = str(column).partition(": ")
-        rows.append((name, words, "given" if column.is_public else "READ OFF THE RECORDS"))
+        mapped = ", ".join(f"{n:,} {why}" for why, n in outside.get(name, {}).items())
+        rows.append((name, words, "stated or public" if column.is_public else "READ OFF THE RECORDS", mapped or "none"))
     return ReportTable(
         title="Columns",
-        lead="Values beyond the bounds were cut to them; a category that is not listed counts as none.",
-        headers=("Column", "What it may hold", "Where that is from"),
+        lead="A number beyond its bounds became the bound, a cell that is no number the middle of the bounds; a "
+        "category that is not listed counts for none. How many is private.",
+        headers=("Column", "What it may hold", "Where that is from", "Cells outside"),
         rows=tuple(rows),
     )
 
@@ -195,11 +230,19 @@ def _schema_table(schema: Schema) -> ReportTable:
 def _figures(
     config: SyntheticReleaseConfig,
     schema: Schema,
-    rehearsed: Rehearsal,
+    rehearsed: Rehearsal | None,
     private: tuple[np.ndarray, np.ndarray | None],
     published: tuple[np.ndarray, np.ndarray | None],
     curve: TradeOff | None,
 ) -> tuple[ReportFigure, ...]:
+    columns = ReportFigure(
+        title="Columns side by side",
+        caption="Private records (grey) and the published ones (colour), as shares. Private.",
+        png=figures.png(_columns(schema, private, published)),
+        alt="Histograms of each column, private and synthetic.",
+    )
+    if rehearsed is None:
+        return (columns,)
     kept = figures.kept_over_epsilon(
         rehearsed.epsilons, rehearsed.useful, config.epsilon, label=rehearsed.measure.replace(" on real", "\non real")
     )
@@ -207,8 +250,7 @@ def _figures(
     ax.axhline(rehearsed.real, color=plots.INK, linewidth=1, linestyle="--")
     ax.axhline(rehearsed.ignorant, color=plots.BASELINE, linewidth=1, linestyle=":")
     ax.text(0.01, rehearsed.real, "real records", transform=ax.get_yaxis_transform(), fontsize=8, va="bottom")
-    if rehearsed.ignorant:
-        ax.text(0.01, rehearsed.ignorant, "knowing nothing", transform=ax.get_yaxis_transform(), fontsize=8, va="top")
+    ax.text(0.01, rehearsed.ignorant, "knowing nothing", transform=ax.get_yaxis_transform(), fontsize=8, va="top")
     shown = {attack.name.lower(): (attack.fpr, attack.tprs) for attack in rehearsed.attacks}
     ceilings = {} if curve is None else {"no attack is above this": curve}
     return (
@@ -219,12 +261,7 @@ def _figures(
             png=figures.png(kept),
             alt="Line of utility over epsilon on a logarithmic axis, the chosen epsilon marked.",
         ),
-        ReportFigure(
-            title="Columns side by side",
-            caption="Private records (grey) and the published ones (colour), as shares. Private.",
-            png=figures.png(_columns(schema, private, published)),
-            alt="Histograms of each column, private and synthetic.",
-        ),
+        columns,
         ReportFigure(
             title="Telling members from others",
             caption="Share of members found over the share of others called members, of all rehearsals together."
@@ -258,14 +295,14 @@ def _columns(
             largest = np.argsort(shares[0])[::-1][:MOST_BARS]
             for offset, share, color in ((-0.2, shares[0], plots.BASELINE), (0.2, shares[1], plots.ATTACK)):
                 ax.bar(np.arange(len(largest)) + offset, share[largest], 0.4, color=color)
-            names = [column.categories[i][:8] or "missing" for i in largest]
+            names = [plots.plain(column.categories[i][:8]) or "missing" for i in largest]
             ax.set_xticks(np.arange(len(largest)), names, rotation=60, ha="right", fontsize=6)
         else:
             edges = np.linspace(column.lower, column.upper, 21)
             for part, color, alpha in ((pair[0], plots.BASELINE, 1.0), (pair[1], plots.ATTACK, 0.55)):
                 values = np.clip(part[:, 0], column.lower, column.upper)
                 ax.hist(values, edges, weights=np.full(len(values), 1 / len(values)), color=color, alpha=alpha)
-        ax.set_title(column.name[:28], fontsize=8)
+        ax.set_title(plots.plain(column.name[:28]), fontsize=8)
         plots.style_axes(ax)
         ax.tick_params(labelsize=6)
     for ax in axes[len(shown) :]:

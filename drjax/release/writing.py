@@ -42,8 +42,8 @@ def synthetic_features(key: Array, synthesizer: Any, schema: Schema, n: int) -> 
     fit_key, draw_key = jax.random.split(key)
     offsets = category_offsets(fit_key, synthesizer, schema)
     drawn, y = synthesizer.draw(draw_key, n)
-    shares = _shares(synthesizer, drawn)
-    values = np.asarray(synthesizer.box.decode(2 * shares - 1), np.float64)
+    shares = _shares(synthesizer, drawn, draw_key)
+    values = np.asarray(synthesizer.box.decode(synthesizer.to_box(2 * shares - 1, y)), np.float64)
     labels = None if y is None else np.asarray(y)
     classes = labels if synthesizer.task == "classification" else np.zeros(n, int)
     for place, fitted in offsets:
@@ -58,7 +58,7 @@ def category_offsets(key: Array, synthesizer: Any, schema: Schema) -> list[tuple
     places = [(place, column) for place, column in _places(schema) if column.kind == "category" and column.width > 1]
     n_classes = len(np.asarray(synthesizer.mixture.weights))
     drawn, y = synthesizer.draw(key, DRAWS * n_classes)
-    shares = _shares(synthesizer, drawn)
+    shares = _shares(synthesizer, drawn, key)
     classes = np.asarray(y) if synthesizer.task == "classification" else np.zeros(len(shares), int)
     offsets = [np.zeros((n_classes, column.width)) for _, column in places]
     for k in range(n_classes):
@@ -96,9 +96,9 @@ def fit_offsets(values: np.ndarray) -> np.ndarray:
     return best
 
 
-def _shares(synthesizer: Any, drawn: Array) -> np.ndarray:
+def _shares(synthesizer: Any, drawn: Array, key: Array) -> np.ndarray:
     """Features (n, m) as shares of the way between their bounds, which may lie outside [0, 1]; finite."""
-    return np.nan_to_num((np.asarray(synthesizer.unit_features(drawn), np.float64) + 1) / 2)
+    return np.nan_to_num((np.asarray(synthesizer.unit_features(drawn, jax.random.fold_in(key, 1)), np.float64) + 1) / 2)
 
 
 def _places(schema: Schema) -> list[tuple[slice, Column]]:

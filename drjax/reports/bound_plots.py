@@ -36,9 +36,11 @@ def success_over_baseline(
     ax = figure.subplots()
     colors = itertools.cycle(plots.SERIES)
     for label, curve in curves.items():
-        ax.plot(grid, rero.from_tradeoff(grid, curve, n_targets=n_targets), color=next(colors), label=label)
+        ax.plot(
+            grid, rero.from_tradeoff(grid, curve, n_targets=n_targets), color=next(colors), label=plots.plain(label)
+        )
     for label, values in (looser or {}).items():
-        ax.plot(grid, values, color=next(colors), linestyle="--", label=label)
+        ax.plot(grid, values, color=next(colors), linestyle="--", label=plots.plain(label))
     if marks:
         first = next(iter(curves.values()))
         ax.plot(marks, rero.from_tradeoff(np.array(marks), first, n_targets=n_targets), "o", color=plots.SERIES[0])
@@ -53,25 +55,33 @@ def success_over_baseline(
     return figure
 
 
-def success_over_mu(rows: Sequence[Mapping[str, Any]], *, kappa: float, mse: float) -> Figure:
+def success_over_mu(
+    rows: Sequence[Mapping[str, Any]], *, kappa: float, mse: float, guess: float | None = None
+) -> Figure:
     """Success of every attack over mu, with its interval, under the bound of Gaussian differential privacy.
 
     Args:
         rows: One for each mu and attack: "mu", "attack", and "success" as (estimate, low, high).
-        kappa: Success of the best guess without the release.
+        kappa: Success that no guess exceeds without the release: the bound is computed from it.
         mse: Error that counts as success, for the label.
+        guess: Success of the best guess that was found, of which the same formula gives an estimate, no bound.
     """
     figure = Figure(figsize=(plots.WIDTH, 4.0), layout="constrained")
     ax = figure.subplots()
     mus = np.unique([row["mu"] for row in rows])
     grid = np.geomspace(mus.min(), mus.max(), 200)
-    ax.plot(grid, rero.success_of_mu(kappa, grid), color="black", label="no attack does better")
-    ax.axhline(kappa, color="grey", linestyle=":", label="best guess that was found, without the release")
+    ax.plot(grid, rero.success_of_mu(kappa, grid), color="black", label="bound: no attack does better")
+    if guess is not None:
+        estimate = rero.success_of_mu(guess, grid)
+        ax.plot(grid, estimate, color="grey", linestyle="--", label="with the best guess found (no bound)")
+        ax.axhline(guess, color="grey", linestyle=":", label="best guess found, without the release")
     for name, color in zip(dict.fromkeys(row["attack"] for row in rows), itertools.cycle(plots.SERIES), strict=False):
         own = [row for row in rows if row["attack"] == name]
         share = np.array([row["success"] for row in own])
         ends = np.clip([share[:, 0] - share[:, 1], share[:, 2] - share[:, 0]], 0, None)
-        ax.errorbar([row["mu"] for row in own], share[:, 0], ends, marker="o", capsize=2, color=color, label=name)
+        ax.errorbar(
+            [row["mu"] for row in own], share[:, 0], ends, marker="o", capsize=2, color=color, label=plots.plain(name)
+        )
     ax.set_xscale("log")
     ax.set_xlabel("mu of Gaussian differential privacy (smaller is more private)")
     ax.set_ylabel(f"targets rebuilt to an MSE of {mse:.3f}")
@@ -87,7 +97,7 @@ def power_over_level(curves: Mapping[str, TradeOff]) -> Figure:
     axes = figure.subplots(1, 2)
     for ax, grid in zip(axes, (np.linspace(0, 1, 301), np.geomspace(1e-9, 1, 301)), strict=True):
         for (label, curve), color in zip(curves.items(), itertools.cycle(plots.SERIES), strict=False):
-            ax.plot(grid, curve.power(grid), color=color, label=label)
+            ax.plot(grid, curve.power(grid), color=color, label=plots.plain(label))
         ax.plot(grid, grid, color=plots.BASELINE, linestyle=":", label="guessing")
         ax.set_xlabel("false alarms")
         plots.style_axes(ax)
@@ -124,7 +134,7 @@ def _line(x: np.ndarray, y: np.ndarray, *, x_label: str, y_label: str) -> Figure
     ax.plot(x[shown], y[shown], color=plots.SERIES[0])
     ax.set_xscale("log")
     ax.set_yscale("log")
-    ax.set_xlabel(x_label)
-    ax.set_ylabel(y_label)
+    ax.set_xlabel(plots.plain(x_label))
+    ax.set_ylabel(plots.plain(y_label))
     plots.style_axes(ax)
     return figure

@@ -19,7 +19,7 @@ from drjax.attacks.metrics import AttackScores, Interval
 from drjax.core import validate
 from drjax.reports.html import CurveSection, ReportFigure
 from drjax.reports.ladder import LadderRow, bounds, number, percent
-from drjax.reports.plots import ATTACK, BASELINE, BEST, FAINT, INK, SERIES, WIDTH, style_axes
+from drjax.reports.plots import ATTACK, BASELINE, BEST, FAINT, INK, SERIES, WIDTH, plain, style_axes
 
 HEADERS = ("Scale", "Trustworthiness", "Labels right (kNN)", "Adversary", "MSE, mean", "Closer than NN", "Identified")
 """Column heads of the table, in the order of `cells`."""
@@ -71,6 +71,7 @@ class DefenseCurve:
         points: By increasing scale, the first at 0.
         non_adaptive_label: The attack of the adversary that ignores the defence.
         baselines: Rows of the ladder that attack nothing.
+        left_out: Attacks of the ladder that no adversary chose among, because every scale would take minutes.
         majority: Share of the largest class, what guessing labels scores; None without labels.
     """
 
@@ -79,6 +80,7 @@ class DefenseCurve:
     points: tuple[CurvePoint, ...]
     non_adaptive_label: str
     baselines: tuple[LadderRow, ...]
+    left_out: tuple[str, ...] = ()
     majority: float | None = None
 
     def __post_init__(self) -> None:
@@ -89,23 +91,25 @@ class DefenseCurve:
 
 
 def lead(curve: DefenseCurve) -> str:
-    """What the curve says, in two sentences with figures."""
+    """What the curve says, in a few sentences with figures."""
     first, last = curve.points[0], curve.points[-1]
     mean = [row for row in curve.baselines if row.label.startswith("Mean")]
     guess = f" (guessing the mean record: {number(mean[0].scores.mse.estimate)})" if mean else ""
     text = (
-        f"{curve.defense}, scale = {curve.unit}. Without it the strongest attack has a mean squared error of "
-        f"{number(first.adaptive.mse.estimate)}; at scale {last.scale:g}, the largest tried, an adversary who knows of "
-        f"it still reaches {number(last.adaptive.mse.estimate)}{guess} and rebuilds "
-        f"{percent(last.adaptive.success.estimate)} of the records more closely than the nearest "
-        f"known or public one "
-        f"({percent(first.adaptive.success.estimate)} without). "
+        f"{curve.defense}, scale = {curve.unit}. Without it the strongest attack tried here has a mean squared "
+        f"error of {number(first.adaptive.mse.estimate)}; at scale {last.scale:g}, the largest tried, an "
+        f"adversary who knows of it still reaches {number(last.adaptive.mse.estimate)}{guess} and rebuilds "
+        f"{_rebuilt(last.adaptive)} of the records more closely than the nearest known or public one and with less "
+        f"than half of the mean record's error ({_rebuilt(first.adaptive)} without). "
     )
     costs = [("trustworthiness", first.trustworthiness, last.trustworthiness)]
     if first.knn_accuracy is not None and last.knn_accuracy is not None:
         costs.append(("the accuracy of labels from neighbours", first.knn_accuracy, last.knn_accuracy))
     changes = [f"{what} from {a.estimate:.3f} to {b.estimate:.3f}" for what, a, b in costs]
-    return text + f"It takes {' and '.join(changes)}."
+    text += f"It takes {' and '.join(changes)}."
+    if curve.left_out:
+        text += f" Not tried here, because each scale would take minutes: {', '.join(curve.left_out)}."
+    return text
 
 
 def cells(curve: DefenseCurve) -> list[tuple[tuple[str, ...], ...]]:
@@ -221,7 +225,9 @@ def _draw_baselines(ax: Axes, rows: Sequence[LadderRow]) -> None:
     for row, style in zip(rows, ("--", ":", "-."), strict=False):
         value = row.scores.mse.estimate
         if value > 0:
-            ax.axhline(value, color=BASELINE, linestyle=style, linewidth=1.6, label=f"{row.label}: {number(value)}")
+            ax.axhline(
+                value, color=BASELINE, linestyle=style, linewidth=1.6, label=plain(f"{row.label}: {number(value)}")
+            )
 
 
 def _draw_trade(ax: Axes, curve: DefenseCurve) -> None:
@@ -250,6 +256,10 @@ def _scores(scores: AttackScores) -> tuple[tuple[str, ...], ...]:
         (percent(scores.success.estimate), bounds(scores.success, percent)),
         (percent(scores.identification.estimate), bounds(scores.identification, percent)),
     )
+
+
+def _rebuilt(scores: AttackScores) -> str:
+    return "n/a" if scores.gain is None else percent(scores.gain.rebuilt.estimate)
 
 
 def _number(value: Interval) -> tuple[str, ...]:

@@ -42,8 +42,14 @@ GLOSSARY = (
     ),
     (
         "Closer than nearest neighbour (success)",
-        "The reconstruction is nearer to the target than any record that was already known or public. The release then "
-        "gave away something about this target that looking up a similar record would not.",
+        "The reconstruction is nearer to the target than any record that was already known or public. Where features "
+        "hang together little, the mean record is that too, so it proves nothing by itself.",
+    ),
+    (
+        "Rebuilt",
+        "Closer than the nearest neighbour, and with less than half of the error that guessing the mean record makes "
+        "on the same target. The release then gave away something about this target that neither looking up a similar "
+        "record nor guessing the mean would.",
     ),
     (
         "Identified",
@@ -53,7 +59,7 @@ GLOSSARY = (
     (
         "Mean record",
         "The average public record: the guess of somebody who has not seen the release. An attack that does no better "
-        "has learnt nothing.",
+        "has learnt nothing, so every attack is compared with it on the same targets.",
     ),
     (
         "Nearest neighbour",

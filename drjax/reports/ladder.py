@@ -11,22 +11,28 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from drjax.attacks.metrics import AttackScores, Interval
+from drjax.attacks.metrics import UNKNOWN, AttackScores, Gain, Interval
 
-SUCCESS_THRESHOLD = 0.05
-"""Share of targets rebuilt closer than their nearest neighbour above which exposure is high."""
+REBUILT_THRESHOLD = 0.05
+"""Share of targets rebuilt above which exposure is high."""
+
+ERROR_THRESHOLD = 0.5
+"""Share of the mean record's error taken away above which exposure is high."""
 
 IDENTIFICATION_FACTOR = 10.0
 """Multiple of the chance level above which the identification rate means high exposure."""
 
 VERDICT_RULE = (
-    f"Exposure is called high when, for any one attack, the lower end of the 95% confidence interval of the share of "
-    f"targets reconstructed closer than their nearest neighbour among known and public records is above "
-    f"{SUCCESS_THRESHOLD:.0%}, or the lower end of the interval of the identification rate is above "
-    f"{IDENTIFICATION_FACTOR:.0f} times chance. The lower end is used in both cases because an estimate alone can pass "
-    f"a threshold by luck. The two baselines do not count: one ignores the release, the other looks at the target. "
-    f"Where the rule does not fire, the report says that these attacks showed no high exposure, never that "
-    f"publishing is safe."
+    f"Every attack is compared with the mean record, a guess that ignores the release, on the same targets. Exposure "
+    f"is called high when one of three comparisons says so for any one attack. The share rebuilt: more than "
+    f"{REBUILT_THRESHOLD:.0%} of the targets are rebuilt, which is closer than their nearest neighbour among known and "
+    f"public records and with less than half of the mean record's error, by an attack whose mean error is below the "
+    f"mean record's. The error: the attack takes away more than {ERROR_THRESHOLD:.0%} of the mean record's mean error. "
+    f"The identification rate: it is more than {IDENTIFICATION_FACTOR:.0f} times chance, and above the mean record's. "
+    f"Each comparison uses the lower end of a 95% confidence interval, because an estimate alone can pass a threshold "
+    f"by luck. Being closer than the nearest neighbour is not enough: of independent features the mean record is that "
+    f"too. The two baselines do not count: one ignores the release, the other looks at the target. Where the rule does "
+    f"not fire, the report says that these attacks showed no high exposure, never that publishing is safe."
 )
 """The rule that `verdict` applies, in plain words for the report."""
 
@@ -34,6 +40,7 @@ HEADERS = (
     "Attack",
     "MSE, mean",
     "MSE, median",
+    "Rebuilt",
     "Closer than nearest neighbour",
     "Identified",
     "Time per target",
@@ -77,7 +84,7 @@ class LadderRow:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the ladder shows: a level, a headline of a few words, one sentence with figures, and caveats on them."""
+    """What the ladder shows: a level, a headline of a few words, sentences with figures, and caveats on them."""
 
     level: Level
     headline: str
@@ -91,10 +98,13 @@ def verdict(rows: Sequence[LadderRow]) -> Verdict:
     "undetermined" means that no attack has a usable target, so that nothing was tested.
 
     Raises:
-        ValueError: no row that is an attack.
+        ValueError: no row that is an attack, or an attack that was not compared with the mean record.
     """
     best = strongest(rows)
     scores = best.scores
+    for row in rows:
+        if not row.is_baseline and row.scores.gain is None:
+            raise ValueError(f"rows must have scores with a gain over the mean record, got {row.label!r} without")
     if all(row.scores.n_excluded == row.scores.n_targets for row in rows if not row.is_baseline):
         return Verdict(
             "undetermined",
@@ -103,34 +113,52 @@ def verdict(rows: Sequence[LadderRow]) -> Verdict:
         )
     n_scored = scores.n_targets - scores.n_excluded
     n_candidates = round(1 / scores.identification_chance)
+    gain = _gain(scores)
+    by_mean = max(0.0, round(scores.identification.estimate - gain.identification.estimate, 12))
     figures = (
-        f"rebuilt {_spoken(scores.success)} of the {n_scored:,} target records more closely than the most "
-        f"similar record that was already known or public, and its reconstructions picked out the right record "
-        f"among {n_candidates:,} candidates in {_spoken(scores.identification)} of cases "
-        f"(blind guessing: {percent(scores.identification_chance)})"
+        f"leaves {_left(gain.error.estimate)} (95% interval {_left(gain.error.high)} to {_left(gain.error.low)}) of "
+        f"the mean record's error on the same {n_scored:,} target records. It rebuilt {_spoken(gain.rebuilt)} of them "
+        f"more closely than the most similar record that was already known or public and with less than half of the "
+        f"mean record's error, and its reconstructions picked out the right record among {n_candidates:,} candidates "
+        f"in {_spoken(scores.identification)} of cases (the mean record: {percent(by_mean)}; blind guessing: "
+        f"{percent(scores.identification_chance)})."
     )
     caveats = _caveats(rows)
-    if is_high(scores):
-        return Verdict("high", "High exposure", f"The strongest attack, “{best.label}”, {figures}.", caveats)
+    decided = deciding(scores)
+    if decided:
+        by = " and ".join([", ".join(decided[:-1]), decided[-1]] if len(decided) > 1 else decided)
+        return Verdict(
+            "high",
+            "High exposure",
+            f"The strongest attack, “{best.label}”, {figures} Decided by {by}.",
+            caveats,
+        )
     return Verdict(
         "not shown",
         "No high exposure shown by these attacks",
-        f"The strongest attack tried, “{best.label}”, {figures}; a stronger attack may still exist.",
+        f"The strongest attack tried, “{best.label}”, {figures} Decided by all three figures: none is as far from "
+        f"the mean record's as high exposure requires. A stronger attack may still exist.",
         caveats,
     )
 
 
-def is_high(scores: AttackScores) -> bool:
-    """Whether one attack's scores alone mean high exposure; nan never does."""
-    by_success = scores.success.low > SUCCESS_THRESHOLD
-    return by_success or scores.identification.low > IDENTIFICATION_FACTOR * scores.identification_chance
+def deciding(scores: AttackScores) -> list[str]:
+    """The comparisons with the mean record by which one attack's scores mean high exposure; nan never does."""
+    gain = _gain(scores)
+    chance = IDENTIFICATION_FACTOR * scores.identification_chance
+    tests = {
+        "the share rebuilt": gain.rebuilt.low > REBUILT_THRESHOLD and gain.error.low > 0,
+        "the error": gain.error.low > ERROR_THRESHOLD,
+        "the identification rate": scores.identification.low > chance and gain.identification.low > 0,
+    }
+    return [name for name, is_passed in tests.items() if is_passed]
 
 
 def strongest(rows: Sequence[LadderRow]) -> LadderRow:
     """The attack that the verdict names.
 
-    One that means high exposure comes before one that does not; then the larger success, the larger identification
-    rate and the smaller mean MSE decide, and nan loses.
+    One that means high exposure comes before one that does not; then the larger share rebuilt, the larger
+    identification rate and the smaller mean MSE decide, and nan loses.
 
     Raises:
         ValueError: no row that is an attack.
@@ -141,8 +169,8 @@ def strongest(rows: Sequence[LadderRow]) -> LadderRow:
 
     def strength(row: LadderRow) -> tuple[float, ...]:
         scores = row.scores
-        ranked = (scores.success.estimate, scores.identification.estimate, -scores.mse.estimate)
-        return (is_high(scores), *(-math.inf if math.isnan(value) else value for value in ranked))
+        ranked = (_gain(scores).rebuilt.estimate, scores.identification.estimate, -scores.mse.estimate)
+        return (bool(deciding(scores)), *(-math.inf if math.isnan(value) else value for value in ranked))
 
     return max(attacks, key=strength)
 
@@ -223,10 +251,14 @@ def cells(row: LadderRow) -> list[tuple[str, ...]]:
     """The row's cells in the order of `HEADERS`: the figure first, then what belongs in small print, if anything."""
     scores = row.scores
     chance = f"chance {percent(scores.identification_chance)}"
+    gain = _gain(scores)
+    left = _left(gain.error.estimate)
+    mse = number(scores.mse.estimate), bounds(scores.mse, number)
     return [
         (row.label, "baseline") if row.is_baseline else (row.label,),
-        (number(scores.mse.estimate), bounds(scores.mse, number)),
+        mse if left == "n/a" else (*mse, f"{left} of mean"),
         (number(scores.mse_median.estimate), bounds(scores.mse_median, number)),
+        (percent(gain.rebuilt.estimate), bounds(gain.rebuilt, percent)),
         (percent(scores.success.estimate), bounds(scores.success, percent)),
         (percent(scores.identification.estimate), bounds(scores.identification, percent), chance),
         (duration(scores.seconds_per_target),),
@@ -257,7 +289,8 @@ def print_ladder(console: Console, rows: Sequence[LadderRow]) -> None:
         ValueError: no row that is an attack.
     """
     best = strongest(rows)
-    table = Table(caption="Ranges are 95% confidence intervals.", caption_justify="left")
+    caption = "Ranges are 95% confidence intervals; % of mean: of the mean record's error on the same targets."
+    table = Table(caption=caption, caption_justify="left")
     for header in HEADERS:
         table.add_column(header, justify="left" if header == HEADERS[0] else "right")
     for row in rows:
@@ -269,18 +302,18 @@ def print_ladder(console: Console, rows: Sequence[LadderRow]) -> None:
 
 def _caveats(rows: Sequence[LadderRow]) -> tuple[str, ...]:
     caveats = []
-    blind = [row for row in rows if row.is_baseline and row.scores.success.low > SUCCESS_THRESHOLD]
+    blind = [row for row in rows if row.is_baseline and row.scores.success.low > REBUILT_THRESHOLD]
     for row in blind:
         caveats.append(
             f"The baseline “{row.label}”, which uses nothing of the release, is itself closer than the nearest "
-            f"neighbour for {percent(row.scores.success.estimate)} of the targets: compare the attacks with it, "
-            f"because their share alone does not show a leak on these data."
+            f"neighbour for {percent(row.scores.success.estimate)} of the targets: on these data an attack shows no "
+            f"leak by being closer, and the verdict does not count that alone."
         )
     chances = [row.scores.identification_chance for row in rows if not row.is_baseline]
     if any(IDENTIFICATION_FACTOR * chance >= 1 for chance in chances):
         caveats.append(
             "There are so few decoys that no identification rate could exceed "
-            f"{IDENTIFICATION_FACTOR:.0f} times chance; only the other half of the rule could fire."
+            f"{IDENTIFICATION_FACTOR:.0f} times chance; only the error and the share rebuilt could decide."
         )
     excluded = sum(row.scores.n_excluded for row in rows if not row.is_baseline)
     if excluded:
@@ -288,6 +321,18 @@ def _caveats(rows: Sequence[LadderRow]) -> tuple[str, ...]:
             f"Reconstructions that failed numerically and are not scored, all attacks together: {excluded:,}."
         )
     return tuple(caveats)
+
+
+def _gain(scores: AttackScores) -> Gain:
+    return Gain(UNKNOWN, UNKNOWN, UNKNOWN) if scores.gain is None else scores.gain
+
+
+def _left(taken: float) -> str:
+    """The share of the mean record's error that is left, as a percentage, which may be above 100%."""
+    if math.isnan(taken):
+        return "n/a"
+    left = 1 - taken
+    return percent(left) if left < 0.995 else f"{left:,.0%}" if math.isfinite(left) else "any share"
 
 
 def _spoken(interval: Interval) -> str:

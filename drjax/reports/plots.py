@@ -48,6 +48,14 @@ DPI = 150
 WIDTH = 8.6
 
 
+def plain(text: str) -> str:
+    """A text for matplotlib, which draws it as it is: what stands between two dollar signs would be a formula.
+
+    Every name that users give goes through here on its way into a figure, last of all, after it is cut or wrapped.
+    """
+    return text.replace("$", r"\$")
+
+
 def save_figure(fig: Figure, path: Path | str) -> None:
     """Writes the figure as PNG, atomically; the same figure gives the same bytes under one matplotlib version."""
     with atomic_open(path) as file:
@@ -112,7 +120,7 @@ def image_grid(
                 text = "failed" if math.isnan(error) else number(error)
                 ax.set_xlabel(text, fontsize=size, color=FAINT, labelpad=2)
         axes[row, 0].set_ylabel(
-            textwrap.fill(label, 20), rotation=0, ha="right", va="center", fontsize=9, color=INK, labelpad=8
+            plain(textwrap.fill(label, 20)), rotation=0, ha="right", va="center", fontsize=9, color=INK, labelpad=8
         )
     return fig
 
@@ -171,8 +179,8 @@ def feature_errors(
         for position, pair in enumerate(zip(_medians(attacks), _medians(guesses), strict=True)):
             text = " | ".join(number(float(value * units[0, shown[position]])) for value in pair)
             ax.text(1.02, position, text, transform=ax.get_yaxis_transform(), va="center", fontsize=7.5, color=FAINT)
-        ax.set_title(textwrap.fill(label, 40), fontsize=9.5, color=INK, loc="left")
-        ax.set_yticks(range(len(shown)), [_shortened(names[j], 28) for j in shown])
+        ax.set_title(plain(textwrap.fill(label, 40)), fontsize=9.5, color=INK, loc="left")
+        ax.set_yticks(range(len(shown)), [plain(_shortened(names[j], 28)) for j in shown])
         ax.set_ylim(len(shown) - 0.4, -0.6)
         ax.set_xlim(0, MAX_MULTIPLE)
         style_axes(ax)
@@ -216,7 +224,7 @@ def ladder(rows: Sequence[LadderRow]) -> Figure:
     fig = Figure(figsize=(WIDTH, 0.42 * len(attacks) + 1.35), layout="constrained")
     ax = fig.subplots()
     for row, style in zip(baselines, itertools.cycle(("--", ":", "-."))):
-        label = f"{row.label}: {number(row.scores.mse.estimate)}"
+        label = plain(f"{row.label}: {number(row.scores.mse.estimate)}")
         ax.axvline(max(row.scores.mse.estimate, floor), color=FAINT, linestyle=style, linewidth=1.6, label=label)
     for position, row in enumerate(attacks):
         color = BEST if row is best else ATTACK
@@ -233,7 +241,7 @@ def ladder(rows: Sequence[LadderRow]) -> Figure:
             color=INK,
             fontweight="bold" if row is best else "normal",
         )
-    ax.set_yticks(range(len(attacks)), [textwrap.fill(row.label, 30) for row in attacks])
+    ax.set_yticks(range(len(attacks)), [plain(textwrap.fill(row.label, 30)) for row in attacks])
     ax.set_ylim(len(attacks) - 0.5, -0.5)
     ax.set_xlabel("mean squared error (smaller: more was taken back)", fontsize=9, color=INK)
     ax.set_xscale("log")
@@ -266,7 +274,7 @@ def error_distribution(errors: Mapping[str, Array], nearest_neighbor: Array) -> 
     ax = fig.subplots()
     _draw_ecdf(ax, reference, floor, color=BASELINE, linewidth=3.5, label="nearest neighbour (baseline)")
     for (label, values), color, style in zip(curves.items(), itertools.cycle(SERIES), itertools.cycle(LINE_STYLES)):
-        label = textwrap.fill(label, 30)
+        label = plain(textwrap.fill(label, 30))
         _draw_ecdf(ax, values, floor, color=color, linestyle=style, linewidth=1.7, label=label)
     ax.set_ylim(0, 1.01)
     ax.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0%", "25%", "50%", "75%", "100%"])

@@ -1,7 +1,8 @@
-"""Result records on disk: JSON lines with provenance, and arrays, written so that a kill leaves nothing half-done.
+"""Result records on disk: JSON with provenance, and arrays, written so that a kill leaves nothing half-done.
 
-A record file is append-only and has one writer at a time. Every other file is written under a temporary name in
-its own folder and renamed, so a reader sees the old file or the new one.
+Every record is a cell, a file of its own in the folder `NAME.cells` beside `NAME.jsonl`, so that many processes may
+write at once and lose nothing. `NAME.jsonl` holds all of them as lines for people to read; it is only ever written
+whole.
 """
 
 from __future__ import annotations
@@ -17,8 +18,7 @@ import platform
 import subprocess
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
@@ -28,6 +28,8 @@ import numpy as np
 
 import drjax
 from drjax.core import validate
+from drjax.core.store import Store, atomic_open
+from drjax.core.store import atomic_write_text as atomic_write_text
 
 SCHEMA_VERSION = 1
 """Version of the record layout; a reader refuses files from a later one."""
@@ -39,42 +41,78 @@ _SPECIAL_FLOATS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf
 _PACKAGES = ("jax", "jaxlib", "numpy", "scipy", "scikit-learn", "flax", "optax")
 
 
-def append_record(path: Path | str, kind: str, **fields: Any) -> None:
-    """Appends one record as one line and returns once it is on the disk.
+def put_record(path: Path | str, kind: str, cell: str, /, **fields: Any) -> dict[str, Any]:
+    """Writes one record as a file of its own beside `path`, unless the cell has one; returns the one that is there.
 
-    A torn last line, left by a kill, is cut off first. Costs one fsync. Values are encoded as `to_json` says.
+    Any number of processes may write at once. On the disk when it returns; `read_records` sees it at once, and the file
+    `path` holds it after `gather_records`. Values are encoded as `to_json` says.
 
     Args:
-        path: The record file; made if missing, its folder must exist.
+        path: The record file; its folder must exist.
         kind: One of `KINDS`.
+        cell: What the record is of. Records are ordered by kind and by this: begin it with what should order it.
         **fields: The record's content; "schema" and "kind" are taken.
 
     Raises:
         ValueError: an unknown kind, a taken field name, or a value that JSON cannot carry.
+        OSError: the folder cannot be written.
     """
-    validate.one_of(KINDS, kind=kind)
+    name = _cell_name(kind, cell)
     if "schema" in fields:
         raise ValueError(f"fields must not contain the reserved name 'schema', got {sorted(fields)}")
-    record = {"schema": SCHEMA_VERSION, "kind": kind, **fields}
-    line = json.dumps(to_json(record), allow_nan=False, ensure_ascii=False).encode() + b"\n"
-    with open(path, "a+b") as file:
-        file.truncate(_end_of_last_line(file))
-        file.write(line)
-        file.flush()
-        os.fsync(file.fileno())
+    line = encoded_line({"schema": SCHEMA_VERSION, "kind": kind, **fields})
+    return _parsed(_cells(path).put(name, line), path, 1)
+
+
+def find_record(path: Path | str, kind: str, cell: str) -> dict[str, Any] | None:
+    """The record of a cell that `put_record` wrote; None if there is none."""
+    there = _cells(path).get(_cell_name(kind, cell))
+    return None if there is None else _parsed(there, path, 1)
 
 
 def read_records(path: Path | str) -> list[dict[str, Any]]:
-    """The records of a file in order, without a torn last line; the file is not changed.
+    """The records of a file and of its cells, whether `gather_records` put them into the file or not.
 
+    Lines of which there is no cell come first, in their order and without a torn last one; then cells by kind and name.
     "NaN", "Infinity" and "-Infinity" come back as floats, whether they were floats or text when written.
 
     Raises:
-        ValueError: a complete line that is not a record, or one of a later schema version.
+        FileNotFoundError: neither the file nor a cell is there.
+        ValueError: a complete line or a cell that is not a record, or one of a later schema version.
     """
-    lines = Path(path).read_bytes().split(b"\n")
-    # A complete line ends with a newline, so what follows the last one is empty or torn.
-    return [_parsed(line, path, number) for number, line in enumerate(lines[:-1], start=1)]
+    return [_parsed(*line) for line in _lines(path)]
+
+
+def gather_records(path: Path | str) -> list[dict[str, Any]]:
+    """Writes all records into the one file that people read, whole, in the order of `read_records`; returns them.
+
+    The last of several processes to do so leaves a file with the cells of all. Cells stay where they are.
+
+    Raises:
+        As `read_records`.
+        OSError: the file cannot be written.
+    """
+    path, cells = Path(path), _cells(path)
+    while True:
+        names, lines = cells.names(), _lines(path)
+        found = [_parsed(*line) for line in lines]
+        content = b"".join(line for line, _, _ in lines)
+        if not path.exists() or path.read_bytes() != content:
+            with atomic_open(path) as file:
+                file.write(content)
+        # A cell that came meanwhile may have been gathered by its writer into a file that this one has just replaced.
+        if cells.names() == names:
+            return found
+
+
+def has_cells(path: Path | str) -> bool:
+    """Whether there are cells beside a record file, which decide what it holds."""
+    return bool(_cells(path).names())
+
+
+def encoded_line(record: Mapping[str, Any]) -> bytes:
+    """A record as the line of a record file."""
+    return json.dumps(to_json(record), allow_nan=False, ensure_ascii=False).encode() + b"\n"
 
 
 def to_json(value: Any) -> Any:
@@ -138,15 +176,21 @@ def save_arrays(path: Path | str, /, **arrays: Any) -> None:
     Raises:
         ValueError: an array that is not numeric, boolean or text (bfloat16 has no npz form; cast it first).
     """
-    hosted = {name: np.asarray(array, order="C") for name, array in sorted(arrays.items())}
-    for name, array in hosted.items():
-        if array.dtype.kind not in "biufcSU":
-            raise ValueError(f"{name} must be a numeric, boolean or text array, got dtype {array.dtype}")
-    with atomic_open(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        for name, array in hosted.items():
-            # A ZipInfo made here carries the constant date 1980-01-01 and never the time of writing.
-            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as entry:
-                np.lib.format.write_array(entry, array, allow_pickle=False)
+    hosted = _hosted(arrays)
+    with atomic_open(path) as file:
+        _write_npz(file, hosted)
+
+
+def put_arrays(path: Path | str, arrays: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """As `save_arrays`, unless the file is there by now; returns the arrays that it holds.
+
+    Raises:
+        ValueError: an array as `save_arrays` refuses it, or a file that is damaged.
+    """
+    hosted = _hosted(arrays)
+    with atomic_open(path, replace=False) as file:
+        _write_npz(file, hosted)
+    return load_arrays(path)
 
 
 def load_arrays(path: Path | str) -> dict[str, np.ndarray]:
@@ -166,28 +210,6 @@ def load_arrays(path: Path | str) -> dict[str, np.ndarray]:
     except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, NotImplementedError) as error:
         reason = " ".join(str(error).split())
         raise ValueError(f"path must be an intact npz file without pickled objects, got {path}: {reason}") from error
-
-
-@contextmanager
-def atomic_open(path: Path | str) -> Iterator[IO[bytes]]:
-    """A binary file that takes the place of `path` when the block ends, and leaves it alone if the block raises."""
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def atomic_write_text(path: Path | str, text: str) -> None:
-    """Writes the text as UTF-8 so that `path` holds the old content or all of the new."""
-    with atomic_open(path) as file:
-        file.write(text.encode())
 
 
 def _encoded(value: Any, *, with_types: bool) -> Any:
@@ -232,6 +254,43 @@ def _encoded_float(value: float) -> float | str:
     return value
 
 
+def _hosted(arrays: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    hosted = {name: np.asarray(array, order="C") for name, array in sorted(arrays.items())}
+    for name, array in hosted.items():
+        if array.dtype.kind not in "biufcSU":
+            raise ValueError(f"{name} must be a numeric, boolean or text array, got dtype {array.dtype}")
+    return hosted
+
+
+def _write_npz(file: IO[bytes], arrays: Mapping[str, np.ndarray]) -> None:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        for name, array in arrays.items():
+            # A ZipInfo made here carries the constant date 1980-01-01 and never the time of writing.
+            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as entry:
+                np.lib.format.write_array(entry, array, allow_pickle=False)
+
+
+def _cells(path: Path | str) -> Store:
+    return Store(Path(path).with_suffix(".cells"), suffix=".json")
+
+
+def _cell_name(kind: str, cell: str) -> str:
+    validate.one_of(KINDS, kind=kind)
+    return f"{KINDS.index(kind)}-{kind}-{cell}"
+
+
+def _lines(path: Path | str) -> list[tuple[bytes, Path, int]]:
+    """Every complete line of the file and its cells, with the file and the line's number in it."""
+    path, cells = Path(path), _cells(path)
+    own = [(cells.get(name) or b"", cells.path / (name + cells.suffix), 1) for name in cells.names()]
+    if own and not path.exists():
+        return own
+    # A complete line ends with a newline, so what follows the last one is empty or torn.
+    written = [line + b"\n" for line in path.read_bytes().split(b"\n")[:-1]]
+    gathered = {content for content, _, _ in own}
+    return [(line, path, i) for i, line in enumerate(written, start=1) if line not in gathered] + own
+
+
 def _parsed(line: bytes, path: Path | str, number: int) -> dict[str, Any]:
     try:
         record = json.loads(line)
@@ -255,17 +314,6 @@ def _decoded(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _decoded(entry) for key, entry in value.items()}
     return value
-
-
-def _end_of_last_line(file: IO[bytes]) -> int:
-    end = file.seek(0, os.SEEK_END)
-    if end == 0:
-        return 0
-    file.seek(end - 1)
-    if file.read(1) == b"\n":
-        return end
-    file.seek(0)
-    return file.read().rfind(b"\n") + 1
 
 
 def _git_state(root: Path) -> tuple[str | None, bool | None]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
+import jax
 import numpy as np
 import scipy.sparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import validate_data
 
 from drjax import dr
+from drjax.core.types import Array
 from drjax.dr import umap_graph
 from drjax.sklearn.common import FLOATS, draw_key, embed, precision
 
@@ -115,9 +118,14 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def _graph(self, X: np.ndarray) -> scipy.sparse.csr_array:
         k = min(self.n_neighbors, len(X) - 1)
+        _, n_prune = umap_graph.n_epochs_of(len(X), self.n_epochs)
         with precision(X.dtype):
-            neighbors = umap_graph.nearest(X, k)
-            weights = umap_graph.memberships(neighbors, self.local_connectivity)
-            graph = umap_graph.fuzzy_union(neighbors.indices, weights, self.set_op_mix_ratio)
-            _, n_prune = umap_graph.n_epochs_of(len(X), self.n_epochs)
-            return scipy.sparse.csr_array(np.asarray(umap_graph.pruned(graph, n_prune)))
+            graph = _dense_graph(X, k, float(self.local_connectivity), float(self.set_op_mix_ratio), n_prune)
+            return scipy.sparse.csr_array(np.asarray(graph))
+
+
+@functools.partial(jax.jit, static_argnames=("k", "local_connectivity", "mix", "n_epochs"))
+def _dense_graph(x: Array, k: int, local_connectivity: float, mix: float, n_epochs: int) -> Array:
+    neighbors = umap_graph.nearest(x, k)
+    weights = umap_graph.memberships(neighbors, local_connectivity)
+    return umap_graph.pruned(umap_graph.fuzzy_union(neighbors.indices, weights, mix), n_epochs)

@@ -23,6 +23,7 @@ from drjax.synthesis.baselines_labels import Labelled
 from drjax.synthesis.budget import Budget, Plan, plan
 from drjax.synthesis.contract import TASKS
 from drjax.synthesis.projected import Frame, ProjectedGauss, ProjectedSynthesizer
+from drjax.synthesis.projection import Directions
 
 
 @hyperparams
@@ -158,9 +159,11 @@ class RandomProjectionGauss(ProjectedGauss):
         radius = 1.0 if self.clip_norm is None else self.clip_norm / root
         return Frame(jnp.zeros(m, dtype), jnp.asarray(radius, dtype), jnp.asarray(root, dtype))
 
-    def _components(self, key: Array, v: Any, weight: Any, frame: Frame, spending: Plan) -> jax.Array:
+    def _components(self, key: Array, v: Any, weight: Any, frame: Frame, spending: Plan) -> Directions:
         del weight, frame, spending
-        return jax.random.normal(key, (self.n_components, v.shape[1]), v.dtype) / math.sqrt(self.n_components)
+        drawn = jax.random.normal(key, (self.n_components, v.shape[1]), v.dtype)
+        return Directions(drawn / math.sqrt(self.n_components))
 
-    def _released_components(self, v: np.ndarray, chosen: np.ndarray, frame: Frame, spending: Plan) -> np.ndarray:
-        return np.asarray(self._components(gaussian_model.os_key(), v, chosen, frame, spending))
+    def _released_components(self, v: np.ndarray, chosen: np.ndarray, frame: Frame, spending: Plan) -> Directions:
+        found = self._components(gaussian_model.os_key(), v, chosen, frame, spending)
+        return Directions(np.asarray(found.components))

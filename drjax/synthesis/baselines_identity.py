@@ -27,7 +27,7 @@ from drjax.bounds.gdp import check_positive
 from drjax.core import validate
 from drjax.core.linalg import HIGHEST, compute_dtype, scatter_basis
 from drjax.core.types import Array, hyperparams, traced
-from drjax.defenses.clipping import clip_factor
+from drjax.defenses.clipping import in_ball
 from drjax.defenses.mechanisms import Gaussian, Laplace
 from drjax.synthesis import sensitivity
 from drjax.synthesis.baselines_labels import Labelled
@@ -77,7 +77,7 @@ def projected(box: Box, x: Array, components: Array, row_norm: float) -> jax.Arr
     """Records (n, d) in the box, brought to [-1, 1], onto components (p, d), clipped to a norm; (n, p)."""
     z = box.encode(x)
     u = jnp.matmul(z, jnp.asarray(components, z.dtype).T, precision=HIGHEST)
-    return u * clip_factor(jnp.sum(u**2, axis=1), row_norm)[:, None]
+    return in_ball(u, row_norm) * jnp.asarray(row_norm, u.dtype)
 
 
 def check_budget(epsilon: float, delta: float) -> None:
@@ -282,7 +282,8 @@ class PCAIdentity(_Identity):
         v = self.box.encode(x) / math.sqrt(self.box.d)
         zero, one = jnp.zeros(v.shape[1], v.dtype), jnp.ones((), v.dtype)
         frame = Frame(zero, one, one)
-        return private_components(key, v, jnp.ones(v.shape[0], v.dtype), frame, spending, self.n_components)
+        found = private_components(key, v, jnp.ones(v.shape[0], v.dtype), frame, spending, self.n_components)
+        return found.components
 
 
 @hyperparams

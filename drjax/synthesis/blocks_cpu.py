@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 
-import numba
 import numpy as np
+
+from drjax.core.compiled import njit
 
 LANES = 256
 """Records of a block: one loop goes over them, so there must be enough to pay for its start."""
@@ -13,10 +14,8 @@ LANES = 256
 TILE = 3
 """Centres that a loop takes at once; `score_tile` is written out for them."""
 
-jit = functools.partial(
-    # Nothing here is nan, but bounds are infinite.
-    numba.njit, error_model="numpy", fastmath={"contract", "nnan", "nsz", "reassoc"}, cache=True, nogil=True
-)  # fmt: skip
+# Nothing here is nan, but bounds are infinite.
+jit = functools.partial(njit, fastmath={"contract", "nnan", "nsz", "reassoc"})
 
 
 @jit()

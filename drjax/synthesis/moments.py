@@ -18,18 +18,11 @@ import jax.numpy as jnp
 
 from drjax.core.linalg import HIGHEST
 from drjax.core.types import Array, PyTree
-from drjax.defenses.clipping import clip_factor
 from drjax.synthesis import sensitivity
 from drjax.synthesis.budget import Plan
 
 CHUNK = 4096
 """Records that are bounded at a time: fits that are mapped over keys bound them anew in every lane."""
-
-
-def in_ball(rows: Any, radius: Any) -> jax.Array:
-    """Rows (n, q) in units of the radius, shortened to a norm of at most 1, up to rounding."""
-    factor = clip_factor(jnp.sum(rows**2, axis=1), radius) / jnp.asarray(radius, rows.dtype)
-    return rows * factor[:, None]
 
 
 def on_sphere(rows: Any) -> jax.Array:

@@ -25,12 +25,18 @@ from drjax.bounds.gdp import check_positive
 from drjax.core import validate
 from drjax.core.linalg import HIGHEST
 from drjax.core.types import Array, hyperparams, traced
-from drjax.defenses.dp_pca_noise import components_of
-from drjax.synthesis import exact_moments, gaussian_model, paper
+from drjax.synthesis import exact_moments, gaussian_model, moments, paper
 from drjax.synthesis.budget import Budget, Plan
-from drjax.synthesis.frame import Frame, ProjectedSynthesizer, frame_of
+from drjax.synthesis.frame import Frame, ProjectedSynthesizer, chosen_clip_factor, frame_of, noisy_count
 from drjax.synthesis.projected import ProjectedGauss
-from drjax.synthesis.projection import PROJECTIONS, private_components, public_components, random_components
+from drjax.synthesis.projection import (
+    PROJECTIONS,
+    Directions,
+    directions_of,
+    private_components,
+    public_components,
+    random_components,
+)
 from drjax.synthesis.spectrum import PCAGaussSpectrum
 
 __all__ = ["Budget", "PCAGauss", "PCAGaussSpectrum"]
@@ -49,14 +55,17 @@ class PCAGauss(ProjectedGauss):
         clip_norm: Public bound on the components' norm about the centre, > 0, in units of half the box's width; None
             for `clip_factor` times the records' own size (the root of their mean squared distance from the centre),
             with noise. sqrt(d) about the middle of the box cuts nothing.
-        clip_factor: > 0.
+        clip_factor: > 0; None for `frame.chosen_clip_factor` of the noise, which looks at no record.
+        is_divided: With `paper`, whether components are divided by sqrt(m), as lemma 1 asks. The authors' code does not
+            do it, which makes its noise smaller by that factor, and lemma 1's bound on the components false.
     """
 
     projection: str = "private"
     components: Any = traced(default=None)
     center: tuple[float, ...] | None = None
     clip_norm: float | None = None
-    clip_factor: float = 0.8
+    clip_factor: float | None = None
+    is_divided: bool = True
 
     name: ClassVar[str] = "pca-gauss"
 
@@ -71,9 +80,12 @@ class PCAGauss(ProjectedGauss):
             object.__setattr__(self, "components", found)
         if self.center is not None:
             object.__setattr__(self, "center", self.box.checked_center(self.center))
-        check_positive(clip_factor=self.clip_factor)
+        if self.clip_factor is not None:
+            check_positive(clip_factor=self.clip_factor)
         if self.clip_norm is not None:
             check_positive(clip_norm=self.clip_norm)
+        if not (self.is_divided or self.paper):
+            raise ValueError(f"is_divided must be True without paper, got {self.is_divided}")
 
     def _steps(self) -> tuple[str, ...]:
         is_public = self.center is not None and self.clip_norm is not None
@@ -89,29 +101,37 @@ class PCAGauss(ProjectedGauss):
         root = math.sqrt(m)
         return Frame(self._public_center(m, dtype), jnp.asarray(self.clip_norm / root, dtype), jnp.asarray(root, dtype))
 
-    def _frame(self, noisy: Any, deviation: float, m: int, n: Any) -> Frame:
+    def _frame(self, noisy: Any, deviation: float, m: int, n: Any, spending: Plan) -> Frame:
         given = None if self.center is None else self._public_center(m, noisy.dtype)
-        found = frame_of(noisy, deviation, m, n, is_sphere=False, clip_factor=self.clip_factor, given=given)
+        count = noisy_count(noisy, deviation) if n is None else n
+        factor = self.chosen_clip_factor(spending, count) if self.clip_factor is None else self.clip_factor
+        found = frame_of(noisy, deviation, m, n, is_sphere=False, clip_factor=factor, given=given)
         if self.clip_norm is not None:
             found = found._replace(radius=jnp.asarray(self.clip_norm / math.sqrt(m), noisy.dtype))
         return found
 
-    def _components(self, key: Array, v: Any, weight: Any, frame: Frame, spending: Plan) -> jax.Array:
+    def chosen_clip_factor(self, spending: Plan, n: Any) -> Any:
+        """The clip factor where none is given, for n records (the noisy count under "add_or_remove")."""
+        q = self.n_components + (2 if self.task == "regression" else 1)
+        scale = moments.moment_scale(q, self._bound(), spending, "moments", self.n_classes or 1)
+        return chosen_clip_factor(moments.noise_deviation(spending.noise, scale) * math.sqrt(q) / n)
+
+    def _components(self, key: Array, v: Any, weight: Any, frame: Frame, spending: Plan) -> Directions:
         if self.projection == "private":
             return private_components(key, v, weight, frame, spending, self.n_components)
         if self.projection == "public":
-            return jnp.asarray(self.components, v.dtype)
-        return random_components(key, self.n_components, v.shape[1], v.dtype)
+            return Directions(jnp.asarray(self.components, v.dtype))
+        return Directions(random_components(key, self.n_components, v.shape[1], v.dtype))
 
-    def _released_components(self, v: np.ndarray, chosen: np.ndarray, frame: Frame, spending: Plan) -> np.ndarray:
+    def _released_components(self, v: np.ndarray, chosen: np.ndarray, frame: Frame, spending: Plan) -> Directions:
         if self.projection == "public":
-            return np.asarray(self.components, np.float64)
+            return Directions(np.asarray(self.components, np.float64))
         if self.projection == "random":
             key = gaussian_model.os_key()
-            return np.asarray(random_components(key, self.n_components, v.shape[1], v.dtype))
+            return Directions(np.asarray(random_components(key, self.n_components, v.shape[1], v.dtype)))
         rows = np.where(chosen[:, None], (v - frame.center) / float(frame.radius), 0.0)
-        noisy, _ = exact_moments.released_moments([rows], 1.0, spending, "projection")
-        return np.asarray(components_of(jnp.asarray(noisy[0]), self.n_components).components)
+        noisy, deviation = exact_moments.released_moments([rows], 1.0, spending, "projection")
+        return directions_of(noisy[0], deviation, spending.noise, self.n_components)
 
     def _paper_fit(self, key: Array, x: Array, y: Any, epsilon: float, delta: float) -> ProjectedSynthesizer:
         """Algorithms 2 and 3 with the noise of the authors' code, on records centred by their own mean if by no other.
@@ -147,16 +167,19 @@ class PCAGauss(ProjectedGauss):
         else:
             components = random_components(projection_key, p, m, u.dtype)
         guarantee = self._paper_guarantee(float(epsilon), of_mean + of_moments + cost, slack)
-        z = jnp.matmul(u, components.T, precision=HIGHEST) / root
+        z = jnp.matmul(u, components.T, precision=HIGHEST) / (root if self.is_divided else 1)
         mixture = paper.pca_gauss_mixture(noise_key, z, group, label, self.n_classes, (of_mean, of_moments))
-        if label is not None:
-            unit = jnp.ones(p + 1, u.dtype).at[-1].set(self.label_weight)
-            mixture = mixture._replace(factors=mixture.factors * unit[:, None])
+        # The frame is in units of sqrt(m), whatever the noise was added to.
+        unit = jnp.full(p, 1 if self.is_divided else 1 / root, u.dtype)
+        unit = unit if label is None else jnp.append(unit, self.label_weight)
+        mixture = mixture._replace(means=mixture.means * unit, factors=mixture.factors * unit[:, None])
         return self._synthesizer(guarantee, frame, components, mixture)
 
     def _paper_guarantee(self, claimed: float, true: float, delta: float) -> Any:
         if self.center is None:
             return paper.nothing(self.neighbouring, "the records' own mean is taken as public")
+        if not self.is_divided:
+            return paper.nothing(self.neighbouring, "components may be sqrt(m), and the noise is for components of 1")
         if self.n_classes is not None:
             why = "numbers of records of classes are private, and records change class under replace_one"
             return paper.nothing(self.neighbouring, why)

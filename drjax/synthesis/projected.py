@@ -28,6 +28,7 @@ from drjax.core.types import Array, hyperparams
 from drjax.synthesis import exact_moments, gaussian_model, moments, sensitivity
 from drjax.synthesis.budget import Budget, Plan, plan
 from drjax.synthesis.contract import TASKS, Box
+from drjax.synthesis.correction import Correction, Squares, correction_of
 from drjax.synthesis.frame import (
     COUNT_WEIGHT,
     SIZE_WEIGHT,
@@ -36,9 +37,7 @@ from drjax.synthesis.frame import (
     components_in_frame,
     in_unit_ball,
 )
-from drjax.synthesis.projection import (
-    project_each,
-)
+from drjax.synthesis.projection import Directions, project_each
 
 COMPOSITIONS = ("serial", "parallel")
 
@@ -65,6 +64,8 @@ class ProjectedGauss:
             the first two steps, which may then spend all, and so may the third on the others.
         part: In (0, 1).
         decode: Whether synthetic records are features, or components.
+        correct: Whether decoded columns get back the deviations that clipping, left-out directions and the box take
+            off, see `drjax.synthesis.correction`.
         paper: Follow the paper, with a warning where its claim fails.
     """
 
@@ -81,6 +82,7 @@ class ProjectedGauss:
     composition: str = "serial"
     part: float = 0.3
     decode: bool = True
+    correct: bool = True
     paper: bool = False
 
     tasks: ClassVar[tuple[str, ...]] = TASKS
@@ -161,28 +163,30 @@ class ProjectedGauss:
         if frame is None:
             found = self.first_sum(v, size, first)
             noisy, deviation = moments.noisy_sum(center_key, found, self._first_bound(), spending, "center")
-            frame = self._frame(noisy, deviation, m, None if is_counted else jnp.maximum(jnp.sum(first), 1))
-        components = self._components(projection_key, v, first, frame, spending).astype(dtype)
+            frame = self._frame(noisy, deviation, m, None if is_counted else jnp.maximum(jnp.sum(first), 1), spending)
+        directions = self._components(projection_key, v, first, frame, spending)
+        components = directions.components.astype(dtype)
         found = self.moment_sums(v, y, second, frame, components)
         noisy, deviation = moments.noisy_moments(moment_key, found, self._bound(), spending, "moments")
         mixture = self._mixture(noisy, deviation, None if is_counted else jnp.sum(second))
-        return self._synthesizer(spending.guarantee, frame, components, mixture)
+        correction = self._correction(mixture, directions, frame, self._first_count(noisy, first))
+        return self._synthesizer(spending.guarantee, frame, components, mixture, correction)
 
     def release(self, x: Array, y: Array | None, epsilon: float, delta: float) -> ProjectedSynthesizer:
         """Fits x (n, d) and y (n,) for publication: exact noise from the operating system; nobody can repeat it.
 
         Every record becomes a vector of whole numbers by a rule that depends on public and released numbers alone, so
         the guarantee, pure or zCDP, is of the numbers in the computer. On the host in float64. Samples may be drawn
-        with any key.
+        with any key. No record is refused: a feature or number y that is nan counts as the middle of its bounds.
 
         Raises:
-            ValueError: as `fit`; x or y is not finite (whether they are says something about them); `paper` is set.
+            ValueError: as `fit`, or `paper` is set.
         """
         if self.paper:
             raise ValueError("paper must be False for a release, got True")
         self._check(x, y)
         spending = self.plan(epsilon, delta, for_release=True)
-        records = validate.matrix(x, "x").astype(np.float64)
+        records = validate.matrix(x, "x", must_be_finite=False).astype(np.float64)
         with jax.enable_x64(True):
             v, size = in_unit_ball(np.asarray(self.box.encode(records)), self.SPHERE)
             n, m = v.shape
@@ -195,11 +199,11 @@ class ProjectedGauss:
             if frame is None:
                 rows = np.where(first[:, None], np.asarray(self._first_rows(v, size)), 0.0)
                 noisy, deviation = exact_moments.released_sum(rows, self._first_bound(), spending, "center")
-                frame = self._frame(
-                    jnp.asarray(noisy), deviation, m, None if is_counted else max(1.0, float(first.sum()))
-                )
+                n_first = None if is_counted else max(1.0, float(first.sum()))
+                frame = self._frame(jnp.asarray(noisy), deviation, m, n_first, spending)
             frame = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), frame)
-            components = self._released_components(v, first, frame, spending)
+            directions = self._released_components(v, first, frame, spending)
+            components = np.asarray(directions.components, np.float64)
             group, label = self._targets(y, n, v.dtype)
             shifted = v - frame.center
             if self.SPHERE:
@@ -215,8 +219,9 @@ class ProjectedGauss:
             groups = [np.where((chosen == k)[:, None], w, 0.0) for k in range(self.n_classes or 1)]
             noisy, deviation = exact_moments.released_moments(groups, self._bound(), spending, "moments")
             mixture = self._mixture(jnp.asarray(noisy), deviation, None if is_counted else float(second.sum()))
-            mixture = jax.tree.map(np.asarray, mixture)
-        return self._synthesizer(spending.guarantee, frame, components, mixture)
+            correction = self._correction(mixture, directions, frame, self._first_count(noisy, first))
+            mixture, correction = jax.tree.map(np.asarray, (mixture, correction))
+        return self._synthesizer(spending.guarantee, frame, components, mixture, correction)
 
     def first_sum(self, v: Any, size: Any, weight: Any) -> jax.Array:
         """What the first step adds noise to: the sum over records of direction, size and, where private, count.
@@ -266,13 +271,13 @@ class ProjectedGauss:
     def _public_frame(self, m: int, dtype: Any) -> Frame | None:
         raise NotImplementedError
 
-    def _frame(self, noisy: Any, deviation: float, m: int, n: Any) -> Frame:
+    def _frame(self, noisy: Any, deviation: float, m: int, n: Any, spending: Plan) -> Frame:
         raise NotImplementedError
 
-    def _components(self, key: Array, v: Any, weight: Any, frame: Frame, spending: Plan) -> jax.Array:
+    def _components(self, key: Array, v: Any, weight: Any, frame: Frame, spending: Plan) -> Directions:
         raise NotImplementedError
 
-    def _released_components(self, v: np.ndarray, chosen: np.ndarray, frame: Frame, spending: Plan) -> np.ndarray:
+    def _released_components(self, v: np.ndarray, chosen: np.ndarray, frame: Frame, spending: Plan) -> Directions:
         raise NotImplementedError
 
     def _paper_fit(self, key: Array, x: Array, y: Any, epsilon: float, delta: float) -> ProjectedSynthesizer:
@@ -322,7 +327,29 @@ class ProjectedGauss:
             noisy, self.mean_weight, deviation, n=n, repair=self.repair, pooling=self.pooling
         )
 
-    def _synthesizer(self, guarantee: Guarantee, frame: Frame, components: Any, mixture: Any) -> ProjectedSynthesizer:
+    def _first_count(self, noisy: Any, first: Any) -> Any:
+        """Records of the first two steps; noisy, from the third, where their number is private."""
+        if self.neighbouring != "add_or_remove":
+            return jnp.maximum(jnp.sum(jnp.asarray(first)), 1)
+        share = 1.0 if self.composition == "serial" else self.part / (1 - self.part)
+        return jnp.maximum(jnp.sum(jnp.asarray(noisy)[:, 0, 0]) / self.mean_weight**2 * share, 1)
+
+    def _correction(self, mixture: Any, directions: Directions, frame: Frame, n: Any) -> Correction | None:
+        if not (self.correct and self.decode):
+            return None
+        given = directions.squares is not None
+        return correction_of(
+            mixture,
+            directions.components,
+            frame,
+            spread=None if frame.spread is None else frame.spread / frame.radius**2,
+            squares=Squares(directions.squares, directions.deviation, n) if given else None,
+            is_sphere=self.SPHERE,
+        )
+
+    def _synthesizer(
+        self, guarantee: Guarantee, frame: Frame, components: Any, mixture: Any, correction: Correction | None = None
+    ) -> ProjectedSynthesizer:
         return ProjectedSynthesizer(
             box=self.box,
             task=self.task,
@@ -334,6 +361,7 @@ class ProjectedGauss:
             frame=frame,
             components=components,
             mixture=mixture,
+            correction=correction,
         )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ import numpy as np
 
 from drjax.core import validate
 from drjax.core.types import Array
+from drjax.defenses.clipping import in_ball
 from drjax.defenses.dp_pca_noise import components_of
 from drjax.synthesis import moments
 from drjax.synthesis.budget import Plan
@@ -20,7 +22,21 @@ ORTHONORMAL = 1e-4
 """Entries of W W^T - I that are taken for rounding. Privacy rests on clipping, not on W."""
 
 
-def private_components(key: Array, rows: Any, weight: Any, frame: Any, plan: Plan, n_components: int) -> jax.Array:
+class Directions(NamedTuple):
+    """Components, and what the query that found them says about the columns.
+
+    Attributes:
+        components: (p, m), orthonormal rows.
+        squares: (m,) sums over records of the squared columns of what was projected, with noise; None without a query.
+        deviation: Standard deviation of the noise of an entry of `squares`.
+    """
+
+    components: Any
+    squares: Any = None
+    deviation: float = 0.0
+
+
+def private_components(key: Array, rows: Any, weight: Any, frame: Any, plan: Plan, n_components: int) -> Directions:
     """Leading eigenvectors (p, m) of the noisy second moment of rows (n, m) less the centre, cut to the radius.
 
     Gaussian noise: `drjax.defenses.dp_pca.AnalyticGauss`, which the paper's AG-PCA stands for. Laplace noise: Lap-PCA
@@ -28,11 +44,18 @@ def private_components(key: Array, rows: Any, weight: Any, frame: Any, plan: Pla
     """
 
     def term(chunk: Any) -> jax.Array:
-        return moments.gram(moments.in_ball(chunk["rows"] - frame.center, frame.radius), chunk["weight"])
+        return moments.gram(in_ball(chunk["rows"] - frame.center, frame.radius), chunk["weight"])
 
     found = moments.total(term, {"rows": rows, "weight": weight})
-    noisy, _ = moments.noisy_moments(key, found[None], 1.0, plan, "projection")
-    return components_of(noisy[0], n_components).components
+    noisy, deviation = moments.noisy_moments(key, found[None], 1.0, plan, "projection")
+    return directions_of(noisy[0], deviation, plan.noise, n_components)
+
+
+def directions_of(noisy: Any, deviation: float, noise: str, n_components: int) -> Directions:
+    """The leading directions of a noisy second moment (m, m), whose noise has that deviation off the diagonal."""
+    on_diagonal = deviation * (math.sqrt(2) if noise == "gaussian" else 1.0)
+    found = components_of(jnp.asarray(noisy), n_components).components
+    return Directions(found, jnp.diagonal(jnp.asarray(noisy)), on_diagonal)
 
 
 def random_components(key: Array, n_components: int, m: int, dtype: Any) -> jax.Array:

@@ -26,7 +26,7 @@ from drjax.synthesis import gaussian_model, paper, sensitivity
 from drjax.synthesis.budget import Budget, Plan
 from drjax.synthesis.frame import Frame, ProjectedSynthesizer, frame_of, in_unit_ball
 from drjax.synthesis.projected import ProjectedGauss
-from drjax.synthesis.projection import random_components
+from drjax.synthesis.projection import Directions, random_components
 
 __all__ = ["Budget", "RONGauss"]
 
@@ -55,17 +55,18 @@ class RONGauss(ProjectedGauss):
         del m, dtype
         return None
 
-    def _frame(self, noisy: Any, deviation: float, m: int, n: Any) -> Frame:
+    def _frame(self, noisy: Any, deviation: float, m: int, n: Any, spending: Plan) -> Frame:
+        del spending
         return frame_of(noisy, deviation, m, n, is_sphere=True)
 
-    def _components(self, key: Array, v: Any, weight: Any, frame: Frame, spending: Plan) -> jax.Array:
+    def _components(self, key: Array, v: Any, weight: Any, frame: Frame, spending: Plan) -> Directions:
         del weight, frame, spending
-        return random_components(key, self.n_components, v.shape[1], v.dtype)
+        return Directions(random_components(key, self.n_components, v.shape[1], v.dtype))
 
-    def _released_components(self, v: np.ndarray, chosen: np.ndarray, frame: Frame, spending: Plan) -> np.ndarray:
+    def _released_components(self, v: np.ndarray, chosen: np.ndarray, frame: Frame, spending: Plan) -> Directions:
         del chosen, frame, spending
         key = gaussian_model.os_key()
-        return np.asarray(random_components(key, self.n_components, v.shape[1], v.dtype))
+        return Directions(np.asarray(random_components(key, self.n_components, v.shape[1], v.dtype)))
 
     def _paper_fit(self, key: Array, x: Array, y: Any, epsilon: float, delta: float) -> ProjectedSynthesizer:
         """As the authors' code, delta aside, which it does not use."""

@@ -121,8 +121,27 @@ def paper_unsupervised(p: int, n: int, a: float = 1.0) -> float:
 
 
 def paper_supervised(p: int, n: int, a: float = 1.0) -> float:
-    """Theorem 5: of the covariance of p components and a label, (p^2 + 4 p + 1) a^2 / n. (p + 1)^2 a^2 / n is tight."""
+    """Theorem 5: of the covariance of p components and a label, (p^2 + 4 p + 1) a^2 / n.
+
+    (p + 1)^2 a^2 / n is tight about a public centre, and `about_sample_mean` times that about the records' own mean.
+    """
     return (p**2 + 4 * p + 1) * a**2 / n
+
+
+def about_sample_mean(n: int, *, is_bounded_centred: bool) -> float:
+    """How much more a second moment of n records moves about their own mean than about a public centre.
+
+    With d from a record to the mean of the others, its share of the moment is (n - 1) / n d d^T, and the centred record
+    is (n - 1) / n d. So it is n / (n - 1) where the *centred* records of both neighbours have entries in [-a, a], which
+    is what paper 002 assumes, and 4 (n - 1) / n where the records had them before they were centred. A record and a
+    common place of the others attain both.
+
+    Args:
+        n: Records, >= 2.
+        is_bounded_centred: Whether a bounds the centred records.
+    """
+    validate.integer(minimum=2, n=n)
+    return n / (n - 1) if is_bounded_centred else 4 * (n - 1) / n
 
 
 def paper_data_dependent(p: int, n: int, a: float = 1.0) -> float:
@@ -137,7 +156,7 @@ def proposition_4_bound(m: int, p: int) -> float:
 
 
 def ron_gauss_covariance(p: int, n: int) -> float:
-    """What RON-Gauss's code takes for z z^T / n of records of norm 1: 2 sqrt(p) / n; the L1 norm is sqrt(2) p / n."""
+    """What RON-Gauss's code takes for z z^T / n of records of norm 1: 2 sqrt(p) / n; truly sqrt(2) p / n for even p."""
     return 2 * math.sqrt(p) / n
 
 

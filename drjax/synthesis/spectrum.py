@@ -19,6 +19,7 @@ from drjax.bounds.gdp import check_positive
 from drjax.core import validate
 from drjax.core.linalg import HIGHEST
 from drjax.core.types import Array, hyperparams, traced
+from drjax.defenses.clipping import in_ball
 from drjax.defenses.dp_pca_sensitivity import BITS, whole_gram, whole_rows_in_ball
 from drjax.defenses.mechanisms import Gaussian, Laplace
 from drjax.synthesis import gaussian_model, moments, paper, sensitivity
@@ -119,7 +120,7 @@ class PCAGaussSpectrum:
         """The p largest of the sum of outer products of cut records in units of `radius`; without noise."""
         rows = self._rows(x)
         found = moments.total(
-            lambda chunk: moments.gram(moments.in_ball(chunk["rows"], self.radius), chunk["weight"]),
+            lambda chunk: moments.gram(in_ball(chunk["rows"], self.radius), chunk["weight"]),
             {"rows": rows, "weight": jnp.ones(rows.shape[0], rows.dtype)},
         )
         return jnp.linalg.eigvalsh(found)[::-1][: self.n_components]
@@ -146,10 +147,11 @@ class PCAGaussSpectrum:
         """Fits x (n, d) for publication, with exact noise from the operating system; nobody can repeat it.
 
         The matrix is one of whole numbers, exactly; its eigenvalues are LAPACK's, and noise is raised to cover
-        `LAPACK`, far more than they are off by.
+        `LAPACK`, far more than they are off by. No record is refused: a feature that is nan counts as the middle of its
+        bounds.
 
         Raises:
-            ValueError: as `fit`; x is not finite (whether it is says something about it); `paper` is set.
+            ValueError: as `fit`, or `paper` is set.
         """
         if self.paper:
             raise ValueError("paper must be False for a release, got True")
@@ -158,7 +160,7 @@ class PCAGaussSpectrum:
             raise ValueError("neighbouring must be 'zero_out' or 'replace_one' for a release of eigenvalues")
         self._check(x, y)
         spending = self.plan(epsilon, delta, for_release=True)
-        records = validate.matrix(x, "x").astype(np.float64)
+        records = validate.matrix(x, "x", must_be_finite=False).astype(np.float64)
         with jax.enable_x64(True):
             rows = np.asarray(self._rows(records))
         whole = whole_gram(whole_rows_in_ball(rows, self.radius, BITS)).astype(np.float64) / 4.0**BITS

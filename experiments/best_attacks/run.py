@@ -6,7 +6,7 @@
 A cell is one kind of release by one maker, and the attacks on it are those that `drjax audit` would run by default (of
 PCA and MDS with one Gaussian for a prior, from which a mixture differs little with so many known records), with shadow
 releases by drjax's kernels in both cases: the adversary need not have the library. Every attack of a cell is one line
-of `results.jsonl`, written when it is done; the same command goes on with an interrupted run.
+of `results.jsonl`, kept when it is done; the same command goes on with an interrupted run.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from drjax.core.types import count_status
 from drjax.data import load, split
 from drjax.dr import UMAP
 from drjax.reports import ladder, records
-from experiments.resume import take_up
+from experiments.resume import cell_name, take_up
 
 RESULTS = "results.jsonl"
 
@@ -193,17 +193,18 @@ def run(config: Config, out: Path, *, say: Callable[[str], None] = print) -> lis
     file = out / RESULTS
     done = {(r["row"], r["maker"], r["attack"]) for r in take_up(file, config, data) if r["kind"] == "attack"}
     arrays = [data.x[rows] for rows in (parts.known, parts.shadow, parts.validation, parts.targets)]
-    for name in config.rows:
-        for maker in (OURS, "library"):
+    for i, name in enumerate(config.rows):
+        for j, maker in enumerate((OURS, "library")):
             count = config.targets if maker == OURS else config.library_targets
             attacks = chosen(_audit(config, ROWS[name]))
             missing = [attack for attack in attacks if (name, maker, attack) not in done]
             if not missing or not count:
                 continue
             for attack, fields in _cell(config, name, maker, missing, arrays, count, key):
-                records.append_record(file, "attack", row=name, maker=maker, attack=attack, **fields)
+                place = cell_name(i, j, list(attacks).index(attack), name, maker, attack)
+                records.put_record(file, "attack", place, row=name, maker=maker, attack=attack, **fields)
                 say(f"{name}, by {maker}: {attacks[attack].label}, MSE {fields['scores'].mse.estimate:.3g}")
-    return [r for r in records.read_records(file) if r["kind"] == "attack"]
+    return [r for r in records.gather_records(file) if r["kind"] == "attack"]
 
 
 def to_markdown(found: Iterable[Mapping[str, Any]]) -> str:

@@ -20,7 +20,7 @@ from drjax.audit.inputs import AttackInputs
 from drjax.core.types import DRMethod, Reconstruction, count_status, is_usable
 from drjax.data import Dataset, Splits, split
 from drjax.reports import records
-from experiments.dr_reconstruction.config import LEVELS, Config, Release
+from experiments.dr_reconstruction.config import ADAPTIVE, LEVELS, Config, Release
 
 N_DECOYS = 1000
 
@@ -60,9 +60,11 @@ def partition(config: Config, data: Dataset, repeat: int) -> Splits:
 
 def missing(config: Config, release: Release, done: set[CellName]) -> dict[str, Attack]:
     """Attacks on a release of which some cell is not done."""
-    sigmas = config.sigmas_of(release)
-    attacks = config.attacks(release).items()
-    return {name: attack for name, attack in attacks if any((release.name, name, s) not in done for s in sigmas)}
+    return {
+        name: attack
+        for name, attack in config.attacks(release).items()
+        if any((release.name, name, s) not in done for s in config.sigmas_of(release, name))
+    }
 
 
 def compute(
@@ -96,11 +98,15 @@ def compute(
         yield "stage", "release", facts | {"status_counts": counts}
     everything = inputs, lanes
     for name, attack in attacks.items():
-        inputs, lanes = _first(*everything, config.few_targets.get(name))
+        inputs, lanes = _part(*everything, config.sigmas_of(release, name), config.few_targets.get(name))
         score = functools.partial(_scores, config, release, lanes, inputs)
         begun = time.perf_counter()
         try:
-            result, facts = _reconstruct(name, attack, _seen(inputs, attack), lanes)
+            if name.startswith(ADAPTIVE):
+                trained = functools.partial(_trained_under, config, release, data, parts, out, inputs, progress)
+                result, facts = _reconstruct_adapted(name, attack, inputs, lanes, trained)
+            else:
+                result, facts = _reconstruct(name, attack, _seen(inputs, attack), lanes)
             about = {"facts": facts}
         except ValueError as error:
             # An attack may need more known records than a release has: that is a result, and its cells say so.
@@ -160,11 +166,11 @@ def _inputs(
     return inputs, lanes
 
 
-def _first(inputs: AttackInputs, lanes: Lanes, n: int | None) -> tuple[AttackInputs, Lanes]:
-    """What an attack is given that attacks the first n targets of each noise; all of them if None."""
-    if n is None:
+def _part(inputs: AttackInputs, lanes: Lanes, sigmas: Sequence[float], n: int | None) -> tuple[AttackInputs, Lanes]:
+    """What an attack is given that attacks the first n targets, all if None, of these noises."""
+    if n is None and len(sigmas) == len(lanes.rows):
         return inputs, lanes
-    kept = {sigma: np.arange(rows.start, rows.stop)[:n] for sigma, rows in lanes.rows.items()}
+    kept = {sigma: np.arange(rows.start, rows.stop)[:n] for sigma, rows in lanes.rows.items() if sigma in sigmas}
     stops = np.cumsum([len(rows) for rows in kept.values()])
     rows = {sigma: slice(stop - len(kept[sigma]), stop) for sigma, stop in zip(kept, stops.tolist(), strict=True)}
     chosen = np.concatenate(list(kept.values()))
@@ -222,11 +228,47 @@ def _reconstruct(
         execute(name, attack, dataclasses.replace(inputs, coords=inputs.coords[rows], targets=inputs.targets[rows]))
         for rows in lanes.rows.values()
     ]
-    results = [result for result, _ in found]
+    return _joined([result for result, _ in found]), found[0][1]
+
+
+def _joined(results: Sequence[Reconstruction]) -> Reconstruction:
     x, residual_norm, status = (
         np.concatenate([np.asarray(getattr(r, field)) for r in results]) for field in ("x", "residual_norm", "status")
     )
-    return Reconstruction(x=x, y=None, candidates=x[:, None], residual_norm=residual_norm, status=status), found[0][1]
+    return Reconstruction(x=x, y=None, candidates=x[:, None], residual_norm=residual_norm, status=status)
+
+
+def _trained_under(
+    config: Config,
+    release: Release,
+    data: Dataset,
+    parts: Splits,
+    out: Path,
+    inputs: AttackInputs,
+    progress: bool,
+    sigma: float,
+) -> AttackInputs:
+    """The inputs with shadows of the same public records that had the noise added."""
+    audit = config.audit(release)
+    folder = work_folder(out, release) / f"shadows-{sigma:g}"
+    key = config.key(release.name, "shadows", f"{sigma:g}")
+    public = data.x[parts.shadow]
+    method = _noisy(audit.dr_method, sigma)
+    made = _embed(folder, key, method, known=inputs.known, targets=public, dtype=audit.dtype, progress=progress)
+    usable = is_usable(made["status"])
+    return dataclasses.replace(inputs, shadow=public[usable], shadow_coords=made["coords"][usable])
+
+
+def _reconstruct_adapted(
+    name: str, attack: Attack, inputs: AttackInputs, lanes: Lanes, trained: Callable[[float], AttackInputs]
+) -> tuple[Reconstruction, dict[str, Any]]:
+    """The answers of an attack that is trained under each noise, and the facts that it tells of each."""
+    found = {}
+    for sigma, rows in lanes.rows.items():
+        given = dataclasses.replace(trained(sigma), coords=inputs.coords[rows], targets=inputs.targets[rows])
+        found[sigma] = execute(name, attack, given)
+    facts = {f"{sigma:g}": told for sigma, (_, told) in found.items()}
+    return _joined([result for result, _ in found.values()]), facts
 
 
 def _seen(inputs: AttackInputs, attack: Attack) -> AttackInputs:
@@ -260,7 +302,8 @@ def _scores(
         seconds=seconds * len(x) / len(result.x),
     )
     fields = {"n_pool": len(pool), "scores": scores, "status_counts": count_status(status)}
-    if sigma == 0:
+    if sigma == 0 or 0 not in lanes.rows:
+        # Equation 12 is of one attack on both releases; an adaptive one is another under every noise.
         return fields
     return fields | {"eq12": _equation_12(bootstrap_key, np.asarray(result.x)[: len(x)], x, status)}
 

@@ -1,61 +1,25 @@
 """What the paper says about its results, sentence by sentence, and whether ours agree.
 
 Each claim is put to two questions: is it so of the paper's network, which it was said of, and is it so of the method,
-attacked by the strongest attack there is? A comparison counts where 95% of differences of such estimates have its sign;
-a claim of several comparisons is refuted by one that counts against it, and undecided if one does not count. Sizes of
-the known set are compared by the strongest of the attacks that ran at all of them.
+attacked by the strongest attack there is? A claim is of the paper's sizes of the known set and of its methods: where
+one was not run, it is not tested unless what was run refutes it (`verdicts`). `differences` says how else a run differs
+from the paper's.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
 from drjax.reports.ladder import number
-from experiments.dr_reconstruction.paper import DATA_NAMES, DETERMINISTIC, METHOD_NAMES, RANDOMISED
-from experiments.dr_reconstruction.results import BEST, DENSE_NETWORK, MEAN, NETWORK, Estimate, Results, below
-
-CONFIRMED, REFUTED, UNDECIDED, NOT_TESTED = "confirmed", "refuted", "undecided", "not tested at this scale"
+from experiments.dr_reconstruction import paper
+from experiments.dr_reconstruction.paper import DATA_NAMES, DETERMINISTIC, METHOD_NAMES, RANDOMISED, SIZES
+from experiments.dr_reconstruction.results import BEST, DENSE_NETWORK, NETWORK, Estimate, Results, below
+from experiments.dr_reconstruction.verdicts import Case, Cell, Verdict, View
 
 LENSES = {NETWORK: "of the paper's network", BEST: "of the strongest attack"}
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """An outcome, one of the four, and the figures that it rests on."""
-
-    outcome: str
-    evidence: str = ""
-
-
-@dataclass(frozen=True)
-class View:
-    """The results on one data set as one attack sees them."""
-
-    results: Results
-    data: str
-    attack: str
-
-    def mse(self, method: str, n_known: int, sigma: float = 0) -> Estimate | None:
-        """Mean squared error of the attack."""
-        return self.results.estimate(self.data, method, n_known, self.attack, sigma=sigma)
-
-    def sizes(self, *methods: str) -> list[int]:
-        """Sizes of the known set at which all of these methods were attacked."""
-        return [n for n in self.results.sizes(self.data) if all(self.mse(m, n) is not None for m in methods)]
-
-    def trend(self, method: str, sizes: list[int]) -> list[Estimate | None]:
-        """The error at these sizes, the strongest attack being one that ran at all of them."""
-        among = self.results.attacks_at_all(self.data, method, sizes)
-        names = [self.results.named(self.attack, self.data, method, n, among=among) for n in sizes]
-        return [self.results.estimate(self.data, method, n, name or "") for n, name in zip(sizes, names, strict=True)]
-
-    def mean_record(self, n_known: int, sigma: float = 0) -> Estimate | None:
-        """Error of guessing the mean image, on the targets attacked at this noise."""
-        return self.results.baseline(self.data, n_known, MEAN, sigma=sigma)
-
 
 Test = Callable[[View], Verdict]
 
@@ -71,6 +35,7 @@ class Claim:
         data: The data set it is about.
         test: From the results of one attack to the verdict.
         lenses: Attacks it is tested on.
+        is_noisy: Whether it is about releases of noisy records.
     """
 
     name: str
@@ -79,32 +44,26 @@ class Claim:
     data: str
     test: Test
     lenses: tuple[str, ...] = (NETWORK, BEST)
+    is_noisy: bool = False
 
 
-def judge(answers: Iterable[bool | None], evidence: str) -> Verdict:
-    """One verdict from comparisons that are each for (True), against (False) or do not count (None)."""
-    found = list(answers)
-    if not found:
-        return Verdict(NOT_TESTED)
-    if False in found:
-        return Verdict(REFUTED, evidence)
-    return Verdict(UNDECIDED if None in found else CONFIRMED, evidence)
-
-
-def _is_first(method: str, *, after: tuple[str, ...] = (), largest: bool = False) -> Test:
+def _is_first(
+    method: str, *, after: tuple[str, ...] = (), largest: bool = False, sizes: tuple[int, ...] = SIZES
+) -> Test:
     """The method's error is the smallest (or largest) of all but those in `after`, at every size."""
 
     def test(view: View) -> Verdict:
         others = [m for m in METHOD_NAMES if m != method and m not in after]
-        answers, worst = [], []
-        for n in view.sizes(method, *others):
-            own = view.mse(method, n)
-            for other in others:
-                pair = (view.mse(other, n), own) if largest else (own, view.mse(other, n))
-                answers.append(below(*pair))
-            rival = (max if largest else min)(others, key=lambda m: _mean(view.mse(m, n)))
-            worst.append(f"{n} known: {_text(own)}, next {METHOD_NAMES[rival]} {_text(view.mse(rival, n))}")
-        return judge(answers, "; ".join(worst))
+        case, told = Case(view), []
+        for n in sizes:
+            own, rivals = Cell(method, n), [Cell(m, n) for m in others]
+            for rival in rivals:
+                case.below(*((rival, own) if largest else (own, rival)))
+            ran = [rival for rival in rivals if view.error(rival) is not None]
+            if ran and view.error(own) is not None:
+                other = (max if largest else min)(ran, key=lambda cell: _mean(view.error(cell)))
+                told.append(f"{n} known: {view.text(own)}, next {METHOD_NAMES[other.method]} {view.text(other)}")
+        return case.verdict("; ".join(told))
 
     return test
 
@@ -113,135 +72,133 @@ def _ranked(*methods: str, below_all: tuple[str, ...]) -> Test:
     """Each method's error is below those of all in `below_all`, at every size."""
 
     def test(view: View) -> Verdict:
-        sizes = view.sizes(*methods, *below_all)
-        pairs = [(m, other, n) for n in sizes for m in methods for other in below_all]
-        answers = [below(view.mse(m, n), view.mse(other, n)) for m, other, n in pairs]
-        against = [
-            f"{n} known: {METHOD_NAMES[m]} {_text(view.mse(m, n))}, {METHOD_NAMES[other]} {_text(view.mse(other, n))}"
-            for (m, other, n), answer in zip(pairs, answers, strict=True)
-            if answer is not True
-        ]
-        return judge(answers, "; ".join(against) or f"at {', '.join(map(str, sizes))} known")
+        case, told = Case(view), []
+        for n, method, other in itertools.product(SIZES, methods, below_all):
+            pair = Cell(method, n), Cell(other, n)
+            answer = case.below(*pair)
+            if case.needs(*pair):
+                texts = [f"{METHOD_NAMES[cell.method]} {view.text(cell)}" for cell in pair]
+                told.append((answer, f"{n} known: {', '.join(texts)}"))
+        return case.verdict(_telling(told))
 
     return test
 
 
 def _falls(method: str) -> Test:
-    """The error falls from the smallest known set to the largest, and at no step rises."""
+    """The error falls from the smallest known set to the largest, and is not seen to rise at any step."""
 
     def test(view: View) -> Verdict:
-        sizes = view.sizes(method)
-        if len(sizes) < 2:
-            return Verdict(NOT_TESTED)
-        errors = view.trend(method, sizes)
-        rises = any(below(a, b) for a, b in pairwise(errors))
-        return judge([below(errors[-1], errors[0]), not rises], _series(view, method))
+        cells, case = _by_size(method), Case(view)
+        case.below(cells[-1], cells[0])
+        case.needs(*cells)
+        for few, many in pairwise(cells):
+            if below(view.error(few), view.error(many)):
+                case.no_better(few, many)
+        return case.verdict(view.series(cells))
 
     return test
 
 
 def _no_trend(view: View) -> Verdict:
-    sizes = view.sizes("pca")
-    if len(sizes) < 2:
-        return Verdict(NOT_TESTED)
-    errors = view.trend("pca", sizes)
-    return judge([not below(errors[-1], errors[0])], _series(view, "pca"))
+    cells, case = _by_size("pca"), Case(view)
+    ran = [cell for cell in cells if view.error(cell) is not None]
+    if len(ran) > 1:
+        case.no_better(ran[-1], ran[0])
+    case.needs(*cells)
+    return case.verdict(view.series(cells))
 
 
 def _isomap_gets_harder(view: View) -> Verdict:
-    sizes = view.sizes("isomap")
-    errors = dict(zip(sizes, view.trend("isomap", sizes), strict=True))
-    small, large = ([n for n in sizes if (n < 499) == is_small] for is_small in (True, False))
-    if not small or not large:
-        return Verdict(NOT_TESTED)
-    best = min(small, key=lambda n: _mean(errors[n]))
-    return judge([below(errors[best], errors[n]) for n in large], _series(view, "isomap"))
+    cells, case = _by_size("isomap"), Case(view)
+    small, large = cells[:3], cells[3:]
+    for cell in small:
+        case.beats_mean(cell)
+    if case.needs(*cells):
+        best = min(small, key=lambda cell: _mean(view.error(cell)))
+        for cell in large:
+            case.below(best, cell)
+    return case.verdict(view.series(cells))
 
 
-def _versus_mean(methods: tuple[str, ...], *, is_effective: bool, sigma: bool = False) -> Test:
-    """Whether the error is below that of the mean image, at every size (without noise) or under the strongest noise."""
+def _versus_mean(methods: tuple[str, ...], *, is_effective: bool, is_noisy: bool = False) -> Test:
+    """Whether the error is below that of the mean image, at every size (without noise) or under the largest noise."""
 
     def test(view: View) -> Verdict:
-        if sigma:
-            noises = view.results.sigmas(view.data)[-1:]
-            cells = [(m, n, s) for s in noises for n in view.results.noisy_sizes(view.data) for m in methods]
-        else:
-            cells = [(m, n, 0.0) for n in view.sizes(*methods) for m in methods]
-        cells = [cell for cell in cells if view.mse(*cell) is not None]
-        answers, told = [], []
-        for m, n, s in cells:
-            is_below = below(view.mse(m, n, s), view.mean_record(n, s))
-            answers.append(is_below if is_effective else not is_below)
-            told.append(f"{METHOD_NAMES[m]}, {n} known: {_text(view.mse(m, n, s))}")
-        wrong = [t for t, a in zip(told, answers, strict=True) if a is not True] or told
-        means = f"mean image {_text(view.mean_record(*cells[0][1:]))}; " if cells else ""
-        return judge(answers, means + "; ".join(wrong))
+        places = [(paper.NOISE_KNOWN, paper.NOISE_SIGMA)] if is_noisy else [(n, 0) for n in SIZES]
+        case, told, means = Case(view), [], {}
+        for cell in (Cell(m, n, sigma) for n, sigma in places for m in methods):
+            answer = case.beats_mean(cell) if is_effective else case.no_better_than_mean(cell)
+            if case.needs(cell):
+                told.append((answer, f"{cell}: {view.text(cell)}"))
+                means[_text(view.mean_record(cell))] = None
+        return case.verdict(f"mean image {' or '.join(means)}; {_telling(told)}")
 
     return test
 
 
 def _beats_dense_network(methods: tuple[str, ...]) -> Test:
+    """With as many known records as in Table 4, where the paper compares the two."""
+
     def test(view: View) -> Verdict:
-        cells = [(m, n) for m in methods for n in view.results.sizes(view.data)]
-        pairs = [(m, n, view.mse(m, n), view.results.estimate(view.data, m, n, DENSE_NETWORK)) for m, n in cells]
-        both = [p for p in pairs if p[2] is not None and p[3] is not None]
-        told = [f"{METHOD_NAMES[m]}, {n} known: {_text(own)} against {_text(other)}" for m, n, own, other in both]
-        return judge([below(own, other) for _, _, own, other in both], "; ".join(told))
+        dense, case, told = View(view.results, view.data, DENSE_NETWORK), Case(view), []
+        for cell in (Cell(m, paper.TABLE_4_KNOWN) for m in methods):
+            if not case.needs(cell):
+                continue
+            if dense.error(cell) is None:
+                case.missing[f"{cell} (BCH22's network)"] = None
+                continue
+            case.answers.append(below(view.error(cell), dense.error(cell)))
+            told.append(f"{cell}: {view.text(cell)} against {dense.text(cell)}")
+        return case.verdict("; ".join(told))
 
     return test
 
 
 def _first_step_is_the_largest(view: View) -> Verdict:
-    answers, told = [], []
+    case, told = Case(view), []
     for method in METHOD_NAMES:
-        sizes = view.sizes(method)
-        if sizes[:2] != [9, 99] or len(sizes) < 3:
-            continue
-        means = [_mean(e) for e in view.trend(method, sizes)]
-        drops = [a - b for a, b in pairwise(means)]
-        answers.append(drops[0] == max(drops))
-        told.append(f"{METHOD_NAMES[method]}: {' '.join(f'{-drop:+.3f}' for drop in drops)}")
-    return judge(answers, "changes from size to size: " + "; ".join(told))
+        cells = _by_size(method)
+        for few, many in list(pairwise(cells))[1:]:
+            # The fall of the first step less that of a later one.
+            weights = dict.fromkeys(cells, 0.0)
+            for cell, weight in ((cells[0], 1), (cells[1], -1), (few, -1), (many, 1)):
+                weights[cell] += weight
+            case.is_positive(weights)
+        told.append(f"{METHOD_NAMES[method]}: {view.series(cells)}")
+    return case.verdict("; ".join(told))
 
 
 def _some_method_gets_harder(view: View) -> Verdict:
-    found, is_tested = [], False
+    case, found = Case(view), []
     for method in METHOD_NAMES:
-        sizes = [n for n in view.sizes(method) if n >= 99]
-        for pair in itertools.combinations(sizes, 2):
-            is_tested = True
-            few, many = view.trend(method, list(pair))
-            if below(few, many):
-                found.append(f"{METHOD_NAMES[method]}: {_text(few)} with {pair[0]} known, {_text(many)} with {pair[1]}")
-    if not is_tested:
-        return Verdict(NOT_TESTED)
-    return judge([bool(found)], "; ".join(found) or "no method's error rises from any size to a larger one")
+        for few, many in itertools.combinations(_by_size(method)[1:], 2):
+            if case.no_better(few, many) is False:
+                texts = f"{view.text(few)} with {few.n_known} known, {view.text(many)} with {many.n_known}"
+                found.append(f"{METHOD_NAMES[method]}: {texts}")
+    return case.verdict("; ".join(found) or "no method's error is seen to rise", negated=True)
 
 
 def _more_known_helps(view: View) -> Verdict:
-    answers, told = [], []
+    case, told = Case(view), []
     for method in METHOD_NAMES:
-        sizes = view.sizes(method)
-        if len(sizes) > 1:
-            errors = view.trend(method, sizes)
-            answers.append(below(errors[-1], errors[0]))
-            told.append(f"{METHOD_NAMES[method]}: {_series(view, method)}")
-    return judge(answers, "; ".join(told))
+        cells = _by_size(method)
+        case.below(cells[-1], cells[0])
+        told.append(f"{METHOD_NAMES[method]}: {view.series(cells)}")
+    return case.verdict("; ".join(told))
 
 
 def _noise_moves_most(method: str) -> Test:
+    """By equation 12, which is of attacks that know of no noise."""
+
     def test(view: View) -> Verdict:
-        results, answers, told = view.results, [], []
-        for sigma in results.sigmas(view.data)[-1:]:
-            for n in results.noisy_sizes(view.data):
-                moved = {
-                    m: results.estimate(view.data, m, n, view.attack, sigma=sigma, measure="eq12") for m in METHOD_NAMES
-                }
-                if any(e is None for e in moved.values()):
-                    continue
-                answers += [below(moved[m], moved[method]) for m in METHOD_NAMES if m != method]
-                told.append(", ".join(f"{METHOD_NAMES[m]} {_text(e)}" for m, e in moved.items()))
-        return judge(answers, "; ".join(told))
+        case, told = Case(view), []
+        cells = {m: Cell(m, paper.NOISE_KNOWN, paper.NOISE_SIGMA) for m in METHOD_NAMES}
+        for m, cell in cells.items():
+            if case.needs(cell):
+                told.append(f"{METHOD_NAMES[m]} {_text(view.shift(cell))}")
+                if m != method and view.error(cells[method]) is not None:
+                    case.answers.append(below(view.shift(cell), view.shift(cells[method])))
+        return case.verdict(", ".join(told))
 
     return test
 
@@ -330,7 +287,7 @@ CLAIMS = (
         "4.2",
         "NIH chest X-ray: Isomap is the second most vulnerable method (except at 499 known)",
         "nih_chest_xray",
-        _is_first("isomap", after=("pca",)),
+        _is_first("isomap", after=("pca",), sizes=tuple(n for n in SIZES if n != 499)),
     ),
     Claim(
         "mnist:noise-isomap",
@@ -338,6 +295,7 @@ CLAIMS = (
         "MNIST, 99 known: noise on the records moves the reconstructions of Isomap most (Eq. 12)",
         "mnist",
         _noise_moves_most("isomap"),
+        is_noisy=True,
     ),
     Claim(
         "mnist:noise-hides-deterministic",
@@ -345,7 +303,8 @@ CLAIMS = (
         "MNIST, 99 known: under the largest noise nothing is left of the target in the reconstructions of PCA and "
         "Isomap (they do not beat the mean image)",
         "mnist",
-        _versus_mean(DETERMINISTIC, is_effective=False, sigma=True),
+        _versus_mean(DETERMINISTIC, is_effective=False, is_noisy=True),
+        is_noisy=True,
     ),
     Claim(
         "mnist:noise-hides-randomised",
@@ -353,7 +312,8 @@ CLAIMS = (
         "MNIST, 99 known: under the largest noise the reconstructions of SRP, MDS, t-SNE and UMAP look like digits but "
         "not like the target (they do not beat the mean image)",
         "mnist",
-        _versus_mean(RANDOMISED, is_effective=False, sigma=True),
+        _versus_mean(RANDOMISED, is_effective=False, is_noisy=True),
+        is_noisy=True,
     ),
 )
 """In the order of the paper. What it says of the looks of images alone has no test and is not listed."""
@@ -364,15 +324,40 @@ def verdicts(results: Results) -> list[tuple[Claim, dict[str, Verdict]]]:
     return [(claim, {lens: claim.test(View(results, claim.data, lens)) for lens in claim.lenses}) for claim in CLAIMS]
 
 
+def differences(results: Results, claim: Claim, lens: str) -> list[str]:
+    """How the run that a verdict is from differs from the paper's, beside the sizes and methods that it lacks."""
+    config = results.head.get("config")
+    plan = next((p for p in config["plans"] if p["data"] == claim.data), None) if config else None
+    if config is None or plan is None:
+        return []
+    n_targets = min(plan["n_targets"], config["n_noisy_targets"]) if claim.is_noisy else plan["n_targets"]
+    repeats = sorted({*plan["repeats"]})
+    found = []
+    if plan["n_shadow"] != paper.N_SHADOW:
+        found.append(f"{plan['n_shadow']:,} shadows (paper: {paper.N_SHADOW:,})")
+    if n_targets != paper.N_TARGETS:
+        found.append(f"at most {n_targets} targets ({paper.N_TARGETS})")
+    if repeats != [paper.N_REPEATS]:
+        several = "s" if repeats[-1] > 1 else ""
+        found.append(f"{' or '.join(map(str, repeats))} repeat{several} ({paper.N_REPEATS})")
+    if lens == NETWORK and config["network"] != paper.RECIPE:
+        found.append(f"recipe {config['network']!r}")
+    return found
+
+
+def _telling(told: list[tuple[bool | None, str]]) -> str:
+    """What decides: the figures against a claim, else those of no weight, else all."""
+    against, open_ones = ([text for answer, text in told if answer is wanted] for wanted in (False, None))
+    return "; ".join(against or open_ones or [text for _, text in told])
+
+
+def _by_size(method: str) -> list[Cell]:
+    return [Cell(method, n) for n in SIZES]
+
+
 def _mean(estimate: Estimate | None) -> float:
     return float("nan") if estimate is None else estimate.mean
 
 
 def _text(estimate: Estimate | None) -> str:
     return "n/a" if estimate is None else number(estimate.mean)
-
-
-def _series(view: View, method: str) -> str:
-    sizes = view.sizes(method)
-    errors = zip(sizes, view.trend(method, sizes), strict=True)
-    return ", ".join(f"{_text(error)} with {n} known" for n, error in errors)

@@ -17,7 +17,7 @@ from typing import Any
 import jax
 
 from drjax.attacks.reconstruction import neural
-from drjax.audit.attacks import Attack, fitting
+from drjax.audit.attacks import Attack, fitting, learned
 from drjax.audit.config import AuditConfig
 from drjax.core import validate
 
@@ -26,6 +26,9 @@ METHODS = ("pca", "srp", "mds", "isomap", "tsne", "umap")
 
 DTYPES = {"tsne": "float32", "umap": "float32"}
 """Of coordinates as the reference library publishes them; float64 where not named."""
+
+ADAPTIVE = "adaptive-"
+"""Begins the name of an attack that is trained on releases with the noise that it meets."""
 
 LEVELS = 255
 """The paper's noise is on pixels from 0 to this; records here are in [0, 1]."""
@@ -165,16 +168,30 @@ class Config:
         )
 
     def attacks(self, release: Release) -> dict[str, Attack]:
-        """Every attack that drjax has for the method and that needs no seed, the dear ones where they are wanted."""
-        return {
+        """Every attack that drjax has for the method and that needs no seed, the dear ones where they are wanted.
+
+        Where there is noise, those that learn from releases are there once more, by an adversary who knows of it.
+        """
+        found = {
             name: attack
             for name, attack in fitting(release.method).items()
             if release.method not in attack.needs_seed
             and _fits(release, self.dear.get(name, () if attack.is_dear else ("*",)))
         }
+        if _fits(release, self.noisy):
+            found |= {
+                ADAPTIVE + name: dataclasses.replace(attack, label=f"{attack.label}, trained under the noise")
+                for name, attack in learned(release.method).items()
+            }
+        return found
 
-    def sigmas_of(self, release: Release) -> tuple[float, ...]:
-        """Noise that a release is attacked under: 0, which is none, and where wanted the others."""
+    def sigmas_of(self, release: Release, attack: str = "") -> tuple[float, ...]:
+        """Noise that a release is attacked under: 0, which is none, and where wanted the others.
+
+        Without noise an adaptive attack is the attack itself, and not run again.
+        """
+        if attack.startswith(ADAPTIVE):
+            return self.sigmas
         return (0, *self.sigmas) if _fits(release, self.noisy) else (0,)
 
     def key(self, *path: Any) -> Any:

@@ -1,7 +1,8 @@
 """The paper's figures 2 to 7 from the records of a run, with the two baselines drawn in.
 
 Error bars are one standard deviation over repeats, as in the paper; where a cell has one repeat there is none. Methods
-keep their colour and marker in all figures, and an attack its name.
+keep their colour and marker in all figures, and an attack its name. A line breaks where its attack was not run. Where
+an attack that is stronger elsewhere was not run, a hollow point with an arrow down is an upper end of the error.
 """
 
 from __future__ import annotations
@@ -19,7 +20,15 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLoca
 from drjax.reports import plots
 from drjax.reports.ladder import number
 from experiments.dr_reconstruction.config import LEVELS
-from experiments.dr_reconstruction.paper import DATA_NAMES, METHOD_NAMES, TABLE_4, TABLE_4_DATA, TABLE_4_KNOWN
+from experiments.dr_reconstruction.paper import (
+    DATA_NAMES,
+    METHOD_NAMES,
+    N_SHADOW,
+    RECIPE,
+    TABLE_4,
+    TABLE_4_DATA,
+    TABLE_4_KNOWN,
+)
 from experiments.dr_reconstruction.results import BEST, MEAN, NEAREST, NETWORK, Estimate, Results
 
 MARKERS = ("o", "s", "^", "D", "v", "P")
@@ -31,8 +40,17 @@ BASELINE_STYLES: dict[str, dict[str, Any]] = {
     MEAN: {"color": plots.FAINT, "linestyle": "--", "label": "mean image"},
     NEAREST: {"color": plots.FAINT, "linestyle": ":", "label": "nearest neighbour"},
 }
-LENS_NAMES = {NETWORK: "the paper's network", BEST: "the strongest attack of each release"}
-NOISY_LENS_NAMES = {NETWORK: "the paper's network", BEST: "the strongest attack at each noise"}
+LENS_NAMES = {NETWORK: "the paper's network", BEST: "the strongest attack that was run"}
+NOISY_LENS_NAMES = {NETWORK: "the paper's network", BEST: "the strongest attack run at each noise"}
+
+BOUNDS_NOTE = "hollow with an arrow: at most this, an attack that is stronger elsewhere was not run"
+
+NOISY_BOUNDS_NOTE = (
+    "right, hollow with an arrow: at most this, an attack stronger elsewhere or trained under the noise was not run"
+)
+
+ARROW = 0.15
+"""Length of the arrow of a bound, as a share of it."""
 
 EXAMPLES_SHOWN = 2
 """Targets whose reconstructions are shown beside each other."""
@@ -42,23 +60,18 @@ def error_by_known(results: Results, data: str) -> Figure:
     """Figures 2 and 4: error against the size of the known set, one line a method, the baselines beside.
 
     One panel for the paper's network, where it was run, and one for the strongest attack. On MNIST the values that the
-    paper prints (Table 4) are hollow; of the strongest attack those are that lack an attack which ran at other sizes.
+    paper prints (Table 4) are hollow.
     """
     lenses = [lens for lens in LENS_NAMES if _is_measured(results, data, lens)]
     fig = Figure(figsize=(plots.WIDTH, 4.3), layout="constrained")
-    axes = fig.subplots(1, len(lenses), sharey=True, squeeze=False)[0]
-    is_short = False
+    axes = fig.subplots(1, len(lenses), squeeze=False)[0]
+    has_bounds = False
     for ax, lens in zip(axes, lenses, strict=True):
         sizes = results.sizes(data)
         for method in results.methods(data):
             found = [results.estimate(data, method, n, lens) for n in sizes]
-            _line(ax, sizes, found, label=METHOD_NAMES[method], **STYLES[method])
-            if lens == BEST:
-                short = [n for n in sizes if results.lacks_attacks(data, method, n)]
-                at = [(n, e.mean) for n, e in zip(sizes, found, strict=True) if e is not None and n in short]
-                hollow = {"markerfacecolor": "white", "linestyle": "none", "markersize": 4.5, "zorder": 3}
-                ax.plot([n for n, _ in at], [e for _, e in at], **{**STYLES[method], **hollow})
-                is_short |= bool(at)
+            bounds = [lens == BEST and results.lacks_strongest(data, method, n) for n in sizes]
+            has_bounds |= _line(ax, sizes, found, bounds, label=METHOD_NAMES[method], **STYLES[method])
             if lens == NETWORK and data == TABLE_4_DATA:
                 mean, spread = TABLE_4[NETWORK][method]
                 style = {**STYLES[method], "markerfacecolor": "none", "linestyle": "none", "alpha": 0.75}
@@ -66,17 +79,15 @@ def error_by_known(results: Results, data: str) -> Figure:
         _baselines(ax, sizes, lambda name, n: results.baseline(data, n, name))
         ax.set_title(f"{DATA_NAMES.get(data, data)}: {LENS_NAMES[lens]}", fontsize=9.5, color=plots.INK, loc="left")
         _size_axis(ax, sizes)
-        ax.set_ylim(bottom=0)
+        _log_errors(ax)
         _style(ax)
     axes[0].set_ylabel("mean squared error", fontsize=9, color=plots.INK)
     _legend(fig, axes)
     notes = []
     if NETWORK in lenses and data == TABLE_4_DATA:
-        notes.append("left, hollow: as printed in the paper")
-    if is_short:
-        notes.append("strongest attack, hollow: without one that ran at other sizes")
-    about = f"\n({'; '.join(notes)})" if notes else ""
-    fig.supxlabel(f"number of known records{about}", fontsize=9, color=plots.INK)
+        notes.append(f"left, hollow: as printed, from {N_SHADOW:,} shadows{_here(results, data)}")
+    notes += [BOUNDS_NOTE] if has_bounds else []
+    fig.supxlabel("\n".join(["number of known records", *notes]), fontsize=8.5, color=plots.INK)
     return fig
 
 
@@ -128,19 +139,21 @@ def example_grid(results: Results, images: Mapping[str, np.ndarray], data: str, 
 
 
 def error_by_noise(results: Results, data: str) -> Figure:
-    """Figure 6: Eq. 12, and the error against the original, by the noise on the records; the attacks know of none."""
+    """Figure 6: Eq. 12 of attacks that know of no noise, and the error against the original, by the noise."""
     lenses = [lens for lens in LENS_NAMES if _is_measured(results, data, lens, noisy=True)]
     (n_known,) = results.noisy_sizes(data)
     sigmas, d = results.sigmas(data), results.n_features(data)
     fig = Figure(figsize=(plots.WIDTH, 3.4 * len(lenses) + 0.7), layout="constrained")
     grid = fig.subplots(len(lenses), 2, squeeze=False)
+    has_bounds = False
     for (moved, error), lens in zip(grid, lenses, strict=True):
         for method in results.methods(data):
             style = {"label": METHOD_NAMES[method], **STYLES[method]}
             found = [results.estimate(data, method, n_known, lens, sigma=s, measure="eq12") for s in sigmas]
-            _line(moved, sigmas, found, **style)
+            _line(moved, sigmas, found, (), **style)
             found = [results.estimate(data, method, n_known, lens, sigma=s) for s in sigmas]
-            _line(error, sigmas, found, **style)
+            bounds = [lens == BEST and results.lacks_strongest(data, method, n_known, s) for s in sigmas]
+            has_bounds |= _line(error, sigmas, found, bounds, **style)
         _baselines(error, sigmas, lambda name, s: results.baseline(data, n_known, name, sigma=s))
         # Both baselines ignore the release, so that noise does not move them: their errors times d give the scale.
         _baselines(moved, sigmas, lambda name, s: _times(results.baseline(data, n_known, name, sigma=s), d))
@@ -154,7 +167,8 @@ def error_by_noise(results: Results, data: str) -> Figure:
             _style(ax)
     fig.supxlabel(
         f"{DATA_NAMES.get(data, data)}: standard deviation of the noise, on pixels from 0 to 255\n"
-        f"(left, baselines: {d} times their error against the original)",
+        f"(left: attacks trained without noise, and baselines with {d} times their error against the original)"
+        f"{chr(10) + NOISY_BOUNDS_NOTE if has_bounds else ''}",
         fontsize=9,
         color=plots.INK,
     )
@@ -253,13 +267,37 @@ def _times(estimate: Estimate | None, factor: float) -> Estimate | None:
     return Estimate(factor * mean, factor * error, factor * spread, n_repeats)
 
 
-def _line(ax: Axes, places: Sequence[float], found: Sequence[Estimate | None], **style: Any) -> None:
-    points = [(x, e) for x, e in zip(places, found, strict=True) if e is not None]
-    if not points:
-        return
-    means = [e.mean for _, e in points]
-    spreads = [0.0 if np.isnan(e.spread) else e.spread for _, e in points]
-    ax.errorbar([x for x, _ in points], means, spreads, markersize=4.5, linewidth=1.5, capsize=2.5, **style)
+def _line(
+    ax: Axes,
+    places: Sequence[float],
+    found: Sequence[Estimate | None],
+    bounds: Sequence[bool] = (),
+    **style: Any,
+) -> bool:
+    """Draws a line that breaks where there is no estimate or only a bound, and the bounds; whether there were any."""
+    if all(e is None for e in found):
+        return False
+    is_bound = [bool(b) and e is not None for b, e in zip(bounds or [False] * len(found), found, strict=True)]
+    shown = [None if b else e for b, e in zip(is_bound, found, strict=True)]
+    # A point of nan breaks a line.
+    means = [np.nan if e is None else e.mean for e in shown]
+    spreads = [0.0 if e is None or np.isnan(e.spread) else e.spread for e in shown]
+    ax.errorbar(places, means, spreads, markersize=4.5, linewidth=1.5, capsize=2.5, **style)
+    ends = [(x, e.mean) for x, e, b in zip(places, found, is_bound, strict=True) if b and e is not None]
+    if ends:
+        look = {**style, "markerfacecolor": "white", "linestyle": "none", "label": "_nolegend_"}
+        x, y = np.array(ends).T
+        ax.errorbar(x, y, ARROW * y, uplims=True, markersize=4.5, linewidth=1, zorder=3, **look)
+    return bool(ends)
+
+
+def _here(results: Results, data: str) -> str:
+    """What the paper's network was trained on here, where that is something else."""
+    config = results.head["config"]
+    n_shadow = next(plan["n_shadow"] for plan in config["plans"] if plan["data"] == data)
+    if (n_shadow, config["network"]) == (N_SHADOW, RECIPE):
+        return ""
+    return f"; filled: from {n_shadow:,}, recipe {config['network']!r}"
 
 
 def _baselines(ax: Axes, places: Sequence[float], of: Callable[[str, Any], Estimate | None]) -> None:

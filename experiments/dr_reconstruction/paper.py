@@ -6,6 +6,15 @@ Attack", Table 4: mean squared error on MNIST with 199 known records, mean and s
 
 from __future__ import annotations
 
+SIZES = (9, 99, 199, 499, 999)
+"""Of the known set, on both data sets."""
+
+N_SHADOW, N_TARGETS, N_REPEATS, RECIPE = 4000, 500, 5, "paper000"
+"""Shadow releases that a network is trained on, releases attacked, repeats, and the training of section 4 by name."""
+
+NOISE_DATA, NOISE_KNOWN, NOISE_SIGMA = "mnist", 99, 32
+"""Section 6, and its largest noise on pixels from 0 to 255."""
+
 TABLE_4_DATA, TABLE_4_KNOWN = "mnist", 199
 
 TABLE_4 = {

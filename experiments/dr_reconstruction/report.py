@@ -15,12 +15,25 @@ from pathlib import Path
 
 import tyro
 
+from drjax.audit.attacks import ATTACKS, fitting
 from drjax.core.types import Status
 from drjax.reports import plots, records
 from drjax.reports.ladder import number
+from experiments import merging
 from experiments.dr_reconstruction import claims, figures
 from experiments.dr_reconstruction.cells import EXAMPLES
-from experiments.dr_reconstruction.paper import DATA_NAMES, METHOD_NAMES, TABLE_4, TABLE_4_DATA, TABLE_4_KNOWN
+from experiments.dr_reconstruction.config import ADAPTIVE
+from experiments.dr_reconstruction.paper import (
+    DATA_NAMES,
+    METHOD_NAMES,
+    N_REPEATS,
+    N_SHADOW,
+    N_TARGETS,
+    SIZES,
+    TABLE_4,
+    TABLE_4_DATA,
+    TABLE_4_KNOWN,
+)
 from experiments.dr_reconstruction.results import (
     BEST,
     DENSE_NETWORK,
@@ -31,11 +44,17 @@ from experiments.dr_reconstruction.results import (
     Results,
     examples,
 )
+from experiments.dr_reconstruction.verdicts import NOT_TESTED
 
 RESULTS, IMAGES, TABLES, FIGURES = "results.jsonl", f"{EXAMPLES}.npz", "results.md", "figures"
 
 EXAMPLE_FIGURES = {"mnist": "figure3", "nih_chest_xray": "figure5"}
 CURVE_FIGURES = {"mnist": "figure2", "nih_chest_xray": "figure4"}
+CLAIMS_NOTE = (
+    f"The paper: known sets of {', '.join(map(str, SIZES))} records, {N_SHADOW:,} shadows, {N_TARGETS} targets, "
+    f"{N_REPEATS} repeats. A claim of which a size or method was not run is not tested unless what was run refutes it. "
+    "“At most”: an attack that is stronger elsewhere was not run; such a figure counts only where a smaller one would."
+)
 LENS_SUFFIXES = {BEST: "", NETWORK: "-network"}
 
 
@@ -55,8 +74,7 @@ def write(sources: Sequence[Path], target: Path) -> list[Path]:
     folder = target / FIGURES
     folder.mkdir(parents=True, exist_ok=True)
     if [source.resolve() for source in sources] != [target.resolve()]:
-        content = "".join((source / RESULTS).read_text("utf-8") for source in sources)
-        records.atomic_write_text(target / RESULTS, content)
+        merging.write([line for source in sources for line in records.read_records(source / RESULTS)], target / RESULTS)
         records.save_arrays(target / IMAGES, **images)
     drawn = {}
     for data in results.data:
@@ -104,15 +122,19 @@ def table_4(results: Results) -> str:
         return ["{:.3f} ± {:.3f}".format(*TABLE_4[attack][m]) for m in METHOD_NAMES]
 
     names = [results.named(BEST, data, m, n) for m in METHOD_NAMES]
+    config = results.head["config"]
+    n_shadow = next((plan["n_shadow"] for plan in config["plans"] if plan["data"] == data), None)
+    about = "" if n_shadow is None else f" ({n_shadow:,} shadows, recipe {{!r}})"
+    as_printed = f"as printed ({N_SHADOW:,} shadows)"
     rows = [
-        ["BCH22's network, as printed", *printed(DENSE_NETWORK)],
-        ["BCH22's network, here", *ours(DENSE_NETWORK)],
-        ["the paper's network, as printed", *printed(NETWORK)],
-        ["the paper's network, here", *ours(NETWORK)],
+        [f"BCH22's network, {as_printed}", *printed(DENSE_NETWORK)],
+        [f"BCH22's network, here{about.format(config['dense_network'])}", *ours(DENSE_NETWORK)],
+        [f"the paper's network, {as_printed}", *printed(NETWORK)],
+        [f"the paper's network, here{about.format(config['network'])}", *ours(NETWORK)],
         ["mean image", *ours(MEAN)],
         ["nearest neighbour", *ours(NEAREST)],
         ["best other attack", *ours(BEST)],
-        ["which", *(results.labels[name] if name else "" for name in names)],
+        ["which", *(_which(results, name, m) for name, m in zip(names, METHOD_NAMES, strict=True))],
     ]
     return _table([f"{DATA_NAMES[data]}, {n} known", *METHOD_NAMES.values()], rows)
 
@@ -127,25 +149,37 @@ def errors(results: Results, data: str) -> str:
         for attack in (name for name in results.labels if name in names):
             row = [METHOD_NAMES[method], results.labels[attack]]
             for n in sizes:
-                text = _pm(results.estimate(data, method, n, attack))
+                found = results.estimate(data, method, n, attack)
+                text = "refused" if results.is_refused(data, method, n, attack) else _pm(found)
                 row.append(f"**{text}**" if best[n] == attack else text)
             rows.append(row)
     for name, label in ((MEAN, "mean image"), (NEAREST, "nearest neighbour")):
         rows.append(["", label, *(_pm(results.baseline(data, n, name)) for n in sizes)])
     pools = ", ".join(f"{_pool(results, data, n)} ({n} known)" for n in sizes)
-    note = f"The nearest neighbour is among the known and shadow-train images of the cell: {pools}."
+    lacking = [
+        f"{METHOD_NAMES[m]} ({', '.join(str(n) for n in sizes if results.lacks_strongest(data, m, n))})"
+        for m in results.methods(data)
+        if any(results.lacks_strongest(data, m, n) for n in sizes)
+    ]
+    note = "Bold: the least error of what was run."
+    if lacking:
+        note += f" An attack that is stronger elsewhere was not run on {', '.join(lacking)} known: at most the bold."
+    note += f" The nearest neighbour is among the known and shadow-train images of the cell: {pools}."
     return _table(["method", "attack", *(f"{n} known" for n in sizes)], rows) + f"\n\n{note}"
 
 
 def claims_table(results: Results) -> str:
-    """The paper's claims with the verdict on each attack and the figures behind it."""
+    """The paper's claims with the verdict on each attack, what it rests on, and how that differs from the paper."""
     rows = []
     for claim, verdicts in claims.verdicts(results):
         for lens, verdict in verdicts.items():
             about = claim.text if lens == claim.lenses[0] else ""
             section = claim.section if lens == claim.lenses[0] else ""
-            rows.append([section, about, claims.LENSES[lens], f"**{verdict.outcome}**", verdict.evidence])
-    return _table(["section", "claim", "asked", "verdict", "figures (mean squared error)"], rows)
+            is_tested = verdict.outcome != NOT_TESTED
+            setting = ", ".join(claims.differences(results, claim, lens)) if is_tested else ""
+            rows.append([section, about, claims.LENSES[lens], f"**{verdict.outcome}**", setting, verdict.evidence])
+    heads = ["section", "claim", "asked", "verdict", "not as in the paper", "figures (mean squared error)"]
+    return f"{CLAIMS_NOTE}\n\n{_table(heads, rows)}"
 
 
 def noise(results: Results, data: str) -> str:
@@ -155,12 +189,14 @@ def noise(results: Results, data: str) -> str:
     for n in results.noisy_sizes(data):
         for method in results.methods(data):
             best = [results.named(BEST, data, method, n, s) for s in sigmas]
-            for attack in results.attacks(data, method, n):
+            names = {name for s in sigmas for name in results.attacks(data, method, n, s)}
+            for attack in (name for name in results.labels if name in names):
                 found = [_pm(results.estimate(data, method, n, attack, sigma=s)) for s in sigmas]
                 found = [f"**{text}**" if name == attack else text for text, name in zip(found, best, strict=True)]
-                moved = [results.estimate(data, method, n, attack, sigma=s, measure="eq12") for s in sigmas]
                 rows.append([METHOD_NAMES[method], results.labels[attack], "against the original", *found])
-                rows.append(["", "", "Eq. 12", *map(_pm, moved)])
+                if not attack.startswith(ADAPTIVE):
+                    moved = [results.estimate(data, method, n, attack, sigma=s, measure="eq12") for s in sigmas]
+                    rows.append(["", "", "Eq. 12", *map(_pm, moved)])
         for attack, label in ((MEAN, "mean image"), (NEAREST, "nearest neighbour")):
             found = [results.baseline(data, n, attack, sigma=s) for s in sigmas]
             rows.append(["", label, "against the original", *map(_pm, found)])
@@ -200,7 +236,20 @@ def _left_out(results: Results) -> str:
     ]
     told = sorted({(r["data"], r["method"], r["n_known"], r["attack"], r["refused"]) for r in results.refusals})
     lines += [f"- {d}, {METHOD_NAMES[m]}, {n} known: {a} refused: {why}" for d, m, n, a, why in told]
+    for method in dict.fromkeys(m for data in results.data for m in results.methods(data)):
+        best = {n for n, a in fitting(method).items() if method in a.best_for and method not in a.needs_seed}
+        lost = [ATTACKS[name].label for name in ATTACKS if name in best - results.labels.keys()]
+        lines += [f"- {METHOD_NAMES[method]}: run nowhere: {', '.join(lost)}"] if lost else []
     return "\n".join(lines)
+
+
+def _which(results: Results, name: str | None, method: str) -> str:
+    """Name of the attack, and on how many targets of each repeat it was run."""
+    if name is None:
+        return ""
+    found = results.records(TABLE_4_DATA, method, TABLE_4_KNOWN, name)
+    counts = sorted({record["scores"]["n_targets"] for record in found})
+    return f"{results.labels[name]}, {' or '.join(map(str, counts))} targets"
 
 
 def _pool(results: Results, data: str, n_known: int) -> str:
@@ -214,7 +263,7 @@ def _pool(results: Results, data: str, n_known: int) -> str:
 
 def _pm(estimate: Estimate | None) -> str:
     if estimate is None:
-        return "–"
+        return "not run"
     return f"{number(estimate.mean)} ± {number(estimate.high - estimate.mean)}"
 
 

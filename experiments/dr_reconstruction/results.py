@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,12 +14,16 @@ from scipy import stats
 
 from drjax.reports import records
 from experiments.dr_reconstruction.cells import EXAMPLES
-from experiments.dr_reconstruction.config import METHODS
+from experiments.dr_reconstruction.config import ADAPTIVE, METHODS
 
 NORMAL = float(stats.norm.ppf(0.975))
 
 NETWORK, DENSE_NETWORK, BEST, MEAN, NEAREST = "network", "dense-network", "best", "mean", "nearest"
 """The paper's network; the one it compares with; the strongest attack beside these two; the two baselines."""
+
+MARGIN = 0.1
+"""Share of an error by which another may be smaller and still count as no better: about what the intervals of some
+hundred targets can tell apart."""
 
 
 class Estimate(NamedTuple):
@@ -74,6 +79,28 @@ def below(a: Estimate | None, b: Estimate | None) -> bool | None:
     return difference > 0
 
 
+def no_better(a: Estimate | None, b: Estimate | None) -> bool | None:
+    """Whether a is not smaller than b: False where it is, True where it is not by more than `MARGIN`, else None.
+
+    Both with 95% confidence. That no difference was seen does not say that there is none.
+    """
+    if a is None or b is None:
+        return None
+    if below(a, b):
+        return False
+    return True if a.mean - (1 - MARGIN) * b.mean > NORMAL * math.hypot(a.error, (1 - MARGIN) * b.error) else None
+
+
+def contrast(weights: Sequence[float], found: Sequence[Estimate | None]) -> bool | None:
+    """Whether a weighted sum is above 0: True or False where 95% of such sums have that sign, else None."""
+    if any(e is None for e in found):
+        return None
+    pairs = [(w, e) for w, e in zip(weights, found, strict=True) if e is not None]
+    error = math.sqrt(sum((w * e.error) ** 2 for w, e in pairs))
+    value = sum(w * e.mean for w, e in pairs)
+    return None if abs(value) <= NORMAL * error else value > 0
+
+
 class Results:
     """What a run found, by data set, method, known records, attack and noise.
 
@@ -102,6 +129,7 @@ class Results:
         self.refusals = [r for r in attacks if "refused" in r]
         self.stages = [r for r in found if r["kind"] == "stage"]
         self._baselines = {r["attack"] for r in attacks if r["is_baseline"]}
+        self._estimates: dict[tuple, Estimate | None] = {}
         self._cells: dict[tuple, list[Mapping[str, Any]]] = defaultdict(list)
         for record in attacks:
             if "refused" not in record:
@@ -142,25 +170,42 @@ class Results:
         """Entries of a record."""
         return next(r["n_features"] for r in self.stages if r["data"] == data)
 
-    def attacks(self, data: str, method: str, n_known: int) -> list[str]:
+    def attacks(self, data: str, method: str, n_known: int, sigma: float = 0) -> list[str]:
         """Attacks with results, without the baselines, in the order of the ladder."""
-        names = {where[3] for where in self._cells if where[:3] == (data, method, n_known)} - self._baselines
+        where = (data, method, n_known, float(sigma))
+        names = {w[3] for w in self._cells if (*w[:3], w[4]) == where} - self._baselines
         return [name for name in self.labels if name in names]
 
-    def attacks_at_all(self, data: str, method: str, sizes: Iterable[int]) -> list[str]:
-        """Attacks with results at every one of these sizes: what can be compared from size to size."""
-        found = [self.attacks(data, method, n) for n in sizes]
-        return [name for name in self.labels if found and all(name in names for names in found)]
+    def is_refused(self, data: str, method: str, n_known: int, attack: str) -> bool:
+        """Whether an attack refused such releases."""
+        where = (data, method, n_known, attack)
+        return any((r["data"], r["method"], r["n_known"], r["attack"]) == where for r in self.refusals)
 
-    def lacks_attacks(self, data: str, method: str, n_known: int) -> bool:
-        """Whether an attack that ran on the method at another size, a network aside, did not run at this one."""
-        others = {name for n in self.sizes(data) for name in self.attacks(data, method, n)} - {NETWORK, DENSE_NETWORK}
-        return bool(others - set(self.attacks(data, method, n_known)))
+    def lacks_strongest(self, data: str, method: str, n_known: int, sigma: float = 0) -> bool:
+        """Whether "best" here is no more than a bound: an attack that is stronger elsewhere was not run.
+
+        That is one that is the best on the method on some data set and at some size and was not run here, and under
+        noise any attack that is trained under it.
+        """
+        ran = set(self.attacks(data, method, n_known, sigma))
+        if sigma and not any(name.startswith(ADAPTIVE) for name in ran):
+            return True
+        lost = self._strongest.get(method, set()) - ran
+        return any(not self.is_refused(data, method, n_known, name) for name in lost)
+
+    @functools.cached_property
+    def _strongest(self) -> dict[str, set[str]]:
+        """Method -> the attacks that are the best on it in some cell without noise."""
+        found: dict[str, set[str]] = defaultdict(set)
+        for data, method, n_known in {where[:3] for where in self._cells}:
+            name = self.named(BEST, data, method, n_known)
+            if name is not None:
+                found[method].add(name)
+        return found
 
     def records(self, data: str, method: str, n_known: int, attack: str, sigma: float = 0) -> list[Mapping[str, Any]]:
-        """The records of a cell, one for each repeat; none where an attack of this name, or "best", has none."""
-        name = self.named(attack, data, method, n_known, sigma)
-        return self._cells.get((data, method, n_known, name or "", float(sigma)), [])
+        """The records of a cell, one for each repeat; none where no attack of this name was run."""
+        return self._cells.get((data, method, n_known, attack, float(sigma)), [])
 
     def estimate(
         self, data: str, method: str, n_known: int, attack: str, *, sigma: float = 0, measure: str = "mse"
@@ -175,9 +220,13 @@ class Results:
             sigma: Noise on the records.
             measure: A field of the scores, or "eq12".
         """
-        found = self.records(data, method, n_known, attack, sigma)
-        scores = [r.get("eq12") if measure == "eq12" else r["scores"][measure] for r in found]
-        return combine([s for s in scores if s is not None])
+        key = (data, method, n_known, attack, float(sigma), measure)
+        if key not in self._estimates:
+            name = self.named(attack, data, method, n_known, sigma, measure=measure)
+            found = self.records(data, method, n_known, name or "", sigma)
+            scores = [r.get("eq12") if measure == "eq12" else r["scores"][measure] for r in found]
+            self._estimates[key] = combine([s for s in scores if s is not None])
+        return self._estimates[key]
 
     def baseline(self, data: str, n_known: int, attack: str, *, sigma: float = 0) -> Estimate | None:
         """The error of a baseline, which is the same for every method: of the first that has it."""
@@ -191,20 +240,22 @@ class Results:
         method: str,
         n_known: int,
         sigma: float = 0,
-        among: Iterable[str] | None = None,
+        *,
+        measure: str = "mse",
     ) -> str | None:
         """The attack itself; for "best" the one of the least mean error, the paper's two networks left aside.
 
-        Of all attacks, or of those in `among`.
+        Equation 12 compares what one attack makes of two releases: for `measure` "eq12" it is the best of those that
+        know of no noise.
 
         It is chosen on the targets that it is then reported for, at each noise anew. Where the choice matters, the
         errors differ by more than their intervals, so that this favours it by little.
         """
         if attack != BEST:
             return attack
-        names = [n for n in self.attacks(data, method, n_known) if n not in (NETWORK, DENSE_NETWORK)]
-        if among is not None:
-            names = [name for name in names if name in among]
+        names = [n for n in self.attacks(data, method, n_known, sigma) if n not in (NETWORK, DENSE_NETWORK)]
+        if measure == "eq12":
+            names = [name for name in names if not name.startswith(ADAPTIVE)]
         found = {name: self.estimate(data, method, n_known, name, sigma=sigma) for name in names}
         usable = {name: e.mean for name, e in found.items() if e is not None}
         return min(usable, key=lambda name: usable[name]) if usable else None

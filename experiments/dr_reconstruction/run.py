@@ -4,10 +4,10 @@
     python -m experiments.dr_reconstruction.run --scale smoke    # digits: the same code in seconds
     python -m experiments.dr_reconstruction.run --scale full     # the paper's grid, for a GPU
 
-Every attack on every release, with and without noise on the records, is one line of `results.jsonl`, written when it is
-done; the same command goes on with an interrupted run, also within the shadows of a release and the training of a
-network. An attack that was added to drjax since is computed, and nothing else. At the end figures and tables are drawn
-(`report.py`, which can also be called alone). Runtime and figures: README.md in this folder.
+Every attack on every release, with and without noise on the records, is one line of `results.jsonl`, kept as a file of
+its own when it is done; the same command goes on with an interrupted run, also within the shadows of a release and the
+training of a network. An attack that was added to drjax since is computed, and nothing else. At the end figures and
+tables are drawn (`report.py`, which can also be called alone). Runtime and figures: README.md in this folder.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from drjax.reports import ladder, records
 from experiments.dr_reconstruction import cells, report
 from experiments.dr_reconstruction.config import Config, Release, of_scale
 from experiments.dr_reconstruction.results import DENSE_NETWORK, NETWORK
-from experiments.resume import take_up
+from experiments.resume import cell_name, take_up
 
 RESULTS = report.RESULTS
 
@@ -67,8 +67,8 @@ def run(
     Args:
         config: What to compute.
         out: Folder of `results.jsonl`, of the examples and of work in progress; made if missing.
-        only: Pattern of the releases to compute, "mnist/pca/*"; all by default. One process at a time may write to a
-            folder: give each of several machines its own.
+        only: Pattern of the releases to compute, "mnist/pca/*"; all by default. Several processes may share a folder
+            if no release is in the patterns of two.
         keep: Keep the shadows of finished releases, for attacks that drjax does not have yet.
         progress: Show bars with the time left on standard error.
         say: Told of each cell as it is done.
@@ -86,15 +86,17 @@ def run(
         cells.partition(config, data[name], 0)  # fails now if there are too few records
     done = cells.cell_names(take_up(out / RESULTS, config, data))
     waiting = [release for release in releases if cells.missing(config, release, done)]
-    with _Bar(config, waiting, done, shown=progress) as bar:
+    with _Bar(config, waiting, done, shown=progress and sys.stderr.isatty()) as bar:
         for release in waiting:
             for kind, name, fields in cells.compute(config, release, data[release.data], out, done, progress=progress):
-                records.append_record(out / RESULTS, kind, release=release.name, name=name, **_place(release), **fields)
+                own = {"release": release.name, "name": name, **_place(release), **fields}
+                records.put_record(out / RESULTS, kind, _cell(config, release, kind, name, fields), **own)
                 if kind == "attack":
                     bar.advance((release.name, name, fields["sigma"]))
                     say(_line(release, fields))
             if not keep:
                 shutil.rmtree(cells.work_folder(out, release))
+    records.gather_records(out / RESULTS)
 
 
 def main(
@@ -113,9 +115,17 @@ def main(
         keep: Keep the shadows of finished releases, so that attacks added later find them.
     """
     folder = out or Path("runs") / f"dr_reconstruction-{scale}"
-    run(of_scale(scale), folder, only=only, keep=keep, progress=sys.stderr.isatty())
+    run(of_scale(scale), folder, only=only, keep=keep, progress=True)
     report.write([folder], folder)
     print(f"figures and tables: {folder}")
+
+
+def _cell(config: Config, release: Release, kind: str, name: str, fields: Mapping[str, Any]) -> str:
+    """In the order of the configuration, of the ladder and of the noise."""
+    order = [config.releases().index(release)]
+    if kind == "attack":
+        order += [list(config.attacks(release)).index(name), config.sigmas_of(release).index(fields["sigma"])]
+    return cell_name(*order, release.name, name)
 
 
 def _place(release: Release) -> dict[str, str | int]:
@@ -136,7 +146,7 @@ class _Bar:
         self._work = {}
         for release in waiting:
             names = list(cells.missing(config, release, done))
-            left = [(a, s) for a in names for s in config.sigmas_of(release) if (release.name, a, s) not in done]
+            left = [(a, s) for a in names for s in config.sigmas_of(release, a) if (release.name, a, s) not in done]
             # The shadows are counted with the first cell, since there is nothing to show before it.
             for i, (attack, sigma) in enumerate(left):
                 cost = (MS_PER_NETWORK if attack in NETWORKS else MS_PER_ATTACK) / len(config.sigmas_of(release))
@@ -170,7 +180,8 @@ def _shadow_ms(config: Config, release: Release) -> float:
     plan, n = config.plan(release), release.n_known + 1
     constant, linear, quadratic = MS_PER_LANE[release.method]
     n_noisy = (len(config.sigmas_of(release)) - 1) * min(config.n_noisy_targets, plan.n_targets)
-    n_lanes = plan.n_shadow + plan.n_validation + plan.n_targets + NOISY_FACTOR * n_noisy
+    n_trained = (len(config.sigmas_of(release)) - 1) * plan.n_shadow
+    n_lanes = plan.n_shadow + plan.n_validation + plan.n_targets + NOISY_FACTOR * (n_noisy + n_trained)
     return n_lanes * (constant + linear * n + quadratic * n * n)
 
 

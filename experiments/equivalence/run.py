@@ -4,7 +4,7 @@
     python -m experiments.equivalence.run --smoke    # digits: the same code in about a minute
 
 Both methods are chaotic, so that coordinates cannot be compared. Every data set is embedded by drjax and by the
-reference, each by its own random start, and a pair is one line of `results.jsonl`, written when it is done; the same
+reference, each by its own random start, and a pair is one line of `results.jsonl`, kept when it is done; the same
 command goes on with an interrupted run. Tests, margins, runtime and figures: README.md in this folder.
 """
 
@@ -30,7 +30,7 @@ from drjax.data import load
 from drjax.dr import TSNE, UMAP
 from drjax.dr.quality import trustworthiness
 from drjax.reports import records
-from experiments.resume import take_up
+from experiments.resume import cell_name, take_up
 
 RESULTS = "results.jsonl"
 
@@ -93,16 +93,16 @@ def run(config: Config, out: Path, *, say: Callable[[str], None] = print) -> lis
     file = out / RESULTS
     done = {(r["method"], r["n"], r["index"]): r for r in take_up(file, config, data) if r["kind"] == "stage"}
     with Parallel(n_jobs=host.n_cores(), return_as="generator") as pool:
-        for name in config.method:
+        for place, name in enumerate(config.method):
             for n, n_sets in zip(config.n, config.n_sets, strict=True):
                 wanted = [i for i in range(n_sets) if (name, n, i) not in done]
                 sets = [_draw(data.x, n, config.seed, i) for i in wanted]
                 theirs: Any = pool(delayed(_reference)(name, x, i) for i, x in zip(wanted, sets, strict=True))
                 for i, x, reference in zip(wanted, sets, theirs, strict=True):
                     pair = _pair(name, x, i, *reference)
-                    records.append_record(file, "stage", method=name, n=n, index=i, **pair)
+                    records.put_record(file, "stage", cell_name(place, n, i, name), method=name, n=n, index=i, **pair)
                     say(f"{name}, n = {n}: data set {i + 1} of {n_sets}")
-    pairs = [r for r in records.read_records(file) if r["kind"] == "stage"]
+    pairs = [r for r in records.gather_records(file) if r["kind"] == "stage"]
     return [
         summary(name, n, [r for r in pairs if (r["method"], r["n"]) == (name, n)])
         for name in config.method

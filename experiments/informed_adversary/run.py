@@ -4,7 +4,7 @@
     python -m experiments.informed_adversary.run --factors default      # the first rows alone
     python -m experiments.informed_adversary.run --scale smoke          # digits, a minute
 
-Every cell is a setting and an attack: one line of `results.jsonl`, written when the cell is done; the same command goes
+Every cell is a setting and an attack: one line of `results.jsonl`, kept when the cell is done; the same command goes
 on with an interrupted run. All settings attack the same targets. Runtime and figures: README.md in this folder.
 """
 
@@ -25,7 +25,7 @@ from experiments.informed_adversary.case import Case, parts_of
 from experiments.informed_adversary.cells import attack, attacks_of
 from experiments.informed_adversary.config import FACTORS, SCALES, Scale, settings
 from experiments.informed_adversary.judges import judge_of
-from experiments.resume import take_up
+from experiments.resume import cell_name, take_up
 
 RESULTS = "results.jsonl"
 
@@ -67,8 +67,8 @@ def run(
     """
     scale, factors = config.scale, tuple(factors)
     validate.one_of(FACTORS, **{f"factor {i + 1}": name for i, name in enumerate(factors)})
-    chosen = [(factor, setting) for factor in factors for setting in settings(factor, scale)]
-    names = dict.fromkeys([scale.data, *(s.data for _, s in chosen if s.data)])
+    chosen = [(factor, i, setting) for factor in factors for i, setting in enumerate(settings(factor, scale))]
+    names = dict.fromkeys([scale.data, *(s.data for _, _, s in chosen if s.data)])
     data = {name: load(name) for name in names}
     split_key, case_key, score_key, judge_key = _keys(config.seed)
     parts = {name: parts_of(split_key, data[name], name, scale) for name in names}
@@ -77,7 +77,7 @@ def run(
     made = records.provenance(config.seed)
     # A file may be gone on with by later code and on another machine, of which its first line says nothing.
     where = {name: made[name] for name in PROVENANCE}
-    for factor, setting in chosen:
+    for factor, i, setting in chosen:
         name = setting.data or scale.data
         sized = dataclasses.replace(
             setting, n_fixed=setting.n_fixed or scale.n_fixed, n_shadow=setting.n_shadow or scale.n_shadow
@@ -90,9 +90,11 @@ def run(
         for which in missing:
             facts = attack(case, which, score_key, judge)
             place = {"factor": factor, "setting": setting.name, "attack": which}
-            records.append_record(file, "attack", **place, of=sized, provenance=where, **facts)
+            order = FACTORS.index(factor), i, attacks_of(sized).index(which)
+            own = {**place, "of": sized, "provenance": where, **facts}
+            records.put_record(file, "attack", cell_name(*order, *place.values()), **own)
             say(f"{factor}, {setting.name}, {which}: {facts['scores'].mse.estimate:.3g}")
-    return list(_cells(records.read_records(file)).values())
+    return list(_cells(records.gather_records(file)).values())
 
 
 def to_markdown(cells: Iterable[Mapping[str, Any]]) -> str:

@@ -4,7 +4,7 @@
     python -m experiments.pca_closed_form.run --smoke    # digits: the same code in seconds
 
 Every cell is one size of the known set, one precision of the published coordinates and one attack. It is one line of
-`results.jsonl`, written when the cell is done; the same command goes on with an interrupted run. All cells attack the
+`results.jsonl`, kept when the cell is done; the same command goes on with an interrupted run. All cells attack the
 same targets, and a smaller known set is the beginning of a larger one. Runtime and figures: README.md in this folder.
 """
 
@@ -30,7 +30,7 @@ from drjax.core.types import Embedding, count_status
 from drjax.data import Dataset, Splits, load, split
 from drjax.dr import PCA
 from drjax.reports import ladder, records
-from experiments.resume import take_up
+from experiments import resume
 
 RELEASES = {
     "float64": (np.float64, None),
@@ -108,13 +108,13 @@ def run(config: Config, out: Path, *, say: Callable[[str], None] = print) -> lis
         n_targets=config.targets,
     )
     file = out / RESULTS
-    done = _cells(take_up(file, config, data, x64=True))
+    done = _cells(resume.take_up(file, config, data, x64=True))
     prior = functools.cache(lambda: GaussianPrior.fit(data.x[parts.shadow]))
     for n_known in config.n_known:
         known = data.x[parts.known[:n_known]]
         embed = functools.cache(functools.partial(_embed, known, data.x[parts.targets]))
-        for release, (dtype, decimals) in RELEASES.items():
-            for attack in ATTACKS:
+        for i, (release, (dtype, decimals)) in enumerate(RELEASES.items()):
+            for j, attack in enumerate(ATTACKS):
                 if (n_known, release, attack) in done:
                     continue
                 embedding = embed(dtype)
@@ -122,9 +122,9 @@ def run(config: Config, out: Path, *, say: Callable[[str], None] = print) -> lis
                 published = embedding._replace(coords=coords)
                 fields = _attack(attack, known, published, data, parts, prior, score_key)
                 cell = {"n_known": n_known, "release": release, "attack": attack}
-                records.append_record(file, "attack", **cell, **fields)
+                records.put_record(file, "attack", resume.cell_name(n_known, i, j, release, attack), **cell, **fields)
                 say(f"{n_known} known, {release}, {attack}")
-    done = _cells(records.read_records(file))
+    done = _cells(records.gather_records(file))
     return [done[n, release, attack] for n in config.n_known for release in RELEASES for attack in ATTACKS]
 
 

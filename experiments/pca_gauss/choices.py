@@ -1,6 +1,7 @@
 """What the defaults of PCA-Gauss are worth, on digits and Adult, and what choosing categories by offsets does.
 
-    OPENBLAS_NUM_THREADS=1 python -m experiments.pca_gauss.choices          # two minutes
+    OPENBLAS_NUM_THREADS=1 python -m experiments.pca_gauss.choices                       # five minutes
+    python -m experiments.pca_gauss.choices --tables deviations
 
 The tables of docs/synthesis.md and docs/release.md: private components, `replace_one`, accuracy on other records of
 classifiers that were trained on synthetic ones, mean of some fits with its standard error. The defaults were chosen on
@@ -18,7 +19,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from drjax.core import validate
 from drjax.data import load
+from drjax.release.ignorance import spread_ratios
 from drjax.release.writing import synthetic_features
 from drjax.synthesis import utility
 from drjax.synthesis.contract import Box, Synthetic
@@ -30,7 +33,8 @@ from experiments.pca_gauss.config import RELATION
 DELTA = 1e-5
 
 VARIANTS: dict[str, dict[str, Any]] = {
-    "default (clip_factor 0.8, repair trace, pooling 1)": {},
+    "default": {"clip_factor": None, "correct": True},
+    "clip_factor 0.8, correct False": {},
     "clip_factor 1": {"clip_factor": 1.0},
     "clip_factor 0.6": {"clip_factor": 0.6},
     "repair clip": {"repair": "clip"},
@@ -38,7 +42,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "pooling None": {"pooling": None},
     "pooling 0": {"pooling": 0.0},
 }
-"""Rows on digits, and what they change."""
+"""Rows on digits, and what they change beside `PLAIN`."""
+
+PLAIN: dict[str, Any] = {"clip_factor": 0.8, "correct": False}
+"""Records cut at eight tenths of their size, and nothing put back: what the other choices were compared with."""
 
 
 def logistic(made: Synthetic, test: Synthetic, *, is_standardised: bool = False) -> float:
@@ -75,7 +82,7 @@ def digits(n_fits: int) -> None:
     head(["digits, 1,400 records, 10 classes", *heads])
     for name, fields in VARIANTS.items():
         method = PCAGauss(
-            neighbouring=RELATION, box=Box.of(0.0, 1.0, x.shape[1]), n_components=15, n_classes=10, **fields
+            neighbouring=RELATION, box=Box.of(0.0, 1.0, x.shape[1]), n_components=15, n_classes=10, **(PLAIN | fields)
         )
         made = {}
         for epsilon in epsilons:
@@ -101,7 +108,7 @@ def adult(n_fits: int) -> None:
     head(["Adult, 20,000 records, epsilon 1", "logistic regression", "standardised", "SVM, standardised"])
     for pooling in (1.0, 0.0):
         for decode in (True, False):
-            fields: dict[str, Any] = {"pooling": pooling, "decode": decode}
+            fields: dict[str, Any] = PLAIN | {"pooling": pooling, "decode": decode}
             method = PCAGauss(
                 neighbouring=RELATION, box=Box.of(0.0, 1.0, x.shape[1]), n_components=15, n_classes=2, **fields
             )
@@ -128,7 +135,7 @@ def categories(n_fits: int) -> None:
     test = Synthetic(np.asarray(box.encode(x[32_561:])), y[32_561:])
     head(["p", "category", "logistic regression, standardised", "columns, total variation", "pairs"])
     for p in (10, 50, 100):
-        method = PCAGauss(neighbouring=RELATION, box=box, n_components=p, n_classes=2)
+        method = PCAGauss(neighbouring=RELATION, box=box, n_components=p, n_classes=2, **PLAIN)
         found: dict[str, list[list[float]]] = {"largest": [], "by offsets": []}
         for key in jax.random.split(jax.random.key(3), n_fits):
             fit = method.fit(key, x[order], y[order], 1.0, 1e-6)
@@ -147,18 +154,49 @@ def categories(n_fits: int) -> None:
             row([str(p), name, *(shown(list(column)) for column in zip(*rows, strict=True))])
 
 
-def main(*, fits: int = 5, adult_fits: int = 3) -> None:
-    """Prints three tables.
+def deviations(n_fits: int) -> None:
+    """Adult's numbers in a written table: deviations, synthetic over real, with and without correction."""
+    data = load("adult")
+    assert data.y is not None
+    schema = practice.schema_of(data)
+    box, unit = Box.of(*schema.bounds), Box.of(-1.0, 1.0, data.x.shape[1])
+    x, y = data.x * data.scale + data.offset, data.y.astype(np.int32)
+    real, test = Synthetic(x[:32_561], None), Synthetic(np.asarray(box.encode(x[32_561:])), y[32_561:])
+    names = [column.name for column in schema.features if column.kind != "category"]
+    head(["epsilon", "", *names, "columns, total variation", "SVM"])
+    for epsilon in (0.1, 1.0, 10.0, 1000.0):
+        for name, fields in {"`clip_factor=0.8, correct=False`": PLAIN, "**default**": {}}.items():
+            method = PCAGauss(neighbouring=RELATION, box=box, n_components=50, n_classes=2, **fields)
+            rows = []
+            for key in jax.random.split(jax.random.key(4), n_fits):
+                fit = method.fit(key, real.x, y[:32_561], epsilon, 1e-6)
+                features, classes = synthetic_features(key, fit, schema, len(real.x))
+                table = schema.decode(features)
+                written, _ = schema.encode({column: table[column] for column in table.column_names})
+                ratios = spread_ratios(schema, real, Synthetic(written, None))
+                made = Synthetic(np.asarray(box.encode(written)), classes)
+                off = marginal_distances(key, np.asarray(box.encode(real.x)), np.asarray(made.x), unit, max_pairs=1)
+                accuracy = utility.svm_accuracy(key, made, test, sample_size=5000).value
+                rows.append([*(ratios[one] for one in names), float(off.one_way.mean()), accuracy])
+            cells = zip(np.mean(rows, axis=0), np.std(rows, axis=0, ddof=1), strict=True)
+            row([f"{epsilon:g}", name, *(f"{middle:.3f} ({spread:.3f})" for middle, spread in cells)])
+
+
+TABLES = {"digits": digits, "adult": adult, "categories": categories, "deviations": deviations}
+
+
+def main(*, fits: int = 5, adult_fits: int = 3, tables: tuple[str, ...] = tuple(TABLES)) -> None:
+    """Prints tables.
 
     Args:
         fits: On digits.
-        adult_fits: On Adult.
+        adult_fits: On Adult; `fits` for its deviations.
+        tables: Names in `TABLES`.
     """
-    digits(fits)
-    print()
-    adult(adult_fits)
-    print()
-    categories(adult_fits)
+    validate.one_of(TABLES, **{f"tables[{i}]": name for i, name in enumerate(tables)})
+    for name in tables:
+        TABLES[name](fits if name in ("digits", "deviations") else adult_fits)
+        print()
 
 
 if __name__ == "__main__":

@@ -61,6 +61,15 @@ CLASSIFICATION = {
         Claim("over 15% better than Blocki et al.", "pca-gauss-pub-printed", "blocki", 0.15),
         Claim("better than the public records alone", "pca-gauss-pub-printed", "public", 0.0),
     ),
+    "as coded": (
+        Claim("over 10% better than Li et al.", "pca-gauss-pub-coded", "li-printed", 0.10),
+        Claim("over 10% better than Jiang et al., Pub-PCA", "pca-gauss-pub-coded", "jiang-printed", 0.10),
+        Claim("over 10% better than Jiang et al., Pub-LDA", "pca-gauss-pub-coded", "jiang-lda-printed", 0.10),
+        Claim("over 15% better than Blum et al.", "pca-gauss-pub-coded", "blum", 0.15),
+        Claim("over 15% better than Liu", "pca-gauss-pub-coded", "liu", 0.15),
+        Claim("over 15% better than Blocki et al.", "pca-gauss-pub-coded", "blocki", 0.15),
+        Claim("better than the public records alone", "pca-gauss-pub-coded", "public", 0.0),
+    ),
     "sound": (
         Claim("over 10% better than Li et al.", "pca-gauss-pub", "li", 0.10),
         Claim("over 10% better than Jiang et al., Pub-PCA", "pca-gauss-pub", "jiang-pub", 0.10),

@@ -248,7 +248,9 @@ def _package(
 
 def _gauss(kind: Any, fit_key: Any, draw_key: Any, config: Config, table: Table, p: int) -> tuple[Synthetic, Any]:
     split = table.split
-    method = kind(neighbouring=RELATION, box=Box.of(split.lower, split.upper), n_components=p, n_classes=2)
+    # As the committed results were computed.
+    fields: dict[str, Any] = {"correct": False} | ({"clip_factor": 0.8} if kind is PCAGauss else {})
+    method = kind(neighbouring=RELATION, box=Box.of(split.lower, split.upper), n_components=p, n_classes=2, **fields)
     fitted = method.fit(fit_key, split.x, split.y, config.epsilon, config.practice.delta)
     return Synthetic(*synthetic_features(draw_key, fitted, table.schema, len(split.x))), fitted.guarantee
 

@@ -3,12 +3,13 @@
     OPENBLAS_NUM_THREADS=1 python -m experiments.pca_gauss.run
     python -m experiments.pca_gauss.run --tables clustering adult
     python -m experiments.pca_gauss.run --scale smoke           # digits and small stand-ins, seconds
-    python -m experiments.pca_gauss.run --part 3/16 --out runs/pca_gauss/part-3    # a sixteenth of the cells
+    python -m experiments.pca_gauss.run --part 3/16             # a sixteenth of the cells
 
-A cell is a data set, a method, an epsilon, a number of components and, for clustering, a number of clusters; it is one
-line of `results.jsonl` as soon as it is done, and the same command goes on with an interrupted run. Parts are disjoint,
-whatever is in `out`; `merge.py` puts their results together. Realdisp and
-Twitter are synthetic stand-ins unless their files are there (`data.py`), and every line says so.
+A cell is a data set, a method, an epsilon, a number of components and, for clustering, a number of clusters; it is a
+file of its own as soon as it is done and a line of `results.jsonl` when the command ends, and the same command goes on
+with an interrupted run. Parts are disjoint, whatever is in `out`, and may share it; `merge.py` puts together what other
+machines computed in theirs. Realdisp and Twitter are synthetic stand-ins unless their files are there (`data.py`), and
+every line says so.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ import tyro
 from drjax.core import validate
 from drjax.data import load
 from drjax.reports import records
+from experiments import resume
 from experiments.pca_gauss import data, methods, practice, theory, trials
 from experiments.pca_gauss.config import SCALES, TABLES, Config, Part
-from experiments.resume import take_up
 
 RESULTS = "results.jsonl"
 FEW = ("real", "normal", "li", "jiang", "pca-gauss-printed", "pca-gauss")
@@ -134,7 +135,7 @@ def run(
     share = Share.of(part)
     file = out / RESULTS
     loaded = [name for name in _names(config) if name not in ("realdisp", "twitter")]
-    found = take_up(file, config, {name: load(name, data_dir=data_dir) for name in loaded})
+    found = resume.take_up(file, config, {name: load(name, data_dir=data_dir) for name in loaded})
     done = {identity(line) for line in found[1:]}
     for table in tables:
         if table == "adult":
@@ -144,7 +145,7 @@ def run(
         for own in parts(config, table):
             if not only_data or own.data in only_data:
                 _run_part(config, table, own, file, done, share, data_dir, say)
-    return records.read_records(file)
+    return records.gather_records(file)
 
 
 def parts(config: Config, table: str) -> tuple[Part, ...]:
@@ -219,7 +220,7 @@ def _run_part(
     is_curve = table == "dimensions" and task.kind == "unsupervised"
     if is_curve and share.takes_next() and ("curve", part.data) not in done:
         values = [float(f"{value:.5g}") for value in theory.singular_values(task)]
-        records.append_record(file, "curve", table=table, data=part.data, singular_values=values, **facts)
+        _put(config, file, "curve", table=table, data=part.data, singular_values=values, **facts)
     for cell in cells(config, table, part, task):
         if not share.takes_next() or tuple(cell)[:-1] in done:
             continue
@@ -232,7 +233,7 @@ def _run_part(
             entry = entries(task.kind)[cell.method]
             arguments = (entry, cell.epsilon, cell.p or 0, cell.trials, cell.k or 0)
             found = trials.method_cell(key, config, part, task, *arguments)
-        records.append_record(file, "attack", **{**cell._asdict(), **facts, **found})
+        _put(config, file, "attack", **{**cell._asdict(), **facts, **found})
         where = "".join(f", {n} {v:g}" for n, v in (("epsilon", cell.epsilon), ("p", cell.p), ("k", cell.k)) if v)
         say(f"{task.name}, {cell.method}{where}: {facts['metric']} {found['mean']:.4f}, {found['seconds']:.1f} s")
 
@@ -253,7 +254,7 @@ def _run_practice(
             continue
         found = practice.cell(_key(config, cell), config, table, method, p)
         facts = {"n_private": len(table.split.x), "n_test": len(table.split.x_test), "is_stand_in": False}
-        records.append_record(file, "attack", **{**cell._asdict(), **facts, **found})
+        _put(config, file, "attack", **{**cell._asdict(), **facts, **found})
         figures = ", ".join(f"{m} {v['mean']:.3f}" for m, v in found["measures"].items())
         say(f"{name}, {method}{'' if p is None else f', p {p}'}: {figures}")
 
@@ -268,6 +269,28 @@ def identity(line: Mapping[str, Any]) -> Any:
     if line["kind"] == "curve":
         return ("curve", line["data"])
     return tuple(line[field] for field in Cell._fields[:-1])
+
+
+def place(config: Mapping[str, Any], line: Mapping[str, Any]) -> tuple[float, ...]:
+    """Orders lines of one kind by table, data, method and parameters; `config` as the first line of results has it."""
+    table = TABLES.index(line["table"])
+    if line["kind"] == "curve":
+        return (table, 0)
+    if line["table"] == "adult":
+        return (table, 0, 0, list(practice.LABELS).index(line["method"]), 0, line["p"] or 0)
+    order = [config["clustering"]["data"], *(part["data"] for part in config["classification"])]
+    order.append(config["regression"]["data"])
+    ks = [None, config["n_clusters"], *config["other_clusters"]]
+    methods = [*trials.CONTROLS, *entries(line["kind_of_task"])]
+    where = (table, order.index(line["data"]), ks.index(line["k"]), methods.index(line["method"]))
+    return (*where, line["epsilon"] or 0, line["p"] or 0)
+
+
+def _put(config: Config, file: Path, kind: str, **line: Any) -> None:
+    order = place(records.to_json(config), {"kind": kind, **line})
+    what = [str(line.get(field)) for field in ("data", "method", "epsilon", "p", "k")]
+    # Four digits before the point and four behind it sort as the numbers do.
+    records.put_record(file, kind, "-".join([*(f"{number:09.4f}" for number in order), *what]), **line)
 
 
 def _names(config: Config) -> list[str]:
@@ -290,7 +313,7 @@ def main(
         scale: How much; README.md beside this file says what it takes.
         tables: Which, in this order.
         only_data: Data sets; all if none is named.
-        part: i/n computes one of n disjoint parts, for as many processes, each with its own `out`.
+        part: i/n computes one of n disjoint parts, for as many processes, which may share `out`.
         out: Folder of the results.
         data_dir: Where data sets are looked for, beside DRJAX_DATA.
     """

@@ -1,4 +1,4 @@
-"""Theorems 2 and 3 and proposition 4 in numbers, and the ratio of sensitivity gain to information loss.
+"""Theorems 2 to 5 and proposition 4 in numbers, and the ratio of sensitivity gain to information loss.
 
 Noise is drawn, not only computed: a signal-to-noise ratio is the squared value over the variance of the draws.
 """
@@ -52,6 +52,28 @@ def theorem_3(key: Any, m: int, epsilon: float) -> list[dict[str, float]]:
             "claimed": (m / p) ** 2,
         }
         for p in _dimensions(m)
+    ]
+
+
+def theorems_4_and_5(n: int) -> list[dict[str, Any]]:
+    """n times the two sensitivities with a = 1: as stated, and as they are about three centres; all are attained.
+
+    Theorem 4 at p = 1: the leading eigenvalue of one component is its second moment. At p = 2 see
+    `tests/synthesis/test_sensitivity.py`, which searches.
+    """
+    true = {"theorem 4": [(1, sensitivity.paper_unsupervised(1, 1), 1.0)]}
+    true["theorem 5"] = [(p, sensitivity.paper_supervised(p, 1), (p + 1.0) ** 2) for p in (1, 2, 5, 10)]
+    return [
+        {
+            "name": name,
+            "p": p,
+            "claimed": claimed,
+            "public": about_public,
+            "centred": about_public * sensitivity.about_sample_mean(n, is_bounded_centred=True),
+            "scaled": about_public * sensitivity.about_sample_mean(n, is_bounded_centred=False),
+        }
+        for name, rows in true.items()
+        for p, claimed, about_public in rows
     ]
 
 

@@ -30,7 +30,7 @@ from drjax.reports import records
 from experiments.pca_membership import curators, data, stronger
 from experiments.pca_membership.curators import Case
 from experiments.pca_membership.run import Trial, digits, half_width
-from experiments.resume import take_up
+from experiments.resume import cell_name, take_up
 
 RESULTS = "private.jsonl"
 NONE = "none"
@@ -207,22 +207,22 @@ def run(config: Config, out: Path, *, say: Callable[[str], None] = print) -> lis
     """
     file = out / RESULTS
     sources = {name: load(data.SOURCES.get(name, name)) for name in config.sizes}
-    found = take_up(file, config, sources)
-    done = {(cell["data"], cell["n"], *_identity(cell)) for cell in found[1:]}
-    for name, main in config.sizes.items():
+    done = {(cell["data"], cell["n"], *_identity(cell)) for cell in take_up(file, config, sources)[1:]}
+    for i, (name, main) in enumerate(config.sizes.items()):
         for n in (main, *config.sweep.get(name, ())):
             draws = Draws(config, name, n)
-            for job in jobs(config, name, n):
+            for j, job in enumerate(jobs(config, name, n)):
                 if (name, n, *_identity(job._asdict())) in done:
                     continue
                 wall, cpu = time.perf_counter(), time.process_time()
                 facts = _ATTACKS[job.attack](config, draws, job)
                 facts |= {"seconds": time.perf_counter() - wall, "cpu_seconds": time.process_time() - cpu}
                 named = {key: value for key, value in job._asdict().items() if key != "epsilons"}
-                records.append_record(file, "attack", data=name, n=n, d=draws.x.shape[1], **named, **facts)
+                facts = {"data": name, "n": n, "d": draws.x.shape[1], **named, **facts}
+                records.put_record(file, "attack", cell_name(i, n, j, name, *job[:4]), **facts)
                 text = ", ".join(f"{p['epsilon']}: {_headline(p):.3f}" for p in facts["points"])
                 say(f"{name}, N = {n}, {' '.join(job[:4])}: AUC at epsilon {text}; {facts['cpu_seconds']:.1f} s")
-    return records.read_records(file)
+    return records.gather_records(file)
 
 
 def _identity(cell: Any) -> tuple[Any, ...]:

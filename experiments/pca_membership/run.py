@@ -27,7 +27,7 @@ from drjax.core import validate
 from drjax.data import load
 from drjax.reports import records
 from experiments.pca_membership import data
-from experiments.resume import take_up
+from experiments.resume import cell_name, take_up
 
 RESULTS = "results.jsonl"
 ATTACKS = ("reconstruction", "ratio")
@@ -91,17 +91,18 @@ def run(config: Config, out: Path, *, say: Callable[[str], None] = print) -> lis
     sources = {name: load(data.SOURCES.get(name, name)) for name in config.sizes}
     found = take_up(file, config, sources)
     done = {(cell["data"], cell["n"], cell["attack"]) for cell in found[1:]}
-    for name, sizes in config.sizes.items():
+    for i, (name, sizes) in enumerate(config.sizes.items()):
         x = data.records(name)
         for n in sizes:
-            for attack in ATTACKS:
+            for j, attack in enumerate(ATTACKS):
                 if (name, n, attack) in done:
                     continue
                 facts = _ATTACKS[attack](config, x, n)
-                records.append_record(file, "attack", data=name, n=n, attack=attack, d=x.shape[1], **facts)
+                facts = {"data": name, "n": n, "attack": attack, "d": x.shape[1], **facts}
+                records.put_record(file, "attack", cell_name(i, n, j, name, attack), **facts)
                 auc = max(facts["auc"]["mean"], default=float("nan"))
                 say(f"{name}, N = {n}, {attack}: AUC {auc:.3f}, {facts['seconds']:.1f} s")
-    return records.read_records(file)
+    return records.gather_records(file)
 
 
 class Draws(Protocol):

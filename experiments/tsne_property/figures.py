@@ -20,7 +20,7 @@ from experiments.tsne_property import cells, data
 from experiments.tsne_property.extractors import TUNABLE
 from experiments.tsne_property.map_sets import FINE_TUNED, Store, Wanted
 from experiments.tsne_property.run import Config, Plan, sizes
-from experiments.tsne_property.tables import CHANCE, PAPER, Record, defended, grouped, summary
+from experiments.tsne_property.tables import CHANCE, PAPER, Record, constant_error, defended, grouped, summary
 
 NAMES = {"descriptors": "coordinates: descriptors", "set": "coordinates: network", "picture": "picture: network"}
 NAMES |= {"densenet": "picture: DenseNet-121", "mean": "reference: mean embedding"}
@@ -62,12 +62,6 @@ def scores(found: Sequence[Record]) -> Figure:
     handles, labels = upper.get_legend_handles_labels()
     figure.legend(handles, labels, fontsize=8, ncols=3, loc="outside upper center")
     return figure
-
-
-def constant_error(found: Sequence[Record]) -> float:
-    """Error of whoever always says 0.5, over the levels that the run has."""
-    (config,) = [record["config"] for record in found if record["kind"] == "run"]
-    return float(np.mean(np.abs(np.array(config["levels"]) - 0.5)))
 
 
 def defences(found: Sequence[Record]) -> Figure:

@@ -30,7 +30,7 @@ def main(*, results: Path, out: Path | None = None) -> None:
         raise ValueError(f"results must hold a cell, got none in {results}")
     out = out or results
     out.mkdir(parents=True, exist_ok=True)
-    records.atomic_write_text(out / "tables.md", tables.tables(found[1:]))
+    records.atomic_write_text(out / "tables.md", tables.tables(found))
     made = {"scores": figures.scores(found)}
     if tables.defended(found[1:]):
         made["defences"] = figures.defences(found)

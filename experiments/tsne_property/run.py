@@ -24,7 +24,7 @@ from drjax.attacks.property.models import CONFIGS
 from drjax.core import validate
 from drjax.data import describe, load
 from drjax.reports import records
-from experiments.resume import take_up
+from experiments import resume
 from experiments.tsne_property import cells, data, extractors
 from experiments.tsne_property.cells import MEAN, Cell, Utility
 from experiments.tsne_property.config import SCALES, Config
@@ -234,10 +234,10 @@ def run(
     file, store, plan = out / RESULTS, Store(out / CACHE), Plan(config)
     for part in parts:
         validate.one_of(plan.parts, parts=part)
-    found = take_up(file, config, _sources(config))
+    found = resume.take_up(file, config, _sources(config))
     done = {record["id"] for record in found[1:]}
     for part in parts or plan.parts:
-        for cell in plan.parts[part]():
+        for i, cell in enumerate(plan.parts[part]()):
             name = records.config_fingerprint(cell)[:16]
             if name in done:
                 continue
@@ -246,10 +246,11 @@ def run(
             except FileNotFoundError as error:
                 say(f"left out: {error}")
                 continue
-            records.append_record(file, "attack", id=name, **described(cell), **facts)
+            place = resume.cell_name(list(plan.parts).index(part), i, part, name)
+            records.put_record(file, "attack", place, id=name, **described(cell), **facts)
             done.add(name)
             say(_line(cell, facts))
-    return records.read_records(file)
+    return records.gather_records(file)
 
 
 def _measured(store: Store, config: Config, cell: Cell | Utility) -> dict[str, Any]:

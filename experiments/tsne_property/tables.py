@@ -18,6 +18,15 @@ CHANCE = 0.2
 GUESS = 0.34
 """Error of a uniformly random guess, as the paper gives it."""
 
+NOT_SHOWN = "not shown"
+"""What is said of a score that is not above that of an adversary who sees no plot by all of its interval."""
+
+LEAD = (
+    "Intervals are 95%: over seeds where there are {seeds} or more, else over the test plots of the seeds, which says "
+    "nothing about other halves or trainings. *{words}*: not all of the interval is better than what is reached "
+    "without a plot, an accuracy of {chance:.2f} or the error of always saying 0.5, {constant:.3f}."
+)
+
 PAPER = {
     "utkface:male": (0.41, 0.08),
     "lfw:male": (0.56, 0.07),
@@ -78,6 +87,14 @@ class Summary(NamedTuple):
         """Mean and interval."""
         return f"{self.mean:.3f} ({self.low:.3f}, {self.high:.3f})"
 
+    def accuracy_in_words(self) -> str:
+        """Mean and interval; `NOT_SHOWN` behind them unless all of it is above chance."""
+        return str(self) if self.low > CHANCE else f"{self}, *{NOT_SHOWN}*"
+
+    def error_in_words(self, constant: float) -> str:
+        """Mean and interval; `NOT_SHOWN` behind them unless all of it is below the error of always saying 0.5."""
+        return str(self) if self.high < constant else f"{self}, *{NOT_SHOWN}*"
+
 
 def summary(cells: Sequence[Record], field: str) -> Summary:
     """Of cells that differ in their seeds alone; `field` is "accuracy" or "error".
@@ -112,12 +129,20 @@ def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
 
 
-def tables(cells: Sequence[Record]) -> str:
-    """All tables that the cells fill."""
+def constant_error(found: Sequence[Record]) -> float:
+    """Error of whoever always says 0.5, over the levels that the run has."""
+    (config,) = [record["config"] for record in found if record["kind"] == "run"]
+    return float(np.mean(np.abs(np.array(config["levels"]) - 0.5)))
+
+
+def tables(records: Sequence[Record]) -> str:
+    """All tables that the cells fill; the first of the records is of the run."""
+    cells, constant = records[1:], constant_error(records)
     parts = grouped(cells, lambda cell: cell["part"])
-    found = [f"## {TITLES[part]}\n\n{_scores(own)}" for part, own in parts.items() if part in TITLES]
+    found = [LEAD.format(seeds=FEWEST_SEEDS, words=NOT_SHOWN, chance=CHANCE, constant=constant)]
+    found += [f"## {TITLES[part]}\n\n{_scores(own, constant)}" for part, own in parts.items() if part in TITLES]
     if "defences" in parts:
-        found.append(f"## Defences (tables 5 and 6)\n\n{_defences(cells)}")
+        found.append(f"## Defences (tables 5 and 6)\n\n{_defences(cells, constant)}")
     if "separability" in parts:
         found.append(f"## What a map shows of a property (figure 6)\n\n{_separability(cells)}")
     found.append(f"## The paper's data sets\n\n{_missing(cells)}")
@@ -138,7 +163,7 @@ def trained_on(cell: Record) -> str:
     return " + ".join(where(wanted) + (f" ({limit} a level)" if counted else "") for wanted, limit in sets)
 
 
-def _scores(cells: Sequence[Record]) -> str:
+def _scores(cells: Sequence[Record], constant: float) -> str:
     heads = ("trained on", "tried on", "attack", "accuracy of five", "error", "coverage at 90%", "paper", "seeds")
     rows = []
     own = grouped(cells, lambda cell: (trained_on(cell), where(cell["test"]), cell["attack"]))
@@ -158,8 +183,8 @@ def _scores(cells: Sequence[Record]) -> str:
                 train,
                 test + accuracies,
                 attack,
-                str(score.get("classification", "")),
-                str(score.get("regression", "")),
+                score["classification"].accuracy_in_words() if "classification" in score else "",
+                score["regression"].error_in_words(constant) if "regression" in score else "",
                 f"{np.mean(covered):.2f}" if covered else "",
                 _of_paper(facts),
                 "/".join(map(str, n_seeds)),
@@ -207,12 +232,15 @@ def defended(cells: Sequence[Record]) -> dict[str, dict[str, list[Record]]]:
     return {name: found[name] for name in PAPER_DEFENCES if name in found}
 
 
-def _defences(cells: Sequence[Record]) -> str:
+def _defences(cells: Sequence[Record], constant: float) -> str:
     heads = ("defence", "error", "adaptive", "paper", "paper, adaptive")
     measures = ("trustworthiness", "knn_preservation", "silhouette")
     rows = []
     for name, kinds in defended(cells).items():
-        scores = [str(summary(kinds[k], "error")) if k in kinds else "" for k in ("not adaptive", "adaptive")]
+        scores = [
+            summary(kinds[k], "error").error_in_words(constant) if k in kinds else ""
+            for k in ("not adaptive", "adaptive")
+        ]
         paper = ["" if value is None else f"{value:.2f}" for value in PAPER_DEFENCES[name]]
         worth = [
             f"{np.mean([cell[m] for cell in kinds['utility']]):.3f}" if "utility" in kinds else "" for m in measures
@@ -234,7 +262,10 @@ def _separability(cells: Sequence[Record]) -> str:
             and where(c["test"]) == where(cell["test"])
         ]
         by_attack = grouped(like, lambda one: one["attack"])
-        scores = [str(summary(by_attack[a], "accuracy")) if a in by_attack else "" for a in ("descriptors", "mean")]
+        scores = [
+            summary(by_attack[a], "accuracy").accuracy_in_words() if a in by_attack else ""
+            for a in ("descriptors", "mean")
+        ]
         rows.append([where(cell["test"]), f"{cell['silhouette']:.3f}", *scores])
     return markdown(heads, rows)
 

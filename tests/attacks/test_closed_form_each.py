@@ -1,18 +1,17 @@
 import jax
 import numpy as np
 import pytest
-from sklearn.covariance import ledoit_wolf
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA as SklearnPCA
 from sklearn.manifold import ClassicalMDS
 from sklearn.random_projection import SparseRandomProjection
 
 from drjax.attacks.reconstruction.closed_form import (
-    each,
     reconstruct_pca,
     reconstruct_pca_each,
     reconstruct_srp,
     reconstruct_srp_each,
+    srp_each,
 )
 from drjax.attacks.reconstruction.closed_form.downdate import decompose, leave_out
 from drjax.attacks.reconstruction.priors import GaussianPrior
@@ -67,33 +66,28 @@ def test_leaving_a_row_out_gives_the_decomposition_of_the_others(x):
         np.testing.assert_allclose(scores.T @ scores, np.diag(found.singular**2), atol=1e-12 * found.singular[0] ** 2)
 
 
-@pytest.mark.parametrize("expectation", each.EXPECTATIONS)
 @pytest.mark.parametrize(("n", "step"), [(40, 1), (300, 1), (1797, 40)])
-def test_every_record_is_reconstructed_as_by_the_attack_on_it_alone(digits, expectation, n, step):
+def test_every_record_is_reconstructed_as_by_the_attack_on_it_alone(digits, n, step):
     x, rows = digits[:n], np.arange(0, n, step)
     coords = SklearnPCA(2, svd_solver="full").fit_transform(x)
-    found = reconstruct_pca_each(x, coords, rows=rows, expectation=expectation)
+    found = reconstruct_pca_each(x, coords, rows=rows)
     for lane, row in enumerate(rows):
-        known = np.delete(x, row, axis=0)
-        prior = GaussianPrior.fit(known) if expectation == "known" else None
-        one = reconstruct_pca(known, coords, target_index=row, prior=prior)
+        one = reconstruct_pca(np.delete(x, row, axis=0), coords, target_index=row)
         assert one.status == found.status[lane] == Status.OK
         np.testing.assert_allclose(found.x[lane], one.x, atol=1e-8)
         # The rest of a unit vector has half the digits.
         np.testing.assert_allclose(found.residual_norm[lane], one.residual_norm, rtol=1e-6, atol=1e-2)
+        np.testing.assert_allclose(found.expected_mse[lane], one.expected_mse, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("make", [lambda c: c.astype(np.float32), lambda c: np.round(c, 2), lambda c: c[:, :1]])
-@pytest.mark.parametrize("expectation", each.EXPECTATIONS)
-def test_agrees_on_imprecise_releases_within_bounds(digits, make, expectation):
+def test_agrees_on_imprecise_releases_within_bounds(digits, make):
     x = digits[:60]
     coords = make(SklearnPCA(3, svd_solver="full").fit_transform(x))
     rows = range(0, 60, 5)
-    found = reconstruct_pca_each(x, coords, rows=rows, expectation=expectation, bounds=(0, 1))
+    found = reconstruct_pca_each(x, coords, rows=rows, bounds=(0, 1))
     for lane, row in enumerate(rows):
-        known = np.delete(x, row, axis=0)
-        prior = GaussianPrior.fit(known) if expectation == "known" else None
-        one = reconstruct_pca(known, coords, target_index=row, prior=prior, bounds=(0, 1))
+        one = reconstruct_pca(np.delete(x, row, axis=0), coords, target_index=row, bounds=(0, 1))
         np.testing.assert_allclose(found.x[lane], one.x, atol=1e-5)  # the box is fitted to 1e-6
 
 
@@ -102,25 +96,11 @@ def test_a_record_has_no_part_in_its_own_reconstruction_but_its_row(digits):
     x = np.hstack([digits[:50], np.zeros((50, 1))])
     coords = SklearnPCA(2, svd_solver="full").fit_transform(x)
     x[7, -1] = 0.5
-    found = reconstruct_pca_each(x, coords, rows=[7], expectation="isotropic")
+    found = reconstruct_pca_each(x, coords, rows=[7])
     assert abs(found.x[0, -1]) < 1e-12
     np.testing.assert_allclose(
         found.x[0], reconstruct_pca(np.delete(x, 7, axis=0), coords, target_index=7).x, atol=1e-10
     )
-
-
-def test_the_fitted_gaussian_is_ledoit_and_wolf_s(digits):
-    for x in (digits[:25, 20:40], digits[:80, 20:22], digits[:50, 20:21]):
-        everything = decompose(x)
-        shrinkage = each._Shrinkage.of(everything)
-        for row in (0, 11, 24):
-            others = leave_out(everything, row)
-            inside, outside = shrinkage.variances(row, others.singular)
-            covariance, _ = ledoit_wolf(np.delete(x, row, axis=0))
-            right = others.right.T @ everything.basis
-            np.testing.assert_allclose(np.diag(right @ covariance @ right.T), inside, rtol=1e-9)
-            rest = np.trace(covariance) - inside.sum()
-            np.testing.assert_allclose(rest, outside * (x.shape[1] - len(inside)), atol=1e-12)
 
 
 def test_classical_mds_is_reconstructed_as_pca_is(digits):
@@ -149,7 +129,7 @@ def test_records_that_equal_each_other_or_say_nothing_are_no_error():
     np.testing.assert_array_equal(flat.x, 1)
 
 
-@pytest.mark.parametrize("expectation", each.EXPECTATIONS)
+@pytest.mark.parametrize("expectation", srp_each.EXPECTATIONS)
 @pytest.mark.parametrize("n", [40, 300])
 def test_projections_are_attacked_as_one_by_one_where_the_matrix_is_certain(digits, expectation, n):
     x, rows = digits[:n], np.arange(0, n, n // 20)
@@ -182,7 +162,6 @@ def test_without_a_certain_matrix_the_projection_is_searched_without_the_row(dig
         ({"rows": [10]}, "rows must be in 0 to 9, got 10"),
         ({"rows": []}, "rows must be a sequence"),
         ({"rows": [0.5]}, "rows must be a sequence"),
-        ({"expectation": "public"}, "expectation must be one of"),
         ({"bounds": (1, 0)}, "bounds must be"),
         ({"x": np.ones((2, 4))}, "x must have at least 3 rows"),
     ],
@@ -191,3 +170,8 @@ def test_bad_input_names_the_argument(attack, change, match):
     arguments = {"x": np.eye(10, 4), "coords": np.ones((10, 2)), **change}
     with pytest.raises(ValueError, match=match):
         attack(**arguments)
+
+
+def test_an_unknown_expectation_is_refused_by_name():
+    with pytest.raises(ValueError, match="expectation must be one of"):
+        reconstruct_srp_each(np.eye(10, 4), np.ones((10, 2)), expectation="public")

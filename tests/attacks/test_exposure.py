@@ -17,7 +17,12 @@ def test_figures_are_those_of_all_pairwise_distances():
     np.testing.assert_allclose(found.nearest_error, between.min(axis=1))
     np.testing.assert_array_equal(exposure.nearest_others(x, np.arange(30)), between.argmin(axis=1))
     np.testing.assert_array_equal(found.is_identified, cdist(guess, x).argmin(axis=1) == np.arange(30))
-    np.testing.assert_allclose(found.ratio, np.sum((guess - x) ** 2, axis=1) / 4 / between.min(axis=1))
+    means = np.array([np.delete(x, i, axis=0).mean(axis=0) for i in range(30)])
+    to_mean = np.mean((means - x) ** 2, axis=1)
+    np.testing.assert_allclose(found.mean_error, to_mean)
+    error = np.mean((guess - x) ** 2, axis=1)
+    np.testing.assert_allclose(found.ratio, error / np.minimum(between.min(axis=1), to_mean))
+    np.testing.assert_array_equal(found.is_rebuilt, (error < between.min(axis=1)) & (error < to_mean / 2))
     assert np.all(np.diff(found.ratio[np.argsort(found.rank)]) >= 0)
     assert 0 < found.is_identified.sum() < 30
 
@@ -43,6 +48,14 @@ def test_failed_records_come_last_and_twins_cannot_be_told_apart():
     assert set(found.rank[:2]) | set(found.rank[4:]) == {3, 4, 5, 6}
     assert found.is_identified.tolist() == [False, False, True, True, True, True]
     assert np.isinf(found.ratio[4:]).all()
+
+
+def test_the_mean_of_the_others_exposes_nobody_though_it_is_closer_than_any_other_record():
+    x = np.random.default_rng(0).normal(size=(30, 60))
+    found = exposure.measure(exposure.means_of_others(x, np.arange(30)), x, np.arange(30), OK)
+    assert (found.error < found.nearest_error).mean() > 0.9
+    np.testing.assert_array_equal(found.ratio, 1)
+    assert not found.is_rebuilt.any()
 
 
 def test_a_status_of_another_length_is_an_error():

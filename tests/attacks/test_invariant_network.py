@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import chex
 import jax
 import numpy as np
 import pytest
@@ -64,8 +65,7 @@ def test_does_not_change_with_rotation_and_reflection(maps, trained):
 
 def test_the_same_key_gives_the_same_model_and_another_key_another(maps, trained):
     again, _ = train(maps)
-    for a, b in zip(jax.tree.leaves(trained[0].state), jax.tree.leaves(again.state), strict=True):
-        np.testing.assert_array_equal(a, b)
+    chex.assert_trees_all_equal(trained[0].state, again.state)
     assert again.weight == trained[0].weight
     other, _ = train(maps, key=4)
     assert any((a != b).any() for a, b in zip(jax.tree.leaves(again.state), jax.tree.leaves(other.state), strict=True))

@@ -61,6 +61,75 @@ def test_the_mean_record_succeeds_exactly_where_the_target_is_closer_to_it_than_
     assert scores.mse_median.estimate == pytest.approx(np.median(np.mean((x - mean) ** 2, axis=1)), rel=1e-12)
 
 
+def gains(scores):
+    return [interval.estimate for interval in scores.gain]
+
+
+def test_the_mean_record_gains_nothing_over_itself_though_it_is_closer_than_every_record():
+    x = np.random.default_rng(0).normal(size=(200, 40))
+    mean = np.zeros_like(x)
+    scores = score(mean, x, neighbors=np.random.default_rng(1).normal(size=(200, 40)), mean_record=mean)
+    assert scores.success.estimate > 0.7
+    assert gains(scores) == [0, 0, 0]
+    assert scores.gain.error == (0, 0, 0)
+    assert scores.gain.identification.low < 0 < scores.gain.identification.high
+
+
+def test_an_exact_reconstruction_takes_the_whole_error_away_and_rebuilds_all():
+    x = records(25)
+    scores = score(x, x, mean_record=np.full_like(x, 0.5))
+    assert scores.gain.error == (1, 1, 1)
+    assert scores.gain.rebuilt == metrics.share_interval(25, 25)
+    assert scores.gain.identification.low > 0
+    assert score(x, x).gain is None
+
+
+def test_a_target_is_rebuilt_when_closer_than_any_record_with_less_than_half_of_the_mean_records_error():
+    truth, mean = np.zeros((4, 2)), np.tile([2.0, 0.0], (4, 1))  # squared error 4
+    guess = np.array([[1.4, 0.0], [np.sqrt(2.0) + 1e-6, 0.0], [0.9, 0.0], [1.6, 0.0]])
+    near, far = np.array([[1.0, 0.0]]), np.array([[9.0, 0.0]])
+    assert score(guess, truth, neighbors=far, mean_record=mean).gain.rebuilt.estimate == 0.5
+    assert score(guess, truth, neighbors=near, mean_record=mean).gain.rebuilt.estimate == 0.25
+
+
+def test_the_error_taken_away_is_paired_target_by_target():
+    """Both errors spread over a factor of 1e4; their ratio does not, and the interval is as narrow as the ratio."""
+    x = np.exp(np.random.default_rng(0).normal(scale=2, size=(60, 1))) * np.ones((1, 3))
+    scores = score(0.6 * x, x, neighbors=records(9, 3), decoys=records(9, 3), mean_record=np.zeros_like(x))
+    np.testing.assert_allclose(scores.gain.error, 1 - 0.4**2, rtol=1e-12)  # rounding of sums
+
+
+def test_the_excess_of_identification_counts_the_targets_that_one_of_the_two_identifies():
+    decoys, x = np.array([[0.0, 0.0]]), np.array([[1.0, 0.0]] * 20)
+    mean, guess = np.tile([0.4, 0.0], (20, 1)), x.copy()
+    mean[:8] = guess[:2] = [0.9, 0.0]  # the mean record identifies 8 of 20
+    guess[2:5] = [0.1, 0.0]  # and 3 that the attack does not
+    scores = score(guess, x, decoys=decoys, mean_record=mean)
+    assert scores.identification.estimate == 17 / 20
+    assert scores.gain.identification.estimate == pytest.approx((17 - 8) / 20)  # one rounding
+    share = metrics.share_interval(12, 15)
+    assert scores.gain.identification.low == pytest.approx((2 * share.low - 1) * 15 / 20)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_attack_that_guesses_as_the_mean_record_does_gains_an_error_of_zero_within_its_interval(seed):
+    x = np.random.default_rng(seed).normal(size=(150, 5))
+    guess = np.random.default_rng(seed + 50).normal(scale=1e-3, size=x.shape)
+    gain = score(guess, x, mean_record=-guess).gain
+    assert gain.error.low < 0 < gain.error.high
+    assert gain.rebuilt.estimate == 0
+
+
+def test_only_usable_targets_enter_the_comparison_with_the_mean_record():
+    x = records(30)
+    guess, status = x + 0.01, np.zeros(30, np.uint32)
+    guess[:5], status[5:9] = np.nan, Status.DEGENERATE
+    scores = score(guess, x, mean_record=np.full_like(x, 0.5), status=status)
+    error = 1 - 6 * 21 * 1e-4 / np.sum((x[9:] - 0.5) ** 2)
+    assert scores.gain.error.estimate == pytest.approx(error)  # rounding of sums
+    assert scores.gain.rebuilt == metrics.share_interval(21, 21)
+
+
 def test_identification_counts_the_reconstructions_nearer_to_their_target_than_to_every_decoy():
     x, decoys = records(150, d=4), records(10, d=4, seed=5)
     guess = x + np.random.default_rng(6).normal(scale=0.3, size=x.shape)

@@ -83,8 +83,9 @@ def test_few_records_of_many_features_are_handled_in_their_directions():
     assert len(few.components) == 2
     for part in few.components:
         assert part.factor is not None
-        np.testing.assert_allclose(part.factor.T @ part.factor + part.floor * np.eye(200), part.covariance, atol=1e-12)
-        dense = GaussianPrior(part.mean, part.covariance)
+        correlation = part.factor.T @ part.factor + part.floor * np.eye(200)
+        np.testing.assert_allclose(correlation * np.outer(part.scale, part.scale), part.covariance, atol=1e-12)
+        dense = GaussianPrior(part.mean, part.covariance, scale=part.scale)
         apart = _log_density(part, x) - _log_density(dense, x)
         np.testing.assert_allclose(apart, 0, atol=1e-5)
 

@@ -63,6 +63,9 @@ def attacked(digits, stop):
 
 def test_records_and_labels_at_rest(digits):
     found, errors = attacked(digits, 1e-12)
+    expected = np.array([f.expected_mse[0] for f in found])
+    assert np.all(errors < 100 * expected)
+    assert np.all(expected < 1e-12)
     # A gradient of 1e-12 times 80 records over the target's own, some 0.1: an MSE near 1e-18.
     assert errors.max() < 1e-14
     assert [int(f.y[0]) for f in found] == list(digits[1][:M])
@@ -90,6 +93,8 @@ def test_error_is_that_of_the_gradient_left(digits):
     predicted = -delta @ (weight - np.outer(bias, x[0])) / (delta @ delta)
     error = found.x[0] - x[0]
     assert left > 1e-9
+    assert found.status[0] == Status.OK
+    assert 0.01 < np.mean(error**2) / found.expected_mse[0] < 100
     # What is left out is of second order in the gradient left over delta.
     np.testing.assert_allclose(error, predicted, atol=0.05 * np.abs(predicted).max())
 
@@ -109,6 +114,8 @@ def test_not_at_rest_is_not_claimed(digits):
     found = reconstruct_network(MODEL, start, x[1:], y[1:], l2=L2)
     assert found.status[0] == Status.NOT_CONVERGED
     assert found.residual_norm[0] > 0.1
+    np.testing.assert_allclose(found.x[0], x[1:].mean(axis=0))
+    assert found.expected_mse[0] == pytest.approx(x[1:].var(axis=0).mean())
 
 
 @pytest.mark.parametrize(

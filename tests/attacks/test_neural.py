@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import chex
 import jax
 import numpy as np
 import pytest
@@ -124,8 +125,7 @@ def test_checkpoint_lets_a_finished_fit_return_at_once(tmp_path):
     first, _ = fit(*arguments, **options)
     second, history = fit(*arguments, **options)
     assert history.compile_seconds == 0
-    for a, b in zip(jax.tree.leaves(first.state), jax.tree.leaves(second.state), strict=True):
-        np.testing.assert_array_equal(a, b)
+    chex.assert_trees_all_equal(first.state, second.state)
 
 
 def test_paper_recipe_is_the_papers():

@@ -39,20 +39,50 @@ def box_programme(prior, operator, values, noise, low, high):
     return solved.x
 
 
-def test_fit_is_the_mean_and_the_shrunken_covariance_of_scikit_learn(rng):
-    x = rng.normal(size=(30, D)) @ rng.normal(size=(D, D))
+def test_fit_is_the_mean_the_variances_and_the_shrunken_correlations_of_scikit_learn(rng):
+    x = rng.normal(size=(20, D)) @ rng.normal(size=(D, D))
+    scale = x.std(axis=0)
+    assert (np.ptp(x, axis=0) < 6 * scale).all()
     prior = GaussianPrior.fit(x)
+    correlation = LedoitWolf().fit((x - x.mean(axis=0)) / scale)
     np.testing.assert_allclose(prior.mean, x.mean(axis=0))
-    np.testing.assert_allclose(prior.covariance, LedoitWolf().fit(x).covariance_, rtol=1e-10)
+    np.testing.assert_allclose(prior.covariance, correlation.covariance_ * np.outer(scale, scale), rtol=1e-10)
     assert isinstance(prior, Prior)
 
 
-def test_shrinkage_goes_from_the_sample_covariance_to_a_multiple_of_the_identity(rng):
+def test_shrinkage_takes_the_correlations_away_and_no_variance(rng):
     x = rng.normal(size=(30, D)) @ rng.normal(size=(D, D))
     sample = np.cov(x, rowvar=False, bias=True)
     np.testing.assert_allclose(GaussianPrior.fit(x, shrinkage=0).covariance, sample, atol=1e-12)
     full = GaussianPrior.fit(x, shrinkage=1).covariance
-    np.testing.assert_allclose(full, np.eye(D) * np.trace(sample) / D, atol=1e-12)
+    np.testing.assert_allclose(full, np.diag(np.diagonal(sample)), atol=1e-12)
+
+
+def test_units_of_the_features_are_of_no_matter(rng):
+    x, units = rng.normal(size=(30, D)) @ rng.normal(size=(D, D)), 10.0 ** np.arange(-4, D - 4)
+    operator, truth = rng.normal(size=(Q, D)), rng.normal(size=(M, D))
+    values = truth @ operator.T
+    plain = GaussianPrior.fit(x).condition(operator, values, 0.1, lower=-1, upper=1)
+    other = GaussianPrior.fit(x * units).condition(operator / units, values, 0.1, lower=-units, upper=units)
+    np.testing.assert_allclose(other / units, plain, atol=1e-9)
+
+
+def test_a_feature_that_never_varied_has_little_variance_and_no_correlation(rng):
+    x = rng.normal(size=(30, D)) @ rng.normal(size=(D, D))
+    x[:, 3] = 5
+    prior = GaussianPrior.fit(x, shrinkage=0.1)
+    deviations = np.delete(x.std(axis=0), 3)
+    assert prior.covariance[3, 3] == pytest.approx(0.1 * np.median(deviations) ** 2)
+    np.testing.assert_array_equal(np.delete(prior.covariance[3], 3), 0)
+
+
+def test_lanes_do_not_share_their_noise(prior, rng):
+    operator, values = rng.normal(size=(Q, D)), rng.normal(size=(M, Q))
+    noise = 0.1 * 1.5 ** np.arange(M)[:, None] * np.ones(Q)
+    together = prior.condition(operator, values, noise, lower=-0.5, upper=0.5)
+    for lane in range(M):
+        alone = prior.condition(operator, values[[lane]], noise[[lane]], lower=-0.5, upper=0.5)
+        np.testing.assert_allclose(together[lane], alone[0], atol=1e-12)
 
 
 @pytest.mark.parametrize("noise", [0.3, np.array([0.1, 2.0, 0.01])], ids=["scalar", "per measurement"])
@@ -186,13 +216,14 @@ def test_a_prior_of_few_records_is_truncated_in_their_directions_alone(noise):
     few = GaussianPrior.fit(public)
     dense = GaussianPrior(few.mean, few.covariance)
     assert few.factor is not None
-    np.testing.assert_allclose(few.factor.T @ few.factor + few.floor * np.eye(60), few.covariance, atol=1e-15)
-    assert few._span(operator) is not None
+    correlation = few.factor.T @ few.factor + few.floor * np.eye(60)
+    np.testing.assert_allclose(correlation * np.outer(few.scale, few.scale), few.covariance, atol=1e-15)
+    assert few.standard()._span(operator) is not None
     assert dense._span(operator) is None
-    assert few._span(rng.normal(size=(18, 60))) is None  # not few enough
+    assert few.standard()._span(rng.normal(size=(18, 60))) is None  # not few enough
     for prior in (few, few.raised(1e-3)):
         found = prior.condition(operator, targets @ operator.T, noise, lower=0, upper=1)
-        whole = GaussianPrior(prior.mean, prior.covariance)
+        whole = GaussianPrior(prior.mean, prior.covariance, scale=prior.scale)
         expected = whole.condition(operator, targets @ operator.T, noise, lower=0, upper=1)
         np.testing.assert_allclose(found, expected, atol=1e-9)
     raised = few.raised(0.5)

@@ -104,6 +104,9 @@ def test_public_records_of_another_set_are_the_adversary_s_and_not_the_decoys(tm
     np.save(tmp_path / "other.npy", inverted)
     result, scores = audited(tmp_path, public_data=str(tmp_path / "other.npy"))
     assert error(scores, "mean") > 0.3
+    # Mean digits are no gain over the mean of the inverted ones: the comparison is with the mean known record.
+    gain = scores["nearest"]["gain"]["error"]["estimate"]
+    assert gain == pytest.approx(1 - error(scores, "nearest") / 0.07, abs=0.15)  # digits' variance is 0.07
     assert error(scores, "closed-form-known") < 1e-3
     assert "records of another data set" in result.report.read_text("utf-8")
     assert scores["mean"]["identification_chance"] < 1 / 900  # a line-up of digits, of which there are more than 300

@@ -41,6 +41,7 @@ def test_ranks_every_record_and_shows_the_worst(images, tmp_path):
     result = run_each(config(images), tmp_path / "o")
     lines = table(result)
     assert [int(line["rank"]) for line in lines] == list(range(1, 61))
+    assert all((float(line["error"]) < 0.5 * float(line["mean_error"])) >= (line["rebuilt"] == "yes") for line in lines)
     assert sorted(int(line["row"]) for line in lines) == list(range(60))
     ratios = [float(line["ratio"]) for line in lines]
     assert ratios == sorted(ratios)

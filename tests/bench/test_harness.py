@@ -88,6 +88,19 @@ def test_a_failing_append_leaves_the_file_as_it_was(tmp_path):
     assert [row["name"] for row in records.read_records(path)] == ["one", "three"]
 
 
+def test_a_row_comes_after_those_of_the_committed_history_and_of_other_processes(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    history = sorted(harness.RESULTS.glob("*.jsonl"))[0].read_bytes()
+    path.write_bytes(history)
+    harness.append_row(path, {"name": "first"})
+    # Another process has put its row, and has not come to write the file.
+    records.put_record(path, "run", "0" * 20 + "-x", name="other")
+    harness.append_row(path, {"name": "first"})
+    content = path.read_bytes()
+    assert content.startswith(history)
+    assert [json.loads(line)["name"] for line in content[len(history) :].splitlines()] == ["other", "first", "first"]
+
+
 def test_peaks_name_their_library_and_leave_x64_alone():
     before = jax.config.jax_enable_x64
     rows = harness.machine_peaks(gemm_size=64, copy_entries=2**12, repeats=2)

@@ -515,41 +515,43 @@ def test_a_mechanism_that_changed_is_traced_anew():
 
 
 @pytest.mark.parametrize(("score", "bad"), [(None, np.nan), (identity, np.inf)])
-def test_runs_without_a_usable_output_are_counted_against_the_attack(score, bad):
+def test_an_output_that_is_not_finite_is_seen_by_the_attack(score, bad):
     def mechanism(key, x):
         noise, fails = jax.random.split(key)
-        # The target breaks one run in two, which is no use to the attack.
-        return jnp.where((x > 0) & (jax.random.uniform(fails) < 0.5), bad, x + 0.01 * jax.random.normal(noise))
+        # The target breaks one run in two and changes nothing else.
+        return jnp.where((x > 0) & (jax.random.uniform(fails) < 0.5), bad, jax.random.normal(noise))
 
     audit = auditing.audit_mechanism(
-        jax.random.key(0), mechanism, 0.0, 1.0, claim=tradeoff.Gaussian(8.0), n=2000, score=score
+        jax.random.key(0), mechanism, 0.0, 1.0, claim=tradeoff.Gaussian(1.0), n=2000, score=score
     )
-    assert audit.n_unusable_null == 0
-    assert audit.n_unusable_alternative == pytest.approx(1000, abs=5 * math.sqrt(500))
-    assert audit.outcome.false_positives == 0
-    assert audit.outcome.true_positives == pytest.approx(700, abs=5 * math.sqrt(350))
+    assert audit.is_refuted
+    assert audit.n_non_finite_null == audit.n_unusable_null == audit.n_unusable_alternative == 0
+    assert audit.n_non_finite_alternative == pytest.approx(1000, abs=5 * math.sqrt(500))
+    assert audit.mu_outcome.false_positives == 0
+    assert audit.mu_outcome.true_positives == pytest.approx(700, abs=5 * math.sqrt(350))
 
 
-def test_a_mechanism_that_fails_always_shows_nothing():
-    def audit(fails_at):
+def test_a_mechanism_that_fails_for_one_input_is_refuted_and_one_that_fails_for_both_is_not():
+    def audit(fails):
         return auditing.audit_mechanism(
             jax.random.key(0),
-            lambda key, x: jnp.where(x == fails_at, jnp.nan, x + 0.01 * jax.random.normal(key)),
+            lambda key, x: jnp.where(fails(x), jnp.nan, x + 100 * jax.random.normal(key)),
             0.0,
             1.0,
-            claim=tradeoff.Gaussian(0.0),
+            claim=tradeoff.Gaussian(0.01),
             n=500,
             score=identity,
         )
 
-    with_target, without = audit(1.0), audit(0.0)
-    assert (with_target.n_unusable_null, with_target.n_unusable_alternative) == (0, 500)
-    assert (without.n_unusable_null, without.n_unusable_alternative) == (500, 0)
-    for found in (with_target, without):
-        assert not found.is_refuted
-        assert found.mu_lower == found.epsilon_lower == 0
-    assert with_target.outcome.true_positives == 0
-    assert without.outcome.false_positives == without.outcome.n_null
+    for fails, counts in ((lambda x: x == 1, (0, 500)), (lambda x: x == 0, (500, 0))):
+        found = audit(fails)
+        assert (found.n_non_finite_null, found.n_non_finite_alternative) == counts
+        assert found.is_refuted
+        assert found.mu_lower > 4
+    always = audit(lambda x: x == x)
+    assert (always.n_non_finite_null, always.n_non_finite_alternative) == (500, 500)
+    assert not always.is_refuted
+    assert always.mu_lower == always.epsilon_lower == 0
 
 
 def test_a_score_of_nan_is_unusable_and_one_of_infinity_is_not():

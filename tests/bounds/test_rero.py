@@ -90,6 +90,52 @@ def test_several_targets_are_a_chain_of_neighbours():
     np.testing.assert_allclose(prior.kappa_any(0.1, 3), 1 - 0.9**3, rtol=1e-11)
 
 
+CHAINS = {
+    "pure": tradeoff.EpsilonDelta(0.3),
+    "approximate": tradeoff.EpsilonDelta(0.02, 1e-4),
+    "answers": tradeoff.RandomizedResponse(0.4, 3),
+    "renyi": tradeoff.RDP((1.5, 2, 8, 64, math.inf), (0.01, 0.02, 0.08, 0.7, 0.9)),
+    "zcdp": tradeoff.ZCDP(0.01),
+    "gaussian": tradeoff.Gaussian(0.1),
+    "laplace": tradeoff.Laplace(0.1),
+    "least": tradeoff.minimum(tradeoff.Gaussian(0.15), tradeoff.EpsilonDelta(0.1, 1e-5)),
+    "losses": tradeoff.compose(tradeoff.Laplace(0.1), tradeoff.Gaussian(0.1), interval=1e-2),
+}
+
+
+@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize("n", [2, 40])
+def test_a_chain_is_the_curve_again_and_again(name, n):
+    log_power = np.append(np.log(KAPPA[:-1]), -np.inf)
+    for _ in range(n):
+        log_power = CHAINS[name].log_power(log_power)
+    with np.errstate(divide="ignore"):
+        found = np.log(rero.from_tradeoff(np.append(KAPPA[:-1], 0.0), CHAINS[name], n_targets=n))
+    # Step by step the slack of every step is added; a stretch at once adds a little where the curve is bent.
+    assert np.all(found >= log_power - 60e-12 * n)
+    np.testing.assert_allclose(found, log_power, atol=3e-4)
+
+
+def test_a_chain_of_ten_million_neighbours():
+    n, kappa, epsilon, delta = 10**7, np.array([1e-200, 1e-6, 1e-3]), 1e-8, 1e-12
+    with mpmath.workdps(40):
+        # Group privacy, as long as the steep line is the lower one.
+        rise = [
+            mpmath.exp(n * mpmath.mpf(epsilon)) * k + delta * mpmath.expm1(n * epsilon) / mpmath.expm1(epsilon)
+            for k in kappa
+        ]
+    found = rero.from_tradeoff(kappa, tradeoff.EpsilonDelta(epsilon, delta), n_targets=n)
+    assert all(float(x) <= y <= float(x) * (1 + 1e-6) for x, y in zip(rise, found, strict=True))
+    gaussian = rero.from_tradeoff(kappa, tradeoff.Gaussian(1e-7), n_targets=n)
+    np.testing.assert_allclose(gaussian, rero.from_tradeoff(kappa, tradeoff.Gaussian(1.0)), rtol=1e-8)
+    # Curves of Renyi's divergence are looser, and a chain of them is no better than what they say of one.
+    zcdp = rero.from_tradeoff(kappa, tradeoff.ZCDP(1e-14 / 2), n_targets=n)
+    # A hundred stretches add their slack, 4.6e-10 each at 1e-200.
+    np.testing.assert_allclose(zcdp, rero.from_tradeoff(kappa, tradeoff.ZCDP(0.5)), rtol=1e-6)
+    numeric = tradeoff.compose(tradeoff.Laplace(1e-8), tradeoff.Gaussian(1e-8), interval=1e-2)
+    assert np.all(rero.from_tradeoff(kappa, numeric, n_targets=n) >= rero.from_tradeoff(kappa, tradeoff.Laplace(0.1)))
+
+
 def successes(hits, n):
     """Lower end of the exact interval at 1 - 1e-4, so that some hundred comparisons fail by chance once in 100 runs."""
     return binomtest(int(hits), n).proportion_ci(0.9998, method="exact").low

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.special import ndtri_exp
 from scipy.stats import laplace, norm
 
-from drjax.bounds import tradeoff
+from drjax.bounds import monte_carlo, numeric, tradeoff
 
 LEVELS = np.concatenate([[0.0], np.geomspace(1e-300, 1e-3, 40), np.linspace(0.002, 0.998, 60), [1 - 1e-9, 1.0]])
 
@@ -163,6 +163,36 @@ def test_one_sampled_step_is_the_best_threshold(noise, rate):
     assert np.all(found >= exact * (1 - 1e-12))
     # Losses are rounded to 1e-4, which moves powers by some 1e-8.
     np.testing.assert_allclose(found, exact, rtol=1e-6)
+
+
+@pytest.mark.parametrize("points", [numeric.MAX_COMPOSED, 2000])
+def test_no_optimal_attack_on_many_sampled_steps_is_above_the_curve(points, monkeypatch):
+    # A composition that has too many losses is put on a coarser grid, which is looser and never low.
+    monkeypatch.setattr(tradeoff, "MAX_COMPOSED", points)
+    noise, rate, steps, n = 0.9, 0.2, 60, 20_000
+    curve = tradeoff.subsampled_gaussian(noise, rate, steps, neighbouring="zero_out")
+    pair = monte_carlo.SampledGaussianPair(noise_multiplier=noise, rate=rate, steps=steps)
+    rng = np.random.default_rng(0)
+    null, found = (pair.log_ratio(pair.draw(rng, n, has_target=has)) for has in (False, True))
+    for level in (0.003, 0.03, 0.3):
+        threshold = np.quantile(null, 1 - level)
+        # Four standard errors of either share: of the level that the threshold has, and of the detections.
+        alpha = level + 4 * math.sqrt(level / n)
+        power = np.mean(found >= threshold)
+        assert power - 4 * 0.5 / math.sqrt(n) <= float(curve.power(alpha))
+        assert float(curve.power(level)) <= power + 0.05
+
+
+def test_a_million_steps_of_little_noise_are_answered():
+    # Their losses would need 10^9 points of the usual grid; what is left to say is that there is no privacy.
+    curve = tradeoff.subsampled_gaussian(0.5, 0.3, 10**6, neighbouring="zero_out")
+    assert len(curve.curves[0].log_slopes) < 2 * numeric.MAX_COMPOSED
+    assert float(curve.power(1e-9)) == 1
+    # The mean loss of a step, a million times, is what epsilon is about: two per cent more by the grid and the spread.
+    rng = np.random.default_rng(0)
+    pair = monte_carlo.SampledGaussianPair(noise_multiplier=0.5, rate=0.3, steps=1)
+    mean = 1e6 * np.mean(pair.log_ratio(pair.draw(rng, 200_000, has_target=True)))
+    assert 0.98 * mean < curve.epsilon_at(1e-5) < 1.05 * mean
 
 
 @pytest.mark.parametrize(("noise", "rate", "steps"), [(1.1, 0.01, 1000), (0.8, 0.05, 100), (2.0, 0.5, 30)])

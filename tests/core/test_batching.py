@@ -171,7 +171,8 @@ def test_lane_bytes_of_float64_lanes_count_the_dtype_that_is_computed(dtype):
     assert batching.map_lanes(traced_square, SCALE, x).dtype == dtype
 
 
-def test_progress_goes_to_standard_error_and_not_into_the_output(capsys):
+def test_progress_goes_to_standard_error_and_not_into_the_output(capsys, monkeypatch):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     x = np.ones((6, 2), np.float32)
     batching.map_lanes(traced_square, SCALE, x, batch_size=2, progress=True, description="toy")
     captured = capsys.readouterr()

@@ -1,6 +1,7 @@
 import dataclasses
 import itertools
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,36 +19,32 @@ class Blur:
     width: float = traced(default=1.0)
 
 
-def count_traces():
-    traces = []
-
+def traced_at_most(n):
     @jax.jit
+    @chex.assert_max_traces(n=n)
     def apply(method, x):
-        traces.append(1)
         return method.n_steps * method.width * x
 
-    return apply, traces
+    return apply
 
 
 def test_equal_hyperparameters_share_one_trace():
-    apply, traces = count_traces()
+    apply = traced_at_most(1)
     for _ in range(3):
         apply(Blur(n_steps=4), 1.0)
-    assert len(traces) == 1
 
 
 def test_a_swept_leaf_does_not_retrace_and_takes_effect():
-    apply, traces = count_traces()
+    apply = traced_at_most(1)
     results = [float(apply(Blur(width=width), 2.0)) for width in (0.5, 1.5, 2.5)]
     assert results == [3.0, 9.0, 15.0]
-    assert len(traces) == 1
 
 
 def test_another_static_hyperparameter_retraces():
-    apply, traces = count_traces()
+    apply = traced_at_most(1)
     apply(Blur(n_steps=4), 1.0)
-    apply(Blur(n_steps=5), 1.0)
-    assert len(traces) == 2
+    with pytest.raises(AssertionError, match="traced > 1 times"):
+        apply(Blur(n_steps=5), 1.0)
 
 
 def test_a_swept_leaf_can_be_mapped_and_differentiated():

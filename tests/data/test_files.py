@@ -70,19 +70,19 @@ def test_integer_labels_keep_their_values(tmp_path):
         (",b\n0,2\n", {}, "column 1 .* has no name"),
         ("1.5,2\n3,4\n", {}, "first line .* holds only numbers"),
         ("a,city\n1,Rome\n2,Bonn\n", {}, "'city' holds text such as 'Rome'.*--categorical city .*--drop city"),
-        ("a,b\n1,3\n2,x7\n3,y\n", {}, "'b' mixes numbers and text: row 2 holds 'x7'"),
-        ("a\n" + "5\n" * 700 + "NA\nsix\n" + "seven\n" * 300, {}, "'a' mixes numbers and text: row 702 holds 'six'"),
-        ("a,b\n1,1_000\n2,5\n", {}, "'b' mixes numbers and text: row 1 holds '1_000'"),
-        ("a,b\n1,3\n,4\nNA,5\n", {}, "'a' has 2 missing, nan or infinite values, the first in row 2"),
-        ("a,b\n1,3\n2,inf\n", {}, "'b' has 1 missing, nan or infinite values, the first in row 2"),
+        ("a,b\n1,3\n2,x7\n3,y\n", {}, "'b' mixes numbers and text: row 1 \\(counted from 0\\) holds 'x7'"),
+        ("a\n" + "5\n" * 700 + "NA\nsix\n" + "seven\n" * 300, {}, "'a' mixes numbers and text: row 701 .* holds 'six'"),
+        ("a,b\n1,1_000\n2,5\n", {}, "'b' mixes numbers and text: row 0 \\(counted from 0\\) holds '1_000'"),
+        ("a,b\n1,3\n,4\nNA,5\n", {}, "'a' has 2 missing, nan or infinite values, the first in row 1 "),
+        ("a,b\n1,3\n2,inf\n", {}, "'b' has 1 missing, nan or infinite values, the first in row 1 "),
         ("a,b\n1,3\nnan,4\n", {}, "'a' has 1 missing"),
         ("a,b\n1,3\n1e999,4\n", {}, "'a' has 1 missing, nan or infinite"),
-        ("a,b\n1,x\n2,\n", {"categorical": ["b"]}, "'b' has 1 missing.*row 2"),
+        ("a,b\n1,x\n2,\n", {"categorical": ["b"]}, "'b' has 1 missing.*row 1 "),
         ("a,b\n1,2\n", {"drop": ["c"]}, "drop names column 'c', but the columns .* are a, b"),
         ("a,b\n1,2\n", {"label": "c"}, "label names column 'c'"),
         ("a,b\n1,2\n", {"drop": ["a", "b"]}, "no column left"),
         ("a,b\n1,2\n", {"drop": ["a"], "categorical": ["a"]}, "'a' is named in categorical and in drop"),
-        ("a,b\n1,0.5\n", {"label": "b"}, "label column 'b' must hold integers or text, but row 1 holds 0.5"),
+        ("a,b\n1,0.5\n", {"label": "b"}, "label column 'b' must hold integers or text, but row 0 .* holds 0.5"),
         ("a\n" + "\n".join(f"t{i}" for i in range(1001)) + "\n", {"categorical": ["a"]}, "1001 different values"),
     ],
 )
@@ -121,7 +121,7 @@ def test_parquet_that_cannot_be_used_says_why(tmp_path):
         load(tmp_path / "bad.parquet")
     one_line(error)
     pyarrow.parquet.write_table(pa.table({"a": [1.0, None, 3.0]}), tmp_path / "gap.parquet")
-    with pytest.raises(ValueError, match=r"'a' has 1 missing.*row 2"):
+    with pytest.raises(ValueError, match=r"'a' has 1 missing.*row 1 "):
         load(tmp_path / "gap.parquet")
     pyarrow.parquet.write_table(pa.table({"a": [[1, 2], [3]]}), tmp_path / "list.parquet")
     with pytest.raises(ValueError, match=r"'a' holds list.*--drop a"):
@@ -181,7 +181,7 @@ def test_npz_holds_records_as_x_or_as_its_only_matrix(tmp_path):
 @pytest.mark.parametrize(
     ("array", "says"),
     [
-        (np.array([[1.0, 2.0], [np.nan, np.inf], [3.0, np.inf]]), "column 0 .* has 1 missing, nan .* first in row 2"),
+        (np.array([[1.0, 2.0], [np.nan, np.inf], [3.0, np.inf]]), "column 0 .* has 1 missing, nan .* first in row 1 "),
         (np.arange(5.0), r"got shape \(5,\)"),
         (np.float64(3), r"got shape \(\)"),
         (np.empty((0, 4)), r"got shape \(0, 4\)"),
@@ -264,7 +264,7 @@ def test_image_folders_that_cannot_be_used_say_in_one_line_why(tmp_path):
     pages = [Image.fromarray(np.full((4, 3), i, np.uint8)) for i in range(2)]
     (tmp_path / "pages").mkdir()
     pages[0].save(tmp_path / "pages" / "a.tif", save_all=True, append_images=pages[1:])
-    with pytest.raises(ValueError, match="has 2 pages"):
+    with pytest.raises(ValueError, match="has 2 pages or frames"):
         load(tmp_path / "pages")
 
 

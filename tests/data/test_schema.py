@@ -1,4 +1,4 @@
-"""A table survives encoding and decoding; what nobody has given is named; bounds hold of everything that is decoded."""
+"""A table survives encoding and decoding, cells outside what is stated are mapped one by one, formats are public."""
 
 import json
 
@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from drjax.data import schema, tables
+from drjax.data import schema, schema_sources, tables
 
 CSV = b"""age,income,work,height,smoker
 39,12.50,Private,1.8,yes
@@ -15,52 +15,96 @@ CSV = b"""age,income,work,height,smoker
 90,0.00,Private,1.90,yes
 """
 GIVEN = {
-    "age": [0, 120],
+    "age": {"lower": 0, "upper": 120, "kind": "integer"},
     "income": {"lower": 0, "upper": 100, "decimals": 2},
     "work": ["", "Private", "Self-employed", "State-gov"],
-    "height": [0.5, 2.5],
+    "height": {"lower": 0.5, "upper": 2.5, "decimals": 2},
     "smoker": ["no", "yes"],
 }
+NAMES = list(GIVEN)
 
 
-def table():
-    return tables.read_csv("people.csv", CSV)
+def table(text=CSV):
+    return tables.read_csv("people.csv", text)
 
 
-def test_a_table_comes_back_as_it_was():
-    found = schema.infer(table(), target="smoker", given=GIVEN)
+def stated(given=None, **options):
+    """The schema of the columns that something is stated of."""
+    return schema_sources.stated(NAMES, GIVEN if given is None else given, **options)[0]
+
+
+def row(**cells):
+    usual = {"age": "20", "income": "1.0", "work": "Private", "height": "1.7", "smoker": "no"} | cells
+    return table(f"{','.join(usual)}\n{','.join(usual.values())}\n".encode())
+
+
+def test_a_table_comes_back_as_it_was_with_the_decimals_that_are_stated():
+    found = stated(target="smoker")
     x, y = found.encode(table())
     assert x.shape == (4, 7)
-    made = schema.write_table(found.decode(x, y), ".csv")
-    assert made == CSV.replace(b"12.50", b"12.5").replace(b"99.00", b"99.0").replace(b"0.00", b"0.0").replace(
-        b"1.90", b"1.9"
-    )
+    made = found.write(found.decode(x, y), ".csv")
+    assert made == CSV.replace(b"1.8,", b"1.80,")
 
 
-def test_names_the_columns_whose_bounds_come_from_the_records():
-    assert schema.infer(table(), given=GIVEN).from_records == ()
-    assert schema.infer(table(), given={"age": [0, 120]}).from_records == ("income", "work", "height", "smoker")
+@pytest.mark.parametrize(
+    ("bounds", "decimals", "shown"),
+    [([0, 120], 1, "37.5"), ([0, 1], 3, "0.375"), ([0, 1e6], 0, "375000"), ([-1e-3, 1e-3], 6, "-0.000250"),
+     ([1e12, 1e12 + 1], 3, "1000000000000.375"), ([-(2.0**53), 2.0**53], 0, "-2251799813685248")],
+)  # fmt: skip
+def test_decimals_follow_from_the_width_of_the_range_alone(bounds, decimals, shown):
+    column = schema.Column(name="a", kind="number", lower=bounds[0], upper=bounds[1])
+    assert column.decimals == decimals
+    share = {"37.5": 0.3125}.get(shown, 0.375)
+    made = column.decode(np.array([[bounds[0] + share * (bounds[1] - bounds[0])]]))
+    assert column.texts(made) == [shown]
 
 
-def test_what_it_writes_makes_it_again_without_the_records():
-    found = schema.infer(table(), target="smoker", given=GIVEN)
-    other = tables.read_csv("other", b"age,income,work,height,smoker\n20,1.0,Private,1.7,no\n")
-    again = schema.infer(other, target="smoker", given=json.loads(json.dumps(found.to_json())))
-    assert [str(c) for c in again.columns] == [str(c) for c in found.columns]
-    assert again.from_records == ()
+def test_the_schema_of_stated_bounds_looks_at_no_record():
+    found, rest = schema_sources.stated(NAMES, {"age": [0, 120]})
+    assert rest == ("income", "work", "height", "smoker")
+    assert str(found.columns[0]) == "age: number in [0, 120], 1 decimal"
+    written = {
+        found.write(found.decode(found.encode(row(age=cell))[0]), ".csv").split(b"\n")[1]
+        for cell in ("37", "37.0", " 37")
+    }
+    assert written == {b"37.0"}
 
 
-def test_what_was_read_off_the_records_remains_so_until_somebody_says_otherwise():
-    said = json.loads(json.dumps(schema.infer(table(), given={"age": [0, 120]}).to_json()))
-    assert schema.infer(table(), given=said).from_records == ("income", "work", "height", "smoker")
-    del said["work"]["from_records"]
-    assert schema.infer(table(), given=said).from_records == ("income", "height", "smoker")
+def test_what_it_writes_makes_it_again():
+    found = stated(target="smoker")
+    again = stated(json.loads(json.dumps(found.to_json())), target="smoker")
+    assert again == found
 
 
-def test_kinds_are_told_by_the_values():
-    kinds = {column.name: (column.kind, column.decimals) for column in schema.infer(table(), target="smoker").columns}
+def test_a_form_states_nothing_until_a_person_does_entry_by_entry():
+    columns = table()
+    known, rest = schema_sources.stated(NAMES, {"age": [0, 120]})
+    form = json.loads(json.dumps(schema_sources.form(known, columns, rest)))
+    assert form["income"] == {"stated": None, "seen": {"least": 0.0, "largest": 99.0, "whole": False}}
+    assert form["work"] == {"stated": None, "seen": {"missing": 1, "values": ["", "Private", "State-gov"]}}
+    again, rest = schema_sources.stated(NAMES, form)
+    assert [column.name for column in again.columns] == ["age"]
+    assert rest == ("income", "work", "height", "smoker")
+    form["work"]["stated"] = ["", "Private", "State-gov"]
+    again, rest = schema_sources.stated(NAMES, form)
+    assert [column.name for column in again.columns] == ["age", "work"]
+    # Taking the wrapping off does not turn what was seen into what is stated.
+    form["income"] = form["income"]["seen"]
+    with pytest.raises(ValueError, match="bounds of 'income' must be"):
+        schema_sources.stated(NAMES, form)
+
+
+def test_a_form_lists_no_identifiers():
+    ids = table(b"id,x\n" + b"".join(b"p%03d,1\n" % i for i in range(100)))
+    seen = schema_sources.form(schema.Schema(()), ids, ["id"])["id"]["seen"]
+    assert seen["different values"] == 100
+    assert "p001" not in json.dumps(seen)
+
+
+def test_kinds_of_public_records_are_told_by_their_values():
+    kinds = {c.name: (c.kind, c.decimals) for c in schema_sources.infer(table(), target="smoker").columns}
     assert kinds == {
-        "age": ("integer", None),
+        "age": ("integer", 0),
         "income": ("number", 2),
         "work": ("category", None),
         "height": ("number", 2),
@@ -71,17 +115,17 @@ def test_kinds_are_told_by_the_values():
 @pytest.mark.parametrize(
     ("task", "kind"), [(None, "category"), ("regression", "integer"), ("classification", "category")]
 )
-def test_a_target_of_few_whole_numbers_is_a_class_unless_told_otherwise(task, kind):
-    few = tables.read_csv("few", b"x,y\n1,0\n2,1\n3,1\n")
-    found = schema.infer(few, target="y", task=task).target_column
+def test_a_public_target_of_few_whole_numbers_is_a_class_unless_told_otherwise(task, kind):
+    few = table(b"x,y\n1,0\n2,1\n3,1\n")
+    found = schema_sources.infer(few, target="y", task=task).target_column
     assert found is not None
     assert found.kind == kind
 
 
 def test_decoded_values_are_within_their_bounds_whatever_they_were():
-    found = schema.infer(table(), given=GIVEN | {"age": [0.5, 99.5]})
+    found = stated(GIVEN | {"age": {"lower": 0.5, "upper": 99.5, "kind": "integer"}})
     x = np.random.default_rng(0).normal(scale=1e3, size=(50, 9))
-    x[0] = np.nan
+    x[:3] = [[np.nan], [np.inf], [-np.inf]]
     made = found.decode(x)
     again, _ = found.encode({name: made[name] for name in made.column_names})
     lower, upper = found.bounds
@@ -89,26 +133,63 @@ def test_decoded_values_are_within_their_bounds_whatever_they_were():
     assert set(made["age"].to_pylist()) <= set(range(1, 100))
 
 
-def test_unknown_categories_become_no_category_and_unknown_classes_are_refused():
-    found = schema.infer(table(), target="smoker", given=GIVEN)
-    other = tables.read_csv("other", b"age,income,work,height,smoker\n20,1.0,Never,1.7,no\n")
-    assert found.encode(other)[0][0, 2:6].tolist() == [0, 0, 0, 0]
-    with pytest.raises(ValueError, match="target 'smoker' must be one of its categories, got 'maybe' in row 1"):
-        found.encode(tables.read_csv("other", b"age,income,work,height,smoker\n20,1.0,Private,1.7,maybe\n"))
+@pytest.mark.parametrize(
+    ("cell", "value"),
+    [("20", 20), ("20.0", 20), (" 20 ", 20), ("130", 120), ("-1e400", 0), ("1e400", 120), ("inf", 120), ("", 60),
+     ("x", 60), ("nan", 60), ("1_0", 60), ("0x10", 60), ("+7", 7)],
+)  # fmt: skip
+def test_a_number_outside_becomes_the_bound_and_what_is_no_number_the_middle(cell, value):
+    assert stated().encode(row(age=cell))[0][0, 0] == value
 
 
-def test_parquet_types_are_kept():
-    kinds = {"a": pa.int16(), "b": pa.float32(), "c": pa.bool_(), "d": pa.dictionary(pa.int8(), pa.string())}
-    cells = {"a": [1, 2, 3], "b": [0.5, 1.5, 2.25], "c": [True, False, True], "d": ["u", "v", "u"]}
-    source = pa.table({name: pa.array(cells[name]).cast(kind) for name, kind in kinds.items()})
-    sink = pa.BufferOutputStream()
-    pa.parquet.write_table(source, sink)
-    columns = tables.read_parquet("p", sink.getvalue().to_pybytes())
-    found = schema.infer(columns, target="c")
-    made = found.decode(*found.encode(columns))
-    again = tables.read_parquet("q", schema.write_table(made, ".parquet"))
-    assert {name: values.to_pylist() for name, values in again.items()} == cells
-    assert [str(again[name].type) for name in "abc"] == ["int16", "float", "bool"]
+def test_unknown_categories_count_for_none_and_unknown_classes_are_minus_one():
+    found = stated(target="smoker")
+    x, y = found.encode(row(work="Never", smoker="maybe"))
+    assert y is not None
+    assert x[0, 2:6].tolist() == [0, 0, 0, 0]
+    assert y.tolist() == [-1]
+    assert found.outside(row(work="Never", smoker="maybe", age="130", income="?")) == {
+        "age": {"beyond the bounds": 1},
+        "income": {"missing or no number": 1},
+        "work": {"none of the categories": 1},
+        "smoker": {"none of the categories": 1},
+    }
+
+
+@pytest.mark.parametrize(
+    ("categories", "cell", "code"),
+    [(["0", "1"], "1.0", 1), (["0.0", "1.0"], "1", 1), (["7", "07"], "07", 1), (["7", "07"], "7.0", -1),
+     (["True", "False"], "false", 1), (["yes", "no"], "YES", -1), (["", "a"], "", 0), (["a "], " a", 0)],
+)  # fmt: skip
+def test_a_cell_is_the_category_of_its_text_its_number_or_its_truth(categories, cell, code):
+    column = schema.Column(name="a", kind="category", categories=tuple(categories))
+    assert column.codes(pa.chunked_array([[cell]])).tolist() == [code]
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [pa.array([1, 2, None], pa.int8()), pa.array([1.0, 2.0, None], pa.float32()), pa.array(["1", "2.0", ""]),
+     pa.array(["1", "2", None], pa.large_string()), pa.array(["1", "2", None]).dictionary_encode(),
+     pa.array([1, 2, None], pa.decimal128(5, 2)), pa.array([b"1", b"2", b"\xff"])],
+)  # fmt: skip
+def test_a_cell_is_read_alike_whatever_type_the_others_give_its_column(cells):
+    column = schema.Column(name="a", kind="category", categories=("1", "2"))
+    assert column.codes(pa.chunked_array([cells])).tolist() == [0, 1, -1]
+    if not pa.types.is_binary(cells.type):
+        number = schema.Column(name="a", kind="number", lower=0, upper=10)
+        assert number.numbers(pa.chunked_array([cells])).tolist() == [1, 2, 5]
+
+
+def test_a_file_has_the_types_of_the_kinds_and_none_of_the_private_file():
+    cells = {"a": [1, 2, 3], "b": [0.5, 1.5, 2.25], "c": [True, False, True]}
+    private = {name: pa.chunked_array([pa.array(values)]) for name, values in cells.items()}
+    bounds = {"a": {"lower": 0, "upper": 1000, "kind": "integer"}, "b": [0, 10], "c": ["false", "true"]}
+    found, _ = schema_sources.stated(list(cells), bounds, target="c")
+    again = tables.read_parquet("q", found.write(found.decode(*found.encode(private)), ".parquet"))
+    assert {name: str(values.type) for name, values in again.items()} == {"a": "int64", "b": "double", "c": "string"}
+    assert again["a"].to_pylist() == [1, 2, 3]
+    made = found.decode(np.array([[300.0, 1.0]]), np.array([0]))
+    assert made["a"].to_pylist() == [300]
 
 
 @pytest.mark.parametrize(
@@ -118,20 +199,39 @@ def test_parquet_types_are_kept():
         ({"target": "sex"}, "target must name columns of the table, .* got 'sex'"),
         ({"given": {"age": [1]}}, "bounds of 'age' must be"),
         ({"given": {"age": [5, 5]}}, "bounds of 'age' must be finite, lower < upper, got 5.0, 5.0"),
-        ({"given": {"work": [0, 1]}}, "column 'work' holds text"),
         ({"given": {"age": {"lower": 1}}}, "bounds of 'age' must be"),
-        ({"given": {"work": ["a", "a"]}}, "categories of 'work' must be distinct"),
+        ({"given": {"age": {"lower": 1, "upper": 2, "categories": ["1"]}}}, "bounds of 'age' must be"),
+        ({"given": {"work": []}}, "categories, at least one"),
+        ({"given": {"work": {"categories": []}}}, "categories of 'work' must be a list of texts, at least one"),
+        ({"given": {"work": {"stated": []}}}, "categories, at least one"),
+        ({"given": {"work": {}}}, "bounds of 'work' must be"),
+        ({"given": {"work": ["a", "a "]}}, "categories of 'work' must be distinct"),
+        ({"given": {"work": [str(i) for i in range(1001)]}}, "categories of 'work' must be at most 1000, got 1001"),
+        ({"given": {"age": {"lower": 0, "upper": 9, "from_records": True}}}, "must not be those of the records"),
         ({"given": {"age": {"lower": "a", "upper": "b"}}}, "lower of 'age' must be a number, got 'a'"),
+        ({"given": {"age": {"lower": 0, "upper": 9, "kind": "text"}}}, "kind of 'age' must be one of"),
+        ({"given": {"age": {"lower": 0, "upper": 9, "kind": "category"}}}, "kind of 'age' must fit"),
+        ({"given": {"work": {"categories": ["a"], "kind": "integer"}}}, "kind of 'work' must be category"),
+        ({"given": {"age": {"lower": 0, "upper": 9, "decimals": 16}}}, "decimals of 'age' must be <= the most = 15"),
+        # What was once decoded to numbers that the bounds do not hold:
+        ({"given": {"age": {"lower": 0.2, "upper": 0.8, "kind": "integer"}}}, "must hold from 2 to 2.53 whole numbers"),
+        ({"given": {"age": {"lower": -1e300, "upper": 1e300, "kind": "integer"}}}, r"must lie within \+-2.53"),
+        ({"given": {"age": [0, 1e-300]}}, "must hold from 2 to 2.53 numbers of 15 decimals"),
+        ({"given": {"age": {"lower": 0, "upper": 1e9, "decimals": 12}}}, "must hold from 2 to 2.53 numbers of 12"),
+        ({"given": {"age": [0, 9]}, "target": "age", "task": "classification"}, "must be a list of its classes"),
+        (
+            {"given": {"age": ["0", "9"]}, "target": "age", "task": "regression"},
+            r"must be \[lower, upper\] for regression",
+        ),
         ({"drop": ["age", "income", "work", "height"], "target": "smoker"}, "drop must leave a column"),
         ({"target": "age", "drop": ["age"]}, "drop must leave the target, got 'age'"),
     ],
 )
 def test_what_cannot_be_a_schema_is_refused(options, message):
     with pytest.raises(ValueError, match=message):
-        schema.infer(table(), **options)
+        schema_sources.stated(NAMES, **{"given": {}, **options})
 
 
-def test_missing_numbers_are_refused_by_name():
-    holed = tables.read_csv("holed", b"a,b\n1,2\n,3\n")
+def test_missing_public_numbers_are_refused_by_name():
     with pytest.raises(ValueError, match="column 'a' has 1 missing"):
-        schema.infer(holed)
+        schema_sources.infer(table(b"a,b\n1,2\n,3\n"))

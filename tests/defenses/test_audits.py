@@ -75,6 +75,31 @@ def test_dp_gd_keeps_its_guarantee_and_half_its_noise_does_not(steps, rate):
     assert caught.is_refuted
 
 
+@pytest.mark.parametrize("value", [1e39, 3e38])
+def test_a_record_beyond_the_largest_number_tells_nothing_of_dp_gd(value):
+    mechanism = DPGD(neighbouring="replace_one", clip_norm=1.0, noise_multiplier=30.0)
+    training = Training(model=Classifier(hidden=(3,), n_classes=2), epochs=1, learning_rate=1.0, momentum=0.0)
+    init = jax.tree.map(np.asarray, training.model.init(jax.random.key(0), 2))
+    claim = mechanism.guarantee(steps=1).curve
+    assert claim.mu <= 0.07
+    arms = []
+    for seed, record in enumerate(([1.0, -1.0], [value, 0.5])):
+        models = train_many(
+            training,
+            np.array([[0.5, 0.0], [-1.0, 2.0]]),
+            np.array([0, 1]),
+            np.tile(np.array([record], np.float64), (2000, 1)),
+            np.ones(2000, int),
+            init=init,
+            mechanism=mechanism,
+            noise_keys=jax.random.split(jax.random.key(seed), 2000),
+        )
+        flat = np.concatenate([np.reshape(leaf, (2000, -1)) for leaf in jax.tree.leaves(models)], axis=1)
+        # What everybody sees: whether a parameter is not a number.
+        arms.append(~np.isfinite(flat).all(axis=1) + np.nan_to_num(flat[:, 0].astype(float)) * 1e-3)
+    assert not auditing.audit_samples(*arms, claim=claim, confidence=CONFIDENCE).is_refuted
+
+
 @pytest.mark.parametrize("kind", [Gaussian, Laplace])
 @pytest.mark.parametrize("is_release", [False, True])
 def test_noise_on_a_vector_keeps_its_guarantee_and_half_of_it_does_not(kind, is_release):

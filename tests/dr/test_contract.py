@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -86,14 +87,10 @@ def test_implements_the_protocol(method):
 
 def test_returns_the_shapes_and_dtypes_of_the_contract(method, dtype):
     out = fit(method, KEY, data(dtype=dtype))
-    assert out.coords.shape == (N, method.n_components)
-    assert out.coords.dtype == dtype
-    assert out.objective.shape == out.n_iter.shape == out.status.shape == ()
-    assert out.objective.dtype == dtype
-    assert out.n_iter.dtype == jnp.int32
-    assert out.status.dtype == jnp.uint32
+    chex.assert_shape(out[:4], [(N, method.n_components), (), (), ()])
+    chex.assert_type(out[:4], [dtype, dtype, jnp.int32, jnp.uint32])
     assert int(out.status) in (Status.OK, Status.NOT_CONVERGED)
-    assert np.isfinite(out.coords).all()
+    chex.assert_tree_all_finite(out.coords)
 
 
 @pytest.mark.parametrize("given", ["float64", "int32", "uint8", "bool", "float16"])
@@ -134,7 +131,12 @@ def test_vmap_equals_a_loop(method, dtype):
         assert int(batch.status[i]) == int(one.status)
 
 
-@pytest.mark.parametrize(("n", "d"), [(N, D), (30, 5), (5, 30), (3, 3)])
+@pytest.mark.parametrize(
+    ("n", "d", "dtype", "shared_key"),
+    [(N, D, dtype, randomness) for dtype in ("float32", "float64") for randomness in ("fresh", "shared")]
+    + [(30, 5, "float64", "fresh"), (5, 30, "float32", "shared"), (3, 3, "float64", "shared")],
+    indirect=["dtype", "shared_key"],
+)
 def test_insert_equals_fit_transform_with_the_target_first(method, dtype, shared_key, n, d):
     x = data(n, d, dtype)
     shared = method.prepare(x[1:], shared_key=shared_key)
@@ -151,10 +153,10 @@ def test_insert_batch_equals_stacked_inserts(method, dtype, shared_key):
     shared = method.prepare(known, shared_key=shared_key)
     keys = jax.random.split(KEY, M)
     batch = insert_batch(method, keys, shared, targets)
-    assert batch.coords.shape == (M, N, method.n_components)
+    chex.assert_shape(batch.coords, (M, N, method.n_components))
     for i in range(M):
         one = insert(method, keys[i], shared, targets[i])
-        assert jax.tree.structure(one) == jax.tree.structure(batch)
+        chex.assert_trees_all_equal_structs(one, batch)
         np.testing.assert_allclose(batch.coords[i], one.coords, atol=tolerance(dtype, method))
         assert int(batch.status[i]) == int(one.status)
 
@@ -176,16 +178,13 @@ def test_a_shared_key_gives_all_shadows_of_one_target_the_same_coordinates(metho
 
 
 def test_equal_hyperparameters_do_not_retrace(method):
-    traces = []
-
     @jax.jit
+    @chex.assert_max_traces(n=1)
     def counted(method, key, x):
-        traces.append(1)
         return method.fit_transform(key, x)
 
     for seed in range(3):
         counted(dataclasses.replace(method), jax.random.key(seed), data(seed=seed))
-    assert len(traces) == 1
 
 
 def test_objective_is_that_of_the_fit(method, dtype):

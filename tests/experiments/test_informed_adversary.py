@@ -1,6 +1,7 @@
 """The experiment on models: cells are computed once, and what they say of digits."""
 
 import dataclasses
+import re
 
 import jax
 import numpy as np
@@ -65,7 +66,9 @@ def test_cells_are_computed_once_and_resumed(tmp_path, monkeypatch):
 
     file = tmp_path / experiment.RESULTS
     lines = file.read_bytes().splitlines(keepends=True)
-    file.write_bytes(b"".join(lines[:-1]))
+    # A kill leaves cells, and no file of all.
+    file.unlink()
+    max((tmp_path / "results.cells").iterdir()).unlink()
     monkeypatch.setattr(cells, "reconstruct_model", None)
     again = []
     experiment.run(SMALL, tmp_path, factors=("default", "access"), say=again.append)
@@ -153,12 +156,18 @@ def test_bound_is_over_every_success(tmp_path, capsys, monkeypatch):
     assert {c["of"]["mu"] for c in found} == {1.0}
     bound.main(results=tmp_path)
     assert (tmp_path / "privacy.png").is_file()
-    table = [line.split("|") for line in capsys.readouterr().out.splitlines() if line.startswith("| ")][1:]
+    text = capsys.readouterr().out
+    assert (tmp_path / "bounds.md").read_text() == text[:-1]
+    head, *table = [line.split("|") for line in text.splitlines() if line.startswith("| ")]
+    assert [name.strip() for name in head[7:9]] == ["bound", "with the best guess found (no bound)"]
     assert len(table) == len(found) - 1
+    # What is called a bound is computed from what no guess can have, which is far more than the best one found.
+    certified = float(re.search(r"no guess has more than ([\d.]+)", text)[1])
     for row in table:
         # 4 targets: the lower end of the interval is what a bound can be held against.
         low = float(row[6].split("(")[1].split(" to ")[0])
         assert low <= float(row[7])
+        assert float(row[8]) < certified <= float(row[7])
 
 
 def test_kappa_takes_a_mean_squared_error():

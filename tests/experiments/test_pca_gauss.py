@@ -82,6 +82,13 @@ def test_parts_that_are_merged_hold_the_cells_of_a_single_run(results, tmp_path)
     assert not (tmp_path / "none").exists()
 
 
+def test_parts_that_share_a_folder_hold_the_cells_of_a_single_run(results, tmp_path):
+    only = {"tables": ("classification",), "say": lambda _: None}
+    found = [run.run(SMALL, tmp_path, part=part, **only) for part in ("2/2", "1/2")][1]
+    own = [line for line in results[1] if line.get("table") in (None, "classification")]
+    assert without_times(found) == without_times(own)
+
+
 @pytest.mark.parametrize("part", ["0/2", "3/2", "1", "1/0", "a/b", "-1/2"])
 def test_a_part_that_there_is_not_is_refused(part, tmp_path):
     with pytest.raises(ValueError, match="part must be"):
@@ -289,6 +296,15 @@ def test_scaling_changes_nothing_and_fewer_dimensions_gain_by_their_square():
         assert row["measured"] == pytest.approx(row["snr"], rel=5 * math.sqrt(5 / theory.N_DRAWS))
         assert row["snr"] == pytest.approx(theory.theorem_2(key, 30, 1.0)[0]["snr"] * row.get("claimed", 1))
         assert row.get("gain", 1) == pytest.approx(row.get("claimed", 1))
+
+
+def test_theorem_5_holds_for_centred_records_and_fails_for_records_that_are_scaled_and_then_centred():
+    rows = {(row["name"], row["p"]): row for row in theory.theorems_4_and_5(8)}
+    row = rows["theorem 5", 2]
+    assert (row["claimed"], row["centred"], row["scaled"]) == pytest.approx((13, 9 * 8 / 7, 31.5))
+    first = rows["theorem 4", 1]
+    assert (first["claimed"], first["centred"], first["scaled"]) == pytest.approx((1, 8 / 7, 3.5))
+    assert all(row["centred"] < row["claimed"] for row in theory.theorems_4_and_5(1000) if row["name"] == "theorem 5")
 
 
 @pytest.mark.parametrize("m", [4, 30, 300])

@@ -14,6 +14,7 @@ from experiments.pca_membership import (
     curators,
     data,
     private,
+    private_mean,
     private_report,
     private_tables,
     report,
@@ -309,3 +310,14 @@ def test_chance_is_chance():
 def test_bad_private_input(change, message):
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(PRIVATE, **change)
+
+
+def test_a_private_mean_keeps_the_variance_that_a_middle_loses(monkeypatch):
+    monkeypatch.setattr(private_mean, "ANNOUNCED", 40)
+    monkeypatch.setattr(private_mean, "K", 1)
+    # A column in the middle of its range with all of the variance, one far from it with none: the second moment about
+    # the middle is that of the latter.
+    x = np.random.default_rng(0).normal([0.0, 0.8, 0.8], [0.3, 0.05, 0.05], (5000, 3))
+    found = private_mean.row(x, -2 * np.ones(3), 2 * np.ones(3), 40)
+    assert found["middle"] < found["random"] + 0.1 < 0.9 < found["steadied"]
+    assert 0.6 < found["in range"] <= 1  # 40 releases against 40 draws: 0.9, with a deviation of 0.07

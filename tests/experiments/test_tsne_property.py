@@ -1,5 +1,6 @@
 import dataclasses
 import json
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -13,7 +14,7 @@ from drjax.attacks.property.models import CONFIGS, PropertyConfig
 from drjax.nets.plot_networks import PlotNetworkConfig
 from drjax.reports import records
 from experiments import merging
-from experiments.tsne_property import cells, config, data, figures, map_sets, merge, nearest, report, run, tables
+from experiments.tsne_property import cells, config, data, map_sets, merge, nearest, report, run, tables
 
 TINY = PlotNetworkConfig(size=20, blocks=(1,), growth=4, stem=4)
 SMALL = run.Config(
@@ -197,9 +198,28 @@ def test_intervals_of_few_seeds_are_over_test_maps():
     np.testing.assert_allclose(found[:3], (0.15, 0.125, 0.175))
 
 
+def test_a_score_is_not_shown_where_its_interval_holds_what_is_reached_without_a_plot():
+    def words(low, high, field):
+        found = tables.Summary((low + high) / 2, low, high, 1)
+        return found.accuracy_in_words() if field == "accuracy" else found.error_in_words(0.26)
+
+    assert words(0.201, 0.3, "accuracy").endswith(")")
+    for low, high in ((0.2, 0.3), (0.1, 0.5), (0.1, 0.15)):
+        assert words(low, high, "accuracy").endswith("*not shown*")
+    assert words(0.1, 0.259, "error").endswith(")")
+    for low, high in ((0.2, 0.26), (0.2, 0.3), (0.4, 0.5)):
+        assert words(low, high, "error").endswith("*not shown*")
+
+
+@pytest.mark.parametrize("folder", [".", "cpu"])
+def test_the_committed_tables_are_those_of_the_committed_records(folder):
+    results = Path(tables.__file__).parent / "results" / folder
+    assert (results / "tables.md").read_text("utf-8") == tables.tables(records.read_records(results / run.RESULTS))
+
+
 def test_always_one_half_errs_by_the_mean_distance_from_it():
     # The paper's 0.34 is of uniform guesses: 1 / 3 on a fine grid. 0.5 errs by 1 / 4 there, and by 3 / 11 on tenths.
-    assert figures.constant_error([{"kind": "run", "config": {"levels": config.TENTHS}}]) == pytest.approx(3 / 11)
+    assert tables.constant_error([{"kind": "run", "config": {"levels": config.TENTHS}}]) == pytest.approx(3 / 11)
 
 
 def test_the_user_s_pictures_are_read(tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 import functools
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -56,9 +57,8 @@ def each(params, i):
 
 
 def assert_close(found, expected, tolerance):
-    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
-        assert a.dtype == b.dtype
-        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+    chex.assert_trees_all_equal_dtypes(found, expected)
+    chex.assert_trees_all_close(found, expected, rtol=tolerance, atol=tolerance)
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -328,18 +328,17 @@ def test_one_wider_input_does_not_change_the_dtype_of_the_rest(of, optimizer):
 
 
 def test_a_swept_learning_rate_does_not_trace_again():
-    data, params, count = records("float32"), start(DENSE, dtype="float32"), []
+    data, params = records("float32"), start(DENSE, dtype="float32")
     split, context = prepare(made("momentum"), *data[:2], init=params)
     lanes = lanes_of(made("momentum"), split, data[2], data[3])
 
     @jax.jit
+    @chex.assert_max_traces(n=1)
     def trained(context, lanes):
-        count.append(1)
         return run(context, lanes)
 
     for rate in (0.1, 0.2, 0.3):
         trained(context._replace(training=made("momentum", learning_rate=rate)), lanes)
-    assert len(count) == 1
 
 
 @pytest.mark.parametrize(

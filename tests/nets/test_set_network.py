@@ -1,5 +1,6 @@
 """The network on sets: what it must not see, and what it learns."""
 
+import chex
 import jax
 import numpy as np
 import pytest
@@ -41,7 +42,7 @@ def test_gradients_are_finite_where_all_points_are_alike():
     x = np.ones((2, 5, 4), np.float32)
     graph, params, rest = nnx.split(network(), nnx.Param, ...)
     gradient = jax.grad(lambda p: nnx.merge(graph, p, rest)(x).sum())(params)
-    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
+    chex.assert_tree_all_finite(gradient)
 
 
 def test_outputs_are_probabilities_or_shares():

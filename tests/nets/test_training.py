@@ -306,7 +306,8 @@ def test_data_that_do_not_fit_or_are_not_finite_are_refused():
         train(keys(1), maker(), x, y, QUICK, validation=(x, y))
 
 
-def test_progress_goes_to_standard_error(capsys):
+def test_progress_goes_to_standard_error(capsys, monkeypatch):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     x, y = linear_data(m=40)
     train(keys(1), maker(), x, y, QUICK, validation=(x, y), progress=True)
     captured = capsys.readouterr()

@@ -90,7 +90,8 @@ def test_missing_or_contradictory_bounds_are_refused(change, message):
         ({"a": [0, 1], "b": [1, 1], "c": [0, 1]}, COLUMNS, r"lower must be < upper, got \[1, 1\] for column 'b'"),
         ({"a": [0, 1], "b": [0, True], "c": [0, 1]}, COLUMNS, "2 finite numbers"),
         ({"lower": [0, 0], "upper": [1, 1]}, COLUMNS, "3 finite numbers"),
-        ('{"lower": [0, 0, NaN], "upper": [1, 1, 1]}', None, "3 finite numbers"),
+        ('{"lower": [0, 0, NaN], "upper": [1, 1, 1]}', None, "NaN is not JSON"),
+        ('{"a": [0, 1], "b": [0, 1], "c": [0, 1], "a": [0, 2]}', COLUMNS, "key 'a' comes twice"),
         ({"a": [0, 1]}, None, "bounds of an array file"),
     ],
 )

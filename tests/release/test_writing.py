@@ -6,8 +6,7 @@ import pytest
 
 from drjax.bounds import tradeoff
 from drjax.bounds.accounting import Guarantee
-from drjax.data import schema as schemas
-from drjax.data import tables
+from drjax.data import schema_sources, tables
 from drjax.release import writing
 from drjax.synthesis.contract import Box
 from drjax.synthesis.frame import Frame, ProjectedSynthesizer
@@ -63,7 +62,7 @@ def model(schema, class_means):
 
 def test_tables_have_the_shares_of_each_class():
     rows = b"size,colour,kind\n1,red,a\n5,green,b\n9,blue,a\n"
-    schema = schemas.infer(tables.read_csv("t", rows), target="kind")
+    schema = schema_sources.infer(tables.read_csv("t", rows), target="kind")
     # Features: size, colour=blue, colour=green, colour=red.
     synthesizer = model(schema, [[0.2, 0.05, 0.05, 0.9], [0.8, 0.7, 0.25, 0.05]])
     table = writing.synthetic_table(jax.random.key(0), synthesizer, schema, 6000)

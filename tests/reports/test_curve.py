@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from drjax.attacks.metrics import UNKNOWN, AttackScores, Interval
+from drjax.attacks.metrics import UNKNOWN, AttackScores, Gain, Interval
 from drjax.reports import curve, html
 from drjax.reports.curve import CurvePoint, DefenseCurve
 from drjax.reports.ladder import LadderRow, verdict
@@ -15,7 +15,8 @@ from drjax.reports.plots import save_figure
 
 def scores(mse, share=0.5):
     around = Interval(share, max(0, share - 0.1), min(1, share + 0.1))
-    return AttackScores(50, 0, Interval(mse, 0.9 * mse, 1.1 * mse), Interval(mse, mse, mse), around, around, 0.01, 1e-3)
+    error, gain = Interval(mse, 0.9 * mse, 1.1 * mse), Gain(around, around, around)
+    return AttackScores(50, 0, error, Interval(mse, mse, mse), around, around, 0.01, 1e-3, gain)
 
 
 def point(scale, *, accuracy=0.7, **changes):
@@ -59,6 +60,8 @@ def test_lead_has_the_figures_of_the_ends():
     text = curve.lead(made())
     for words in ("0.0010", "at scale 0.4", "0.041", "mean record: 0.060", "from 0.900 to 0.500", "labels"):
         assert words in text
+    assert "Not tried here" not in text
+    assert curve.lead(made(left_out=("Inversion",))).endswith("because each scale would take minutes: Inversion.")
     assert "labels" not in curve.lead(made(point(0.0, accuracy=None), point(0.1, accuracy=None), majority=None))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from drjax.attacks.metrics import AttackScores, Interval
+from drjax.attacks.metrics import AttackScores, Gain, Interval
 from drjax.reports import html, plots
 from drjax.reports.ladder import HEADERS, LadderRow, cells, verdict
 
@@ -49,7 +49,8 @@ class Page(HTMLParser):
 def row(label, mse, success, *, is_baseline=False, excluded=0):
     share = Interval(success, success * 0.9, min(1.0, success * 1.05))
     error = Interval(mse, mse * 0.8, mse * 1.3)
-    scores = AttackScores(500, excluded, error, error, share, share, 0.001, 0.1)
+    gain = Gain(Interval(0.2, 0.1, 0.3), share, share)
+    scores = AttackScores(500, excluded, error, error, share, share, 0.001, 0.1, gain)
     return LadderRow(label=label, description=f"What {label} does.", scores=scores, is_baseline=is_baseline)
 
 

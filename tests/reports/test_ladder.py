@@ -8,14 +8,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from drjax.attacks.metrics import AttackScores, Interval
+from drjax.attacks.metrics import AttackScores, Gain, Interval
 from drjax.reports import ladder
 from drjax.reports.ladder import LadderRow
 
 CHANCE = 1 / 1001
+NAN = (math.nan,) * 3
 
 
-def scores(*, mse=0.01, success=(0.0, 0.0, 0.01), identification=(0.0, 0.0, 0.01), chance=CHANCE, n=1000, excluded=0):
+def scores(
+    *,
+    mse=0.01,
+    success=(0.0, 0.0, 0.01),
+    identification=(0.0, 0.0, 0.01),
+    chance=CHANCE,
+    n=1000,
+    excluded=0,
+    taken=(0.2, 0.1, 0.3),
+    rebuilt=(0.0, 0.0, 0.01),
+    more=None,
+):
+    """Scores of an attack that is a little better than the mean record, which identifies nobody unless `more` says."""
     return AttackScores(
         n_targets=n,
         n_excluded=excluded,
@@ -25,6 +38,7 @@ def scores(*, mse=0.01, success=(0.0, 0.0, 0.01), identification=(0.0, 0.0, 0.01
         identification=Interval(*identification),
         identification_chance=chance,
         seconds_per_target=0.0012,
+        gain=Gain(Interval(*taken), Interval(*rebuilt), Interval(*(identification if more is None else more))),
     )
 
 
@@ -34,13 +48,14 @@ def row(label="ridge", **options):
 
 
 def failed(label="broken"):
-    nan = (math.nan,) * 3
-    return row(label, mse=math.nan, success=nan, identification=nan, n=10, excluded=10)
+    return row(
+        label, mse=math.nan, success=NAN, identification=NAN, n=10, excluded=10, taken=NAN, rebuilt=NAN, more=NAN
+    )
 
 
-def test_success_at_exactly_five_percent_is_not_high_and_just_above_is():
-    assert ladder.verdict([row(success=(0.5, 0.05, 0.6))]).level == "not shown"
-    assert ladder.verdict([row(success=(0.5, math.nextafter(0.05, 1), 0.6))]).level == "high"
+def test_a_share_rebuilt_of_exactly_five_percent_is_not_high_and_just_above_is():
+    assert ladder.verdict([row(rebuilt=(0.5, 0.05, 0.6))]).level == "not shown"
+    assert ladder.verdict([row(rebuilt=(0.5, math.nextafter(0.05, 1), 0.6))]).level == "high"
 
 
 def test_identification_at_exactly_ten_times_chance_is_not_high_and_just_above_is():
@@ -49,27 +64,72 @@ def test_identification_at_exactly_ten_times_chance_is_not_high_and_just_above_i
     assert ladder.verdict([row(identification=(0.5, math.nextafter(limit, 1), 0.6))]).level == "high"
 
 
+def test_half_of_the_error_of_the_mean_record_taken_away_is_not_high_and_more_is():
+    assert ladder.verdict([row(taken=(0.6, 0.5, 0.7))]).level == "not shown"
+    found = ladder.verdict([row(taken=(0.6, math.nextafter(0.5, 1), 0.7))])
+    assert found.level == "high"
+    assert found.sentence.endswith("Decided by the error.")
+
+
+def test_targets_that_the_mean_record_brings_as_close_are_no_exposure():
+    """Of independent features the mean is nearer than the nearest record, and so is any attack that returns it."""
+    blind = row("mean", is_baseline=True, success=(0.8, 0.75, 0.85), taken=(0.0, 0.0, 0.0))
+    found = ladder.verdict([blind, row(success=(0.81, 0.76, 0.86), taken=(0.01, 0.0, 0.02))])
+    assert found.level == "not shown"
+    assert "leaves 99.0% (95% interval 98.0% to 100%) of the mean record's error" in found.sentence
+    assert "81" not in found.sentence
+
+
+def test_targets_rebuilt_by_an_attack_that_is_worse_than_the_mean_record_on_the_whole_are_not_high():
+    """A blind guess of one cluster's centre comes close to those who are in that cluster, and far from all others."""
+    gamble = row(rebuilt=(0.4, 0.35, 0.45), taken=(-1.0, -1.2, -0.8))
+    assert ladder.verdict([gamble]).level == "not shown"
+    assert "leaves 200% (95% interval 180% to 220%)" in ladder.verdict([gamble]).sentence
+
+
+def test_targets_that_the_mean_record_identifies_as_often_are_not_high():
+    assert ladder.verdict([row(identification=(0.5, 0.4, 0.6), more=(0.01, -0.05, 0.07))]).level == "not shown"
+
+
+def test_the_verdict_says_which_comparisons_decided():
+    everything = row(rebuilt=(0.9, 0.8, 1.0), taken=(0.9, 0.8, 0.95), identification=(0.9, 0.8, 1.0))
+    assert ladder.verdict([everything]).sentence.endswith(
+        "Decided by the share rebuilt, the error and the identification rate."
+    )
+    two = row(rebuilt=(0.9, 0.8, 1.0), identification=(0.9, 0.8, 1.0))
+    assert ladder.verdict([two]).sentence.endswith("Decided by the share rebuilt and the identification rate.")
+    assert "Decided by all three figures" in ladder.verdict([row()]).sentence
+
+
+def test_an_attack_that_was_not_compared_with_the_mean_record_has_no_verdict():
+    alone = row()
+    alone = dataclasses.replace(alone, scores=dataclasses.replace(alone.scores, gain=None))
+    with pytest.raises(ValueError, match="gain over the mean record, got 'ridge'"):
+        ladder.verdict([row("other"), alone])
+    assert "n/a" in ladder.to_markdown([alone])
+
+
 def test_an_estimate_above_a_threshold_by_luck_is_not_high():
-    lucky = row(success=(0.06, 0.049, 0.08), identification=(0.02, 0.009, 0.03))
+    lucky = row(rebuilt=(0.06, 0.049, 0.08), identification=(0.02, 0.009, 0.03), taken=(0.6, 0.49, 0.7))
     assert ladder.verdict([lucky]).level == "not shown"
 
 
 def test_baselines_never_make_exposure_high():
-    baseline = row("nearest neighbour", is_baseline=True, success=(0.9, 0.8, 1.0), identification=(0.9, 0.8, 1.0))
-    assert ladder.verdict([baseline, row()]).level == "not shown"
+    shares = dict.fromkeys(("success", "identification", "rebuilt", "taken"), (0.9, 0.8, 1.0))
+    assert ladder.verdict([row("nearest neighbour", is_baseline=True, **shares), row()]).level == "not shown"
 
 
 def test_one_high_attack_among_failed_and_weak_ones_is_enough_and_is_named():
-    found = ladder.verdict([failed(), row("weak", success=(0.04, 0.03, 0.05)), row("strong", success=(0.9, 0.8, 1.0))])
+    found = ladder.verdict([failed(), row("weak", rebuilt=(0.04, 0.03, 0.05)), row("strong", rebuilt=(0.9, 0.8, 1.0))])
     assert found.level == "high"
     assert "“strong”" in found.sentence
-    assert "90.0% (95% interval 80.0% to 100%) of the 1,000 target records" in found.sentence
+    assert "on the same 1,000 target records. It rebuilt 90.0% (95% interval 80.0% to 100%) of them" in found.sentence
     assert "among 1,001 candidates" in found.sentence
 
 
-def test_the_attack_that_makes_exposure_high_is_named_even_if_another_has_more_success():
-    by_luck = row("lucky", success=(0.2, 0.01, 0.5))
-    by_identification = row("telling", success=(0.1, 0.04, 0.2), identification=(0.9, 0.8, 1.0))
+def test_the_attack_that_makes_exposure_high_is_named_even_if_another_rebuilds_more():
+    by_luck = row("lucky", rebuilt=(0.2, 0.01, 0.5))
+    by_identification = row("telling", rebuilt=(0.1, 0.04, 0.2), identification=(0.9, 0.8, 1.0))
     assert ladder.strongest([by_luck, by_identification]).label == "telling"
     assert "“telling”" in ladder.verdict([by_luck, by_identification]).sentence
 
@@ -85,7 +145,7 @@ def test_no_scored_target_is_undetermined_rather_than_no_exposure():
 
 
 def test_the_verdict_never_calls_a_release_safe():
-    for rows in ([row()], [failed()], [row(success=(0.9, 0.8, 1.0))]):
+    for rows in ([row()], [failed()], [row(rebuilt=(0.9, 0.8, 1.0))]):
         found = ladder.verdict(rows)
         assert "safe" not in (found.headline + found.sentence + "".join(found.caveats)).lower()
     assert ladder.verdict([row()]).headline == "No high exposure shown by these attacks"
@@ -93,7 +153,7 @@ def test_the_verdict_never_calls_a_release_safe():
 
 def test_excluded_targets_are_not_counted_as_scored_and_are_told():
     found = ladder.verdict([row(n=1000, excluded=250)])
-    assert "of the 750 target records" in found.sentence
+    assert "on the same 750 target records" in found.sentence
     assert any("250" in caveat for caveat in found.caveats)
 
 
@@ -193,7 +253,7 @@ def test_markdown_has_every_row_as_many_cells_as_headers_and_no_nan():
     assert len(lines) == 2 + 3
     assert {line.replace("\\|", "").count("|") for line in lines} == {len(ladder.HEADERS) + 1}
     assert "**a\\|b [bold]**" in lines[3]
-    assert "4.0e-07 [3.6e-07 to 4.4e-07]" in lines[3]
+    assert "4.0e-07 [3.6e-07 to 4.4e-07; 80.0% of mean]" in lines[3]
     assert "1,000 [7 excluded]" in lines[3]
     assert "baseline" in lines[2]
     assert "nan" not in text

@@ -5,11 +5,15 @@ import numpy as np
 import pytest
 from matplotlib import rcParams
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.cbook import is_math_text
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from PIL import Image
 
 from drjax.attacks.metrics import AttackScores, Interval
-from drjax.reports import plots
+from drjax.bounds import tradeoff
+from drjax.release import figures
+from drjax.reports import bound_plots, plots
 from drjax.reports.ladder import LadderRow
 
 
@@ -67,6 +71,54 @@ def rendered(fig):
     buffer = io.BytesIO()
     fig.savefig(buffer, format="png", dpi=plots.DPI)
     return np.asarray(Image.open(buffer))
+
+
+DOLLARS = ["a$b", "$", "$\\frac{", "_^%", "$x_1$", "a\\$b", "$$", "$a$ and $b$"]
+"""Names that matplotlib takes for formulas, or for parts of them."""
+
+
+def drawings(names):
+    """Every kind of figure, with these names wherever a name may stand."""
+    some = uniform(5, len(names))
+    interval = (0.4, 0.3, 0.5)
+    curves = dict.fromkeys(names, tradeoff.Gaussian(1.0))
+    rows = [row(name, 0.05) for name in names]
+    fpr = np.linspace(0, 1, 5)
+    return {
+        "image grid": plots.image_grid(uniform(3, 4), {name: uniform(3, 4) for name in names}, (2, 2)),
+        "features": plots.feature_errors(some, dict.fromkeys(names, some / 2), some[0], feature_names=names),
+        "ladder": plots.ladder([*rows, *(row(name, 0.07, is_baseline=True) for name in names)]),
+        "distribution": plots.error_distribution(dict.fromkeys(names, fpr), fpr),
+        "baseline": bound_plots.success_over_baseline(
+            curves, looser=dict.fromkeys(names, fpr + 1), kappa=(fpr + 1) / 2
+        ),
+        "mu": bound_plots.success_over_mu(
+            [{"mu": 1.0, "attack": n, "success": interval} for n in names], kappa=0.1, mse=1
+        ),
+        "power": bound_plots.power_over_level(curves),
+        "line": bound_plots.over_noise(fpr + 1, fpr + 1, found=(1.0, 1.0), label=names[0]),
+        "roc": figures.roc_under_ceilings(dict.fromkeys(names, (fpr, fpr)), curves),
+        "kept": figures.kept_over_epsilon(np.array([1.0, 2.0]), (interval, interval), 1.0, label=names[0]),
+    }
+
+
+@pytest.mark.parametrize("first", range(len(DOLLARS)))
+def test_a_name_is_drawn_as_it_is_and_never_as_a_formula(first):
+    name = DOLLARS[first]
+    shown, plain = Figure(figsize=(2, 1)), Figure(figsize=(2, 1))
+    shown.text(0.1, 0.5, plots.plain(name))
+    plain.text(0.1, 0.5, name, parse_math=False)
+    np.testing.assert_array_equal(rendered(shown), rendered(plain))
+
+
+def test_no_name_breaks_a_figure():
+    for names in (DOLLARS, DOLLARS[2:3], DOLLARS[4:5]):
+        for kind, figure in drawings(names).items():
+            rendered(figure)
+            # Labels of logarithmic axes are formulas, and meant to be.
+            texts = [text.get_text() for text in figure.findobj(Text) if "mathdefault" not in text.get_text()]
+            assert any("$" in text or "_^%" in text for text in texts), kind
+            assert not any(is_math_text(text) for text in texts), kind
 
 
 @pytest.mark.parametrize("shape", [(28, 28), (8, 8, 3), (62, 47)])

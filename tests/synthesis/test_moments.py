@@ -10,6 +10,7 @@ import scipy.stats
 
 from drjax.bounds import auditing, tradeoff
 from drjax.bounds.curve import RELATIONS
+from drjax.defenses.clipping import in_ball
 from drjax.synthesis import exact_moments, moments, sensitivity
 from drjax.synthesis.budget import STEPS, Budget, plan
 
@@ -33,7 +34,7 @@ def test_sums_over_chunks_are_those_of_all_records_at_once():
     weight = (rng.random(n) < 0.7).astype(np.float32)
 
     def term(chunk):
-        return moments.grouped_gram(moments.in_ball(chunk["rows"], 1.5), chunk["weight"], chunk["group"], 3)
+        return moments.grouped_gram(in_ball(chunk["rows"], 1.5), chunk["weight"], chunk["group"], 3)
 
     found = jax.jit(lambda r: moments.total(term, r))({"rows": rows, "weight": weight, "group": group})
     cut = rows * np.minimum(1, 1.5 / np.linalg.norm(rows, axis=1, keepdims=True)) / 1.5
@@ -47,7 +48,7 @@ def test_every_record_is_within_its_bound_and_none_is_moved_without_need():
     rows = rng.normal(size=(500, 4)) * np.exp(rng.uniform(-3, 8, (500, 1)))
     rows[0] = 0
     with jax.enable_x64(True):
-        cut, turned = np.asarray(moments.in_ball(jnp.asarray(rows), 2.0)), np.asarray(moments.on_sphere(rows))
+        cut, turned = np.asarray(in_ball(jnp.asarray(rows), 2.0)), np.asarray(moments.on_sphere(rows))
     norms = np.linalg.norm(rows, axis=1)
     assert np.linalg.norm(cut, axis=1).max() <= 1 + 1e-12
     np.testing.assert_allclose(cut[norms <= 2], rows[norms <= 2] / 2)

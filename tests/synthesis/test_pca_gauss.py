@@ -4,6 +4,7 @@ import dataclasses
 import math
 import warnings
 
+import chex
 import jax
 import jax.export
 import jax.numpy as jnp
@@ -12,7 +13,7 @@ import pytest
 
 from drjax.bounds import auditing, tradeoff
 from drjax.bounds.curve import RELATIONS
-from drjax.synthesis import paper, sensitivity, spectrum
+from drjax.synthesis import exact_moments, paper, sensitivity, spectrum
 from drjax.synthesis.contract import Box, NotPrivateWarning, SynthesisMethod, Synthesizer
 from drjax.synthesis.pca_gauss import Budget, PCAGauss, PCAGaussSpectrum
 
@@ -80,7 +81,8 @@ def test_with_much_budget_and_all_components_samples_have_the_moments_of_the_rec
 
 def test_samples_are_what_the_components_keep_of_the_records():
     x, _ = given("unsupervised")
-    made = method(clip_factor=10.0)
+    # The correction adds what the components leave out: tests/synthesis/test_correction.py.
+    made = method(clip_factor=10.0, correct=False)
     found = made.fit(jax.random.key(0), x, None, PLENTY, DELTA)
     u = np.asarray(BOX.encode(x), float)
     _, _, v = np.linalg.svd(u - u.mean(axis=0), full_matrices=False)
@@ -138,7 +140,9 @@ def test_trials_with_public_centre_and_components_share_all_but_noise():
     x, y = given("classification")
     w = np.linalg.qr(np.random.default_rng(0).normal(size=(D, 2)))[0].T
     center = tuple(((LOWER + UPPER) / 2).tolist())
-    made = method("classification", projection="public", components=w, center=center, clip_norm=1.0)
+    fields = {"projection": "public", "components": w, "center": center, "clip_norm": 1.0}
+    # The correction sees no records, and costs every trial the same.
+    made = method("classification", **fields, correct=False)
     one, many = (
         jax.jit(jax.vmap(lambda key: made.fit(key, x, y, 1.0, DELTA))).lower(jax.random.split(jax.random.key(0), t))
         for t in (1, 100)
@@ -153,9 +157,8 @@ def test_records_beyond_the_bounds_are_cut_and_what_is_not_a_number_is_in_the_mi
     x[0], x[1, 2], x[2, 3] = 1e30, np.nan, -np.inf
     cut = np.asarray(BOX.clip(x))
     one, other = (method("classification").fit(jax.random.key(0), r, y, 1.0, DELTA) for r in (x, cut))
-    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-5)
-        assert np.isfinite(a).all()
+    chex.assert_trees_all_close(one, other, rtol=1e-7, atol=1e-5)
+    chex.assert_tree_all_finite(one)
 
 
 def test_records_of_no_class_count_for_none():
@@ -184,8 +187,7 @@ def test_parts_of_the_records_serve_one_purpose_each():
     found = made.fit(key, x, y, PLENTY, DELTA)
     labels = np.where(first, (y + 1) % K, y)
     other = made.fit(key, x, labels, PLENTY, DELTA)
-    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(other), strict=True):
-        np.testing.assert_array_equal(a, b)
+    chex.assert_trees_all_equal(found, other)
     middle = np.where(first[:, None], x, (LOWER + UPPER) / 2).astype(np.float32)
     unmoved = made.fit(key, middle, y, PLENTY, DELTA)
     np.testing.assert_array_equal(unmoved.components, found.components)
@@ -253,7 +255,9 @@ def test_an_audit_of_all_that_is_released_finds_no_violation_and_catches_a_wrong
     def run(key, data):
         found = made.fit(key, *data, epsilon, DELTA)
         projector = found.components.T @ found.components
-        return found.frame.center, found.frame.radius, projector, found.mixture
+        # Slopes and offsets follow from these.
+        spread = found.correction.gain, found.correction.residual
+        return found.frame.center, found.frame.radius, projector, found.mixture, spread
 
     def audit():
         return audited(run, small_pair(neighbouring, task), claim)
@@ -365,8 +369,21 @@ def test_releases_differ_are_proven_and_sample_with_any_key_or_none():
     assert one.guarantee.epsilon(DELTA) <= 50.0 * (1 + 1e-9)
     assert not np.array_equal(one.sample(None, 5).x, one.sample(None, 5).x)
     np.testing.assert_array_equal(one.sample(jax.random.key(0), 5).x, one.sample(jax.random.key(0), 5).x)
-    with pytest.raises(ValueError, match="x must be finite"):
-        made.release(np.where(x > 0, x, np.nan), y, 1.0, DELTA)
+
+
+def test_a_release_refuses_no_record_which_would_tell_of_it(monkeypatch):
+    x, y = given("regression")
+    taken = []
+    monkeypatch.setattr(exact_moments, "released_sum", lambda rows, *_: taken.append(rows) or (rows.sum(axis=0), 0.1))
+    odd, middle = np.array(x), np.array(x)
+    odd[0, 0], middle[0, 0] = np.nan, (BOX.lower[0] + BOX.upper[0]) / 2
+    odd[1, 1], middle[1, 1] = np.inf, BOX.upper[1]
+    for rows in (odd, middle):
+        released = method("regression").release(rows, y, 1.0, DELTA)
+        assert np.isfinite(released.frame.center).all()
+    np.testing.assert_allclose(taken[0], taken[1], atol=1e-12)
+    spectrum_only = PCAGaussSpectrum(neighbouring="replace_one", box=BOX, n_components=2)
+    assert np.isfinite(spectrum_only.release(odd, None, 1.0, DELTA).variances).all()
 
 
 # ---- the paper
@@ -436,6 +453,29 @@ def test_the_paper_s_noise_is_that_of_the_authors_code():
         assert np.asarray(means)[:, k].std(axis=0) == pytest.approx(np.full(p, expected), rel=0.1)
 
 
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_as_coded_the_model_is_that_as_printed_with_noise_for_components_that_are_not_divided(task):
+    x, y = given(task)
+    fields = {"paper": True, "projection": "public", "components": np.eye(D)[:2]}
+    printed, coded = (method(task, is_divided=is_divided, **fields) for is_divided in (True, False))
+    key = jax.random.key(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotPrivateWarning)
+        exact, noisy = ([made.fit(key, x, y, e, 0.0) for made in (printed, coded)] for e in (1e9, 1.0))
+    assert noisy[1].guarantee.proven.startswith("nothing")
+    np.testing.assert_allclose(exact[0].mixture.means, exact[1].mixture.means, atol=1e-5)
+    np.testing.assert_allclose(exact[0].mixture.covariances, exact[1].mixture.covariances, atol=1e-5)
+    if task == "classification":
+        # One key draws the same noise for both, to be scaled.
+        noise = [np.asarray(n.mixture.means - e.mixture.means) for n, e in zip(noisy, exact, strict=True)]
+        np.testing.assert_allclose(noise[0], math.sqrt(D) * noise[1], rtol=1e-2, atol=1e-5)
+    center = tuple(((LOWER + UPPER) / 2).tolist())
+    with pytest.warns(NotPrivateWarning, match="components may be sqrt"):
+        method(task, is_divided=False, center=center, **fields).fit(key, x, y, 1.0, 0.0)
+    with pytest.raises(ValueError, match="is_divided must be True without paper"):
+        method(task, is_divided=False)
+
+
 def test_an_audit_refutes_algorithm_3_where_a_record_changes_its_class():
     x = np.tile((LOWER + UPPER) / 2, (4, 1)).astype(np.float32)
     x[0] = UPPER
@@ -479,16 +519,14 @@ def test_methods_and_synthesizers_keep_the_contract():
 
 def test_equal_methods_share_a_program():
     x, y = given("classification")
-    traces = []
 
     @jax.jit
+    @chex.assert_max_traces(n=1)
     def run(made, key):
-        traces.append(1)
         return made.fit(key, x, y, 1.0, DELTA)
 
     for seed in range(3):
         run(method("classification", budget=Budget(center=0.2)), jax.random.key(seed))
-    assert len(traces) == 1
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from drjax.attacks.property.markers import find_markers
 from drjax.attacks.property.reading import Reading
 from drjax.core import validate
 from drjax.core.types import Array
+from drjax.data.images import read_image
 
 INK = (255, 0, 0)
 """Red, green and blue of what `overlay` draws."""
@@ -129,8 +130,7 @@ def _cohesion(found: Reading, shares: np.ndarray) -> float:
 
 def overlay(path: str | Path, found: Reading) -> Image.Image:
     """The picture that was read, enlarged by `ZOOM`, with the part that was read and every found marker outlined."""
-    with Image.open(path) as file:
-        layer = file.convert("RGBA")
+    layer = read_image(Path(path), Path(path).read_bytes(), "RGBA")
     image = Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer).convert("L").convert("RGB")
     image = image.resize((ZOOM * image.width, ZOOM * image.height), Image.Resampling.NEAREST)
     pen = ImageDraw.Draw(image)

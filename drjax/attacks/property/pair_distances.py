@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
+
+from drjax.core.compiled import njit
 
 
 class PairDistances(NamedTuple):
@@ -44,7 +45,7 @@ def pair_distances(x: np.ndarray, k: int, radii: tuple[float, ...], width: float
     return PairDistances(*found, histogram)
 
 
-@numba.njit(error_model="numpy", nogil=True, cache=True)
+@njit
 def _pass(placed, k, squared_radii, scale, n_bins):
     n, n_radii = placed.shape[1], len(squared_radii)
     u, v = placed[0], placed[1]
@@ -96,7 +97,7 @@ def _pass(placed, k, squared_radii, scale, n_bins):
     return near, order, counts, histogram
 
 
-@numba.njit(error_model="numpy", nogil=True, cache=True)
+@njit
 def neighbourhoods(x, order, reach):
     """(n, 4) of the neighbours order (n, k) of every point of x (n, 2), in units of reach (n,).
 

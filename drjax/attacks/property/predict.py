@@ -31,7 +31,9 @@ from drjax.attacks.property.maps import DEFAULT
 from drjax.attacks.property.observation import Plot
 from drjax.attacks.property.shadow_data import ShadowData
 from drjax.attacks.property.shadow_maps import Records, ShadowMaps, feasible_levels, sample_maps
-from drjax.core import validate
+from drjax.attacks.shadow import shadow_needs
+from drjax.core import memory, validate
+from drjax.core.progress import announce
 from drjax.core.types import Array, DRMethod, count_status
 from drjax.data.preprocess import StandardScaler
 
@@ -151,6 +153,7 @@ def predict_proportion(
 
     Raises:
         ValueError: an argument out of its range, or too few shadow records with or without the property.
+        MemoryError: more memory would be needed than is available.
     """
     validate.prng_key(key)
     if not attacks or len(set(attacks)) < len(attacks):
@@ -172,9 +175,11 @@ def predict_proportion(
         Records(shadow.features[rows], shadow.has_property[rows])
         for rows in halves(half_key, shadow.dataset, shadow.has_property)
     )
+    size = n_points if n_points is not None else len(plot.points)
+    _check_needs(method, size, n_shadow, shadow.features, progress=progress)
     make = functools.partial(sample_maps, method=method, sheet=plot.sheet, defence=defence)
     share_found = 1.0
-    n = n_points if n_points is not None else len(plot.points)
+    n = size
     span = feasible_levels(levels, sides, n)
     if plot.sheet is not None:
         n, share_found = _number_of_points(pilot_key, plot, sides[0], make, span, n, is_given=n_points is not None)
@@ -210,6 +215,20 @@ def predict_proportion(
         warnings=(),
     )
     return dataclasses.replace(outcome, warnings=tuple(_warnings(outcome, plot, half)))
+
+
+def _check_needs(method: DRMethod, n: int, n_shadow: int, features: np.ndarray, *, progress: bool) -> None:
+    """Refuses what does not fit into memory, and says what takes long."""
+
+    def need(points: int) -> float:
+        made = shadow_needs(method, points, features.shape[1], n_shadow)
+        return made.bytes + 8.0 * features.size + 24.0 * n_shadow * points
+
+    words = f"{n_shadow:,} maps of {n:,} points by {method.name}"
+    memory.require(
+        need(n), "this attack", words, lambda: f"lower --n-points ({memory.would_fit(need, n)}) or --n-shadow"
+    )
+    announce(words, shadow_needs(method, n, features.shape[1], n_shadow).seconds, need(n), enabled=progress)
 
 
 def _number_of_points(

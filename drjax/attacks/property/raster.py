@@ -10,11 +10,11 @@ import math
 
 import jax
 import jax.numpy as jnp
-import numba
 import numpy as np
 from jax import lax
 
 from drjax.core import batching, host, validate
+from drjax.core.compiled import njit
 from drjax.core.types import Array, hyperparams
 
 METHODS = ("host", "xla")
@@ -209,7 +209,7 @@ def _on_host(places: Array, labels: Array, palette: Array, canvas: Canvas) -> np
     return pictures
 
 
-@numba.njit(error_model="numpy", nogil=True, cache=True)
+@njit
 def _paint(places, labels, colors, radius, alpha, pictures):
     size, channels = pictures.shape[1], pictures.shape[3]
     n = 2 * (int(np.ceil(radius)) + 1) + 1
@@ -248,12 +248,12 @@ def _paint(places, labels, colors, radius, alpha, pictures):
                     pictures[g, r, c, k] = np.uint8(np.rint(canvas[r, c, k]))
 
 
-@numba.njit(error_model="numpy", nogil=True, cache=True, inline="always")
+@njit(inline="always")
 def _antiderivative(x, radius):
     return (x * np.sqrt(max(radius * radius - x * x, 0.0)) + radius * radius * np.arcsin(x / radius)) / 2
 
 
-@numba.njit(error_model="numpy", nogil=True, cache=True)
+@njit
 def _areas(xs, over_x, y, half, over_half, radius, areas):
     """`_area_below` of every x at one y; over_x and over_half are antiderivatives at xs and half."""
     end = np.pi * radius * radius / 4

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 from scipy import ndimage
 
 from drjax.attacks.property import raster
 from drjax.attacks.property.markers import MIN_CONTRAST, find_markers
 from drjax.core import validate
+from drjax.data.images import read_image
 
 MIN_SIDE = 48
 """Least pixels of an image's side."""
@@ -74,7 +75,7 @@ def read_picture(path: str | Path, *, size: int = 300, radius: float | None = No
     be round and of one size. Transparent pixels count as white. Deterministic; about a second for 1,000 markers.
 
     Args:
-        path: Anything Pillow opens: PNG, JPG, ...
+        path: PNG, JPEG, BMP or TIFF, see `drjax.data.images.read_image`.
         size: Pixels of a side of the normalised picture.
         radius: Of a marker in it, see `raster.draw`; take the one of the pictures that the attack was trained on.
 
@@ -125,10 +126,9 @@ def _load(path: Path) -> np.ndarray:
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}: check the path")
     try:
-        with Image.open(path) as file:
-            layer = file.convert("RGBA")
-    except (UnidentifiedImageError, OSError, Image.DecompressionBombError) as error:
-        raise ValueError(f"path must be an image file, got {path} ({error})") from error
+        layer = read_image(path, path.read_bytes(), "RGBA")
+    except ValueError as error:
+        raise ValueError(f"path must be an image file: {error}") from error
     if min(layer.size) < MIN_SIDE:
         raise ValueError(f"path must be an image of at least {MIN_SIDE} pixels each side, got {layer.size} in {path}")
     white = Image.new("RGBA", layer.size, "white")

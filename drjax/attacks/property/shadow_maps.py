@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import NamedTuple
 
 import jax
@@ -13,7 +12,8 @@ from drjax.attacks.property.defences import Defence
 from drjax.attacks.property.groups import sample_groups
 from drjax.attacks.property.maps import tsne_maps
 from drjax.attacks.property.observation import Sheet
-from drjax.core import batching, validate
+from drjax.core import validate
+from drjax.core.progress import shown
 from drjax.core.types import Array, DRMethod, is_usable
 
 MIN_RANGE = 0.1
@@ -111,7 +111,7 @@ def sample_maps(
     seen: list[np.ndarray | None] = [made.coords[i] for i in usable]
     if sheet is not None:
         seeds = np.asarray(jax.random.bits(color_key, (count, 4), np.uint32))
-        with batching.progress_bar("read back", len(usable), 0) if progress else nullcontext(lambda _: None) as advance:
+        with shown("maps read back", len(usable), enabled=progress) as advance:
             for at, i in enumerate(usable):
                 seen[at] = sheet.read_back(made.coords[i], np.random.default_rng(seeds[i]))
                 advance(1)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from drjax.core.compiled import njit
 
 N_ITER = 25
 FLOOR = 1e-4
@@ -30,7 +31,7 @@ def two_clusters(turned: np.ndarray) -> np.ndarray:
     return _fit(np.ascontiguousarray(turned), (2 * rank >= len(turned)).astype(np.float64))
 
 
-@numba.njit(error_model="numpy", nogil=True, cache=True)
+@njit
 def _fit(x, second):
     n = len(x)
     share, middle, spread = np.zeros(2), np.zeros((2, 2)), np.zeros((2, 3))
@@ -74,7 +75,7 @@ def _fit(x, second):
     return found
 
 
-@numba.njit(error_model="numpy", nogil=True, cache=True, inline="always")
+@njit(inline="always")
 def _half_square(point, middle, spread, area):
     a, b = point[0] - middle[0], point[1] - middle[1]
     return (spread[1] * a * a - 2 * spread[2] * a * b + spread[0] * b * b) / (2 * area)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
+
+from drjax.core.compiled import njit
 
 MAX_FIT_STEPS = 12
 """Steps of the fit of lengths per change."""
@@ -25,7 +26,7 @@ class Release(NamedTuple):
     values: Any
 
 
-@numba.njit(error_model="numpy", cache=True, nogil=True)
+@njit
 def geodesics_of(paths, lengths):
     """Of the target to all known points, (m,), and by which link, an index among the finite lengths, (m,)."""
     m = len(lengths)
@@ -41,7 +42,7 @@ def geodesics_of(paths, lengths):
     return reach, by
 
 
-@numba.njit(error_model="numpy", cache=True, nogil=True)
+@njit
 def residual_of(paths, product, release, lengths):
     """Squared norm of H A v - lambda v, the residual (q, n), the target's geodesics, and what `shortcuts` returns."""
     vectors, values = release
@@ -64,7 +65,7 @@ def residual_of(paths, product, release, lengths):
     return (cost if cost < np.inf else np.inf), residual, reach, by, pairs
 
 
-@numba.njit(error_model="numpy", cache=True, nogil=True)
+@njit
 def shortcuts(paths, lengths, reach):
     """Pairs (c, 2) of known points whose shortest path leads by the target, and by what its square falls, (c,)."""
     m = len(lengths)
@@ -88,7 +89,7 @@ def shortcuts(paths, lengths, reach):
     return pairs[:count], squares[:count]
 
 
-@numba.njit(error_model="numpy", cache=True, nogil=True)
+@njit
 def derivative_of(release, reach, by, pairs, n_links):
     """Derivative of the residual, flattened, in the lengths of the links, (n_links, q n)."""
     vectors = release.vectors
@@ -110,7 +111,7 @@ def derivative_of(release, reach, by, pairs, n_links):
     return jacobian
 
 
-@numba.njit(error_model="numpy", cache=True, nogil=True)
+@njit
 def fit_lengths(paths, product, release, lengths, enough):
     """Lengths of the links of least squared residual, which it returns, near those given, which it overwrites.
 
@@ -151,7 +152,7 @@ def fit_lengths(paths, product, release, lengths, enough):
     return best
 
 
-@numba.njit(error_model="numpy", cache=True, nogil=True)
+@njit
 def _moved(lengths, at, normal, slope, damping):
     """Lengths after a damped step that changes none by more than a third."""
     damped, out = normal.copy(), lengths.copy()

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 
 from drjax.attacks.reconstruction.geodesic_fit import derivative_of, fit_lengths, geodesics_of, residual_of
+from drjax.core.compiled import njit
 from drjax.dr import path_insertion
 
 N_CONSIDERED = 200
@@ -31,7 +31,7 @@ SHARES = (0.97, 0.9, 0.8, 0.65)
 """Lengths tried for a new link, as shares of the shortest path to its end so far."""
 
 
-@numba.njit(error_model="numpy", cache=True, nogil=True)
+@njit
 def search(known, release, lengths, displaced, n_neighbors, enough, n_starts, found):
     """Searches from several starts until one state explains the release.
 
@@ -69,7 +69,7 @@ def search(known, release, lengths, displaced, n_neighbors, enough, n_starts, fo
     return np.sqrt(best), np.sqrt(best_checked)
 
 
-@numba.njit(error_model="numpy", cache=True, nogil=True)
+@njit
 def _explore(known, release, lengths, displaced, enough):
     """Best-first search by single changes; overwrites the state by the best one and returns its squared residual.
 
@@ -124,7 +124,7 @@ def _explore(known, release, lengths, displaced, enough):
     return best
 
 
-@numba.njit(error_model="numpy", cache=True, nogil=True)
+@njit
 def _displace(known, release, displaced, paths, product):
     """Overwrites paths (m, m) between known points without the target, and the product (q, n) of A with the vectors.
 
@@ -160,7 +160,7 @@ class Changes(NamedTuple):
     displaced: Any
 
 
-@numba.njit(error_model="numpy", cache=True, nogil=True)
+@njit
 def _screen(known, release, paths, product, lengths, displaced):
     """Every single change of the state that may matter, as `Changes`."""
     _, residual, reach, by, pairs = residual_of(paths, product, release, lengths)
@@ -204,7 +204,7 @@ def _screen(known, release, paths, product, lengths, displaced):
     return Changes(scores[order], at[order], length[order], flag[order])
 
 
-@numba.njit(error_model="numpy", cache=True, nogil=True)
+@njit
 def _effect(known, release, i, sign):
     """What point i's loss of its last neighbour adds to the residual, flattened, (q n,), if no other one is lost."""
     vectors = release.vectors
@@ -220,7 +220,7 @@ def _effect(known, release, i, sign):
     return out.ravel()
 
 
-@numba.njit(error_model="numpy", cache=True, nogil=True)
+@njit
 def _left_over(residual, basis):
     """Squared norm outside the span of orthonormal rows."""
     inside = basis @ residual
@@ -228,7 +228,7 @@ def _left_over(residual, basis):
     return score if score < np.inf else np.inf
 
 
-@numba.njit(error_model="numpy", cache=True, nogil=True)
+@njit
 def _drop_detours(paths, lengths):
     """Takes out links that are no shorter than a path by another one: distances of records admit none."""
     slack = 1 - 1e-9
@@ -240,7 +240,7 @@ def _drop_detours(paths, lengths):
                 lengths[i] = own
 
 
-@numba.njit(error_model="numpy", cache=True, nogil=True)
+@njit
 def _check(known, release, lengths, n_neighbors):
     """Squared residual if links and displacements follow the rule of neighbours; drops links that do not."""
     paths, linked = insert(known, lengths, n_neighbors)
@@ -261,7 +261,7 @@ def _check(known, release, lengths, n_neighbors):
     return cost if cost < np.inf else np.inf
 
 
-@numba.njit(error_model="numpy", cache=True, nogil=True)
+@njit
 def insert(known, row, n_neighbors):
     """Geodesics (n, n) of a point at distances row (m,) and the known ones, and its links (m,)."""
     n = len(row) + 1

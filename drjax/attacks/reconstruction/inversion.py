@@ -279,9 +279,11 @@ def _starts(known: np.ndarray, releases: np.ndarray, prior: GaussianPrior, guess
 
 
 def _definite(covariance: np.ndarray) -> np.ndarray:
-    # Fewer public records than features leave directions of no variance, along which no start has a finite cost.
-    d = len(covariance)
-    return (covariance + covariance.T) / 2 + 1e-6 * np.trace(covariance) / d * np.eye(d)
+    # A covariance of low rank leaves directions of no variance, along which no start has a finite cost. Each feature
+    # gets a share of its own variance: one of small units would drown in that of the others.
+    own = np.diag(covariance)
+    added = 1e-6 * np.where(own > 0, own, own.mean())
+    return (covariance + covariance.T) / 2 + np.diag(added)
 
 
 def _invert(plan: _Plan, lanes: PyTree) -> _Found:

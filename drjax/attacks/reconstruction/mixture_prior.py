@@ -90,7 +90,7 @@ class MixturePrior:
 
     def raised(self, share: float) -> MixturePrior:
         """See `GaussianPrior.raised`; every component by a share of its own variance."""
-        whole = GaussianPrior(self.mean, self.covariance).raised(share)
+        whole = GaussianPrior(self.mean, self.covariance, scale=self.components[0].scale).raised(share)
         parts = tuple(part.raised(share) for part in self.components)
         return dataclasses.replace(self, components=parts, covariance=whole.covariance)
 
@@ -128,8 +128,8 @@ class MixturePrior:
         found = np.empty((len(self.components), len(values)))
         for i, part in enumerate(self.components):
             gram = part.spread(operator) @ operator.T
-            for lanes in noise_groups(noise, np.diagonal(gram)):
-                level = np.diag(noise[lanes].max(axis=0) + 1e-9 * np.trace(gram) / len(gram))
+            for lanes in noise_groups(noise):
+                level = np.diag(noise[lanes[0]] + 1e-9 * np.trace(gram) / len(gram))
                 factor = scipy.linalg.cholesky(gram + level, lower=True)
                 away = scipy.linalg.solve_triangular(factor, (values[lanes] - operator @ part.mean).T, lower=True)
                 found[i, lanes] = -(away**2).sum(axis=0) / 2 - np.log(np.diagonal(factor)).sum()
@@ -173,17 +173,21 @@ def _mixture(
         mean = own.mean(axis=0)
         spread = np.sqrt((1 - pooling) / len(own)) * (own - mean)
         covariance = spread.T @ spread + pooling * single.covariance
-        factor = None if single.factor is None else np.concatenate([spread, np.sqrt(pooling) * single.factor])
-        parts.append(GaussianPrior(mean, covariance, factor, pooling * single.floor))
+        factor = None
+        if single.factor is not None:
+            factor = np.concatenate([spread / single.scale, np.sqrt(pooling) * single.factor])
+        parts.append(GaussianPrior(mean, covariance, factor, pooling * single.floor, single.scale))
         sizes.append(len(own))
     return np.array(sizes) / len(x), tuple(parts)
 
 
 def _log_density(part: GaussianPrior, x: np.ndarray) -> np.ndarray:
-    """Of records (m, d), up to a constant of d."""
+    """Of records (m, d), up to a constant of d and the units of the part."""
     d = len(part.mean)
-    # A feature that never varied has no density; in units of rounding it has, the same for all components.
-    more = 1e-8 * np.trace(part.covariance) / d
+    if part.scale is not None:
+        part, x = part.standard(), x / part.scale
+    # A feature that never varied in a kind has no density; with a share of its variance it has, the same for all kinds.
+    more = 1e-2 * np.trace(part.covariance) / d
     away = x - part.mean
     if part.factor is None or 2 * len(part.factor) > d:
         factor = scipy.linalg.cholesky(part.covariance + more * np.eye(d), lower=True)

@@ -53,37 +53,43 @@ class GaussianPrior:
     Attributes:
         mean: (d,).
         covariance: (d, d), positive semi-definite.
-        factor: (r, d), and floor: covariance = factor.T @ factor + floor * identity; None if there is no such form with
-            r < d. Where r is much smaller than d, truncation is faster with it.
+        factor: (r, d), and floor: covariance / outer(scale, scale) = factor.T @ factor + floor * identity; None if
+            there is no such form with r < d. Where r is much smaller than d, truncation is faster with it.
+        scale: (d,) > 0, units in which the features are alike; None if they are so as they are.
     """
 
     mean: np.ndarray
     covariance: np.ndarray
     factor: np.ndarray | None = None
     floor: float = 0.0
+    scale: np.ndarray | None = None
 
     @classmethod
     def fit(cls, public: Array, *, shrinkage: float | None = None) -> GaussianPrior:
-        """Mean and shrunken covariance of public records (N, d), N >= 2; float64, O(N d^2), 8 d^2 bytes.
+        """Mean, variances and shrunken correlations of public records (N, d), N >= 2; float64, O(N d^2), 8 d^2 bytes.
+
+        Every feature keeps its own variance, whatever its units, and the correlations shrink towards 0. A feature that
+        is rarely on is given a little more variance (`units`), one that never varied a share of the others' median.
 
         Args:
             public: Records the adversary may use: neither the target's nor derived from it.
-            shrinkage: Weight in [0, 1] of the scaled identity in the covariance; by Ledoit & Wolf (2004) if None.
+            shrinkage: Weight in [0, 1] of the identity in the correlation matrix; by Ledoit & Wolf (2004) if None.
 
         Raises:
             ValueError: public is not a finite numeric matrix with two rows, or shrinkage is out of range.
         """
         public = validate.matrix(public, "public", min_rows=2).astype(np.float64)
+        n, d = public.shape
+        mean, scale = public.mean(axis=0), units(public)
+        standard = (public - mean) / scale
         if shrinkage is None:
-            shrinkage = float(ledoit_wolf_shrinkage(public))
+            varying = standard[:, standard.any(axis=0)]
+            shrinkage = float(ledoit_wolf_shrinkage(varying)) if varying.size else 0.0
         else:
             validate.probability(shrinkage=shrinkage)
-        n, d = public.shape
-        mean = public.mean(axis=0)
-        factor = np.sqrt((1 - shrinkage) / n) * (public - mean)
-        floor = shrinkage * float(public.var(axis=0).mean())
-        covariance = factor.T @ factor + floor * np.eye(d)
-        return cls(mean, covariance, factor if n < d else None, floor)
+        factor = np.sqrt((1 - shrinkage) / n) * standard
+        covariance = (factor.T @ factor + shrinkage * np.eye(d)) * np.outer(scale, scale)
+        return cls(mean, covariance, factor if n < d else None, shrinkage, scale)
 
     @classmethod
     def isotropic(cls, mean: Array) -> GaussianPrior:
@@ -91,17 +97,36 @@ class GaussianPrior:
         mean = np.asarray(mean, np.float64)
         return cls(mean, np.eye(mean.shape[0]))
 
+    @classmethod
+    def along(cls, mean: np.ndarray, basis: np.ndarray, variance: np.ndarray) -> GaussianPrior:
+        """What known records alone say of another: their variance (r,) along each direction of an orthonormal basis
+        (r, d) of their span, and across it that of a feature on average."""
+        across = float(variance.sum()) / len(mean)
+        covariance = (basis.T * (variance - across)) @ basis
+        covariance[np.diag_indices(len(mean))] += across
+        return cls(mean, covariance)
+
     def spread(self, operator: np.ndarray) -> np.ndarray:
         """operator @ covariance, (q, d)."""
         if self.factor is None:
             return operator @ self.covariance
-        return (operator @ self.factor.T) @ self.factor + self.floor * operator
+        scale = 1.0 if self.scale is None else self.scale
+        scaled = operator * scale
+        return ((scaled @ self.factor.T) @ self.factor + self.floor * scaled) * scale
 
     def raised(self, share: float) -> GaussianPrior:
-        """With variance in every direction: more by this share of the mean variance of a feature."""
-        more = share * float(np.trace(self.covariance)) / len(self.mean)
-        covariance = self.covariance + more * np.eye(len(self.mean))
+        """With variance in every direction: more by this share of the mean variance of a feature, in its units."""
+        scale = np.ones(len(self.mean)) if self.scale is None else self.scale
+        more = share * float(np.mean(np.diagonal(self.covariance) / scale**2))
+        covariance = self.covariance + more * np.diag(scale**2)
         return dataclasses.replace(self, covariance=covariance, floor=self.floor + more)
+
+    def standard(self) -> GaussianPrior:
+        """The same prior of records in units of `scale`."""
+        if self.scale is None:
+            return self
+        covariance = self.covariance / np.outer(self.scale, self.scale)
+        return GaussianPrior(self.mean / self.scale, covariance, self.factor, self.floor)
 
     def condition(
         self,
@@ -121,27 +146,31 @@ class GaussianPrior:
         Args:
             operator: (q, d); rows may depend on each other or be zero.
             values: (m, q), operator @ x + noise.
-            noise_variance: of each measurement: a scalar, (q,), or (m, q). Lanes whose noise has a geometric mean
-                within a factor of four share a factorisation, each measurement at its largest noise in the group.
+            noise_variance: of each measurement: a scalar, (q,), or (m, q). Lanes of the same noise share a
+                factorisation; no lane depends on another.
             lower: Least value of each feature, broadcastable to (m, d); equal bounds fix a feature.
             upper: Greatest value.
 
         Returns:
-            (m, d), float64. O(q^3 + d q^2) once per noise level, and with bounds O(d^3), O(d^2) per lane and truncation
-            step; with a factor of r < d / 2 - q rows O(d (q + r)^2) and O(d (q + r)).
+            (m, d), float64. O(q^3 + d q^2) for every different noise, and with bounds O(d^3), O(d^2) per lane and
+            truncation step; with a factor of r < d / 2 - q rows O(d (q + r)^2) and O(d (q + r)).
 
         Raises:
             ValueError: shapes that do not match, or lower > upper.
         """
         operator, values, noise = measurements(operator, values, noise_variance, len(self.mean))
         box = box_of(lower, upper, (len(values), len(self.mean)))
+        if self.scale is not None:
+            low, high = (None, None) if box is None else (box[0] / self.scale, box[1] / self.scale)
+            standard = self.standard().condition(operator * self.scale, values, noise, lower=low, upper=high)
+            # Not a rounding outside the box.
+            return standard * self.scale if box is None else np.clip(standard * self.scale, *box)
         loading = self.spread(operator)
         gram = loading @ operator.T
         span = None if box is None else self._span(operator)
         x = np.empty((len(values), len(self.mean)))
-        for lanes in noise_groups(noise, np.diagonal(gram)):
-            shared_noise = noise[lanes].max(axis=0)
-            mean, gain = self._posterior(operator, values[lanes], shared_noise, loading, gram)
+        for lanes in noise_groups(noise):
+            mean, gain = self._posterior(operator, values[lanes], noise[lanes[0]], loading, gram)
             if box is None:
                 x[lanes] = mean
             else:
@@ -179,6 +208,18 @@ class GaussianPrior:
         return mean, scipy.linalg.cho_solve(factor, loading).T
 
 
+def units(x: np.ndarray) -> np.ndarray:
+    """Unit of every column (d,): its standard deviation, or a sixth of its range where that is more.
+
+    A pixel that is on in one image of a thousand hardly varies, and still may be on. Where a column varies by rounding
+    alone it is the median of the others', or 1.
+    """
+    size = np.abs(x).max(axis=0, initial=0)
+    unit = np.maximum(x.std(axis=0), np.ptp(x, axis=0) / 6)
+    varies = unit > 4 * np.finfo(np.float64).eps * size
+    return np.where(varies, unit, np.median(unit[varies]) if varies.any() else 1.0)
+
+
 def measurements(
     operator: Array, values: Array, noise_variance: Array | float, d: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -202,13 +243,10 @@ def box_of(lower: Array | float | None, upper: Array | float | None, shape: tupl
     return low, high
 
 
-def noise_groups(noise: np.ndarray, prior_variance: np.ndarray) -> list[np.ndarray]:
-    """Lanes whose noise relative to what the prior expects agrees within a factor of four, geometric mean over q."""
-    scale = np.where(prior_variance > 0, prior_variance, 1.0)
-    # Beyond these limits a measurement is exact, or worthless, at any level.
-    relative = np.clip(noise, 1e-14 * scale, 1e8 * scale) / scale
-    level = np.ceil(np.log(relative).mean(axis=1) / np.log(4))
-    return [np.flatnonzero(level == value) for value in np.unique(level)]
+def noise_groups(noise: np.ndarray) -> list[np.ndarray]:
+    """Lanes of equal noise (m, q)."""
+    _, group = np.unique(noise, axis=0, return_inverse=True)
+    return [np.flatnonzero(group.ravel() == one) for one in range(int(group.max(initial=-1)) + 1)]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Defences of maps: what they change, by how much, and what the noised share guarantees."""
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -76,15 +77,12 @@ def test_what_is_said_to_treat_records_by_themselves_does():
 
 
 def test_a_sweep_over_the_strength_traces_once():
-    traces = []
-
     @jax.jit
+    @chex.assert_max_traces(n=1)
     def noised(defence):
-        traces.append(defence)
         return defence.on_coords(KEY, Y)
 
     spreads = [float(jnp.std(noised(CoordinateNoise(scale=s)) - Y)) for s in (0.02, 0.05)]
-    assert len(traces) == 1
     assert spreads[1] == pytest.approx(2.5 * spreads[0], rel=1e-3)
 
 

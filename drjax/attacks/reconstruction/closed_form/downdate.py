@@ -19,8 +19,9 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import numba
 import numpy as np
+
+from drjax.core.compiled import njit
 
 MAX_ITER = 100
 """Iterations are bracketed and fall back to bisection, so this is hardly met; typical is 4 to 8."""
@@ -101,7 +102,7 @@ def _separated(poles: np.ndarray) -> np.ndarray:
     return poles
 
 
-@numba.njit(error_model="numpy", fastmath={"reassoc", "contract"}, nogil=True, cache=True)
+@njit(fastmath={"reassoc", "contract"})
 def _roots(poles, weights):
     """The roots between decreasing poles (r + 1,): poles_i - root_j (r, r + 1) to relative accuracy, and roots (r,)."""
     r = len(poles) - 1
@@ -142,7 +143,7 @@ def _roots(poles, weights):
     return gaps, roots
 
 
-@numba.njit(error_model="numpy", fastmath={"reassoc", "contract"}, nogil=True, cache=True)
+@njit(fastmath={"reassoc", "contract"})
 def _sums(gap, weights, shift):
     """Of weight / (gap - shift), and of its derivative."""
     value, slope = 0.0, 0.0
@@ -154,7 +155,7 @@ def _sums(gap, weights, shift):
     return value, slope
 
 
-@numba.njit(error_model="numpy", nogil=True, cache=True)
+@njit
 def _middle_way(value, slope_above, slope_below, above, below):
     """Step to the root of a + b / (above - step) + c / (below - step) that has the value and both slopes."""
     constant = value - slope_above * above - slope_below * below
@@ -164,7 +165,7 @@ def _middle_way(value, slope_above, slope_below, above, below):
     return 2 * product / (linear + root) if linear > 0 else (linear - root) / (2 * constant)
 
 
-@numba.njit(error_model="numpy", fastmath={"reassoc", "contract"}, nogil=True, cache=True)
+@njit(fastmath={"reassoc", "contract"})
 def _lowner(poles, gaps):
     """Weights (r + 1,) for which the roots are exact: prod_j (pole_i - root_j) / prod_{j != i} (pole_i - pole_j)."""
     r = len(gaps)

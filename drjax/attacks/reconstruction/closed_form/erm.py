@@ -26,7 +26,10 @@ import numpy as np
 import scipy.optimize
 from jax.flatten_util import ravel_pytree
 
-from drjax.attacks.reconstruction.closed_form.glm import REDUCTIONS, SILENT
+from drjax.attacks.reconstruction.closed_form.erm_inputs import labels as checked_labels
+from drjax.attacks.reconstruction.closed_form.erm_inputs import parameters, scalar
+from drjax.attacks.reconstruction.closed_form.glm import MARGIN, REDUCTIONS
+from drjax.attacks.reconstruction.closed_form.glm_equations import SILENT
 from drjax.core import validate
 from drjax.core.types import Array, PyTree, Reconstruction, Status
 
@@ -42,22 +45,34 @@ SAMPLED = 1024
 MAX_EVALUATIONS = 100
 """Of the equations, from one start."""
 
-MARGIN = 0.1
+OUTSIDE = 0.1
 """Of the width between the bounds that the search may step outside: a feature that lies at a bound is then no corner
 into which the search creeps."""
+
+ROUNDING = 1e-9
+"""Residual of the equations, as a share of g, up to which they count as solved in any case."""
 
 SAME = 1e-6
 """What counts as nothing beside 1: the distance of two solutions over their length and the spread of the known records,
 what a solution is outside the bounds over their width, a feature's share of a direction in which it is free."""
 
 
+UNEXPLAINED = 0.2
+"""Residual of the equations, as a share of g, up to which a solver may have left it; above, the records are others."""
+
+
 class _Solution(NamedTuple):
-    """Where one search ended: x (d,), y or nan where it is not determined, relative residual, and whether x is."""
+    """Where one search ended: x (d,), y or nan where it is not determined, relative residual, and whether x is.
+
+    Also the mean squared error to be expected of x, if what is left of the equations was spread over all of them alike;
+    nan where they are no more than the unknowns, so that nothing can be left.
+    """
 
     x: np.ndarray
     y: float
     residual: float
     is_determined: bool
+    expected: float = np.nan
 
 
 def reconstruct_erm(
@@ -74,7 +89,7 @@ def reconstruct_erm(
     start: Array | None = None,
     n_starts: int = 8,
     bounds: tuple[float, float] | None = None,
-    tolerance: float = 1e-9,
+    tolerance: float | None = None,
 ) -> Reconstruction:
     """Reconstructs the unknown record, and its label, from a model at its optimum and the other n-1 records.
 
@@ -97,15 +112,19 @@ def reconstruct_erm(
         n_starts: Searches for every label, >= 1; after the first they start at known records, most of them at those
             whose gradients, with that label, are nearest to g.
         bounds: (low, high) of every feature; solutions outside are dropped.
-        tolerance: `residual_norm` up to which the equations count as solved, > 0.
+        tolerance: `residual_norm` up to which the equations count as solved, > 0. None: `ROUNDING`, or up to
+            `UNEXPLAINED` what the best search leaves, as a solver that stops early does.
 
     Returns:
         x (d,); y () its label, nan where several solve the equations at this x; candidates (c, d), all distinct
         solutions found, the one nearest to the mean of the known records first, which is x; residual_norm () Euclidean
-        norm of what is left of the equations at x, relative to |g|; status NOT_CONVERGED where no search got below
-        `tolerance` within the bounds: x is then where the best ended, NON_FINITE too (x nan) if none could begin;
-        DEGENERATE where the equations leave x free to move (fewer of them than unknowns), or the target has left no
-        gradient but rounding (x nan).
+        norm of what is left of the equations at x, relative to |g|; expected_mse () of x, from that and the Jacobian,
+        nan where the equations are no more than the unknowns. Status NOT_CONVERGED where no search got below
+        `tolerance` within the bounds, or the error expected is not below `MARGIN` of what the known records vary by:
+        x is then their mean, and the candidate where the best search ended; NON_FINITE too if none could begin.
+        UNCERTIFIED where equations no more than the unknowns, or several solutions, leave nothing to check x by: two
+        unknown records would not have shown. DEGENERATE where the equations leave x free to move (fewer of them than
+        unknowns), or the target has left no gradient but rounding (x nan).
 
     Raises:
         ValueError: shapes that do not match, values or gradients that are not finite, a loss or penalty that is no
@@ -117,7 +136,8 @@ def reconstruct_erm(
     validate.one_of(REDUCTIONS, reduction=reduction)
     validate.non_negative(l2=l2)
     validate.finite(l2=l2)
-    validate.positive(tolerance=tolerance)
+    if tolerance is not None:
+        validate.positive(tolerance=tolerance)
     validate.integer(n_starts=n_starts)
     if penalty is not None and l2 > 0:
         raise ValueError(f"l2 must be 0 where a penalty is given, got {l2}")
@@ -126,8 +146,8 @@ def reconstruct_erm(
             raise ValueError(f"bounds must be (low, high) with low < high, got {bounds}")
         validate.finite(bounds=bounds)
     x = validate.matrix(known_x, "known_x").astype(np.float64)
-    theta = jax.tree.map(_parameters, params)
-    y, tried = _labels(known_y, len(x), target_y, labels)
+    theta = jax.tree.map(parameters, params)
+    y, tried = checked_labels(known_y, len(x), target_y, labels)
     centre = x.mean(axis=0)
     first = centre if start is None else np.asarray(start, np.float64)
     if first.shape != centre.shape:
@@ -135,10 +155,10 @@ def reconstruct_erm(
     validate.finite(start=first)
     weight = len(x) + 1 if reduction == "mean" else 1
     with jax.enable_x64(True):
-        _scalar(loss, "loss", theta, x[0], y[0])
+        scalar(loss, "loss", theta, x[0], y[0])
         g, rounding = _left_over(loss, theta, x, y)
         if penalty is not None:
-            _scalar(penalty, "penalty", theta)
+            scalar(penalty, "penalty", theta)
             g = g - weight * np.asarray(ravel_pytree(jax.grad(penalty)(theta))[0])
         else:
             g = g - weight * l2 * np.asarray(ravel_pytree(theta)[0])
@@ -153,17 +173,25 @@ def reconstruct_erm(
                 held = y if label is None else np.full_like(y, label)
                 begins.extend(_like_the_target(loss, theta, x, held, g, n_starts - 1))
             found += [_solve(loss, theta, g, begin, label, bounds) for begin in begins]
+    best = min(found, key=lambda s: s.residual)
+    if tolerance is None:
+        tolerance = max(ROUNDING, min(2 * best.residual, UNEXPLAINED))
     solved = [s for s in found if s.residual <= tolerance]
     if bounds is not None:
         slack = SAME * (bounds[1] - bounds[0])
         solved = [s for s in solved if s.x.min() >= bounds[0] - slack and s.x.max() <= bounds[1] + slack]
+    variance = float(x.var(axis=0).mean())
     if not solved:
-        best = min(found, key=lambda s: s.residual)
         lost = Status.OK if np.isfinite(best.residual) else Status.NON_FINITE
-        return _result([best], Status.NOT_CONVERGED | lost)
-    spread = float(np.linalg.norm(x.std(axis=0)))
-    distinct = sorted(_distinct(solved, spread), key=lambda s: float(np.linalg.norm(s.x - centre)))
-    return _result(distinct, Status.OK if distinct[0].is_determined else Status.DEGENERATE)
+        return _result([best], Status.NOT_CONVERGED | lost, (centre, variance))
+    distinct = sorted(_distinct(solved, float(np.linalg.norm(x.std(axis=0)))), key=lambda s: _length(s.x - centre))
+    first = distinct[0]
+    if not first.is_determined:
+        return _result(distinct, Status.DEGENERATE)
+    if first.expected > MARGIN * variance:
+        return _result(distinct, Status.NOT_CONVERGED, (centre, variance))
+    is_checked = len(distinct) == 1 and not np.isnan(first.expected)
+    return _result(distinct, Status.OK if is_checked else Status.UNCERTIFIED)
 
 
 def gradient_sensitivity(loss: Loss, params: PyTree, x: Array, y: float, *, y_known: bool = True) -> float:
@@ -180,7 +208,7 @@ def gradient_sensitivity(loss: Loss, params: PyTree, x: Array, y: float, *, y_kn
         y_known: Whether the adversary has it, or tries finitely many.
     """
     record = validate.matrix(np.asarray(x)[None], "x")[0].astype(np.float64)
-    theta = jax.tree.map(_parameters, params)
+    theta = jax.tree.map(parameters, params)
     label, unknowns = (np.asarray(y), record) if y_known else (None, np.append(record, float(y)))
     with jax.enable_x64(True):
         g = np.zeros_like(ravel_pytree(theta)[0])
@@ -258,7 +286,7 @@ def _solve(
     n_features = len(begin) - 1
     low, high = np.full(len(unknowns), -np.inf), np.full(len(unknowns), np.inf)
     if bounds is not None:
-        margin = MARGIN * (bounds[1] - bounds[0])
+        margin = OUTSIDE * (bounds[1] - bounds[0])
         low[:n_features], high[:n_features] = bounds[0] - margin, bounds[1] + margin
         unknowns = np.append(np.clip(unknowns[:n_features], *bounds), unknowns[n_features:])
 
@@ -292,7 +320,20 @@ def _solve(
         )
     free = np.abs(_null_space(fit.jac)).max(axis=0, initial=0.0) > SAME
     y = np.nan if free[n_features:].any() else float(fit.x[-1] if label is None else label)
-    return _Solution(fit.x[:n_features], y, float(np.linalg.norm(fit.fun)), not free[:n_features].any())
+    residual, determined = float(np.linalg.norm(fit.fun)), not free[:n_features].any()
+    return _Solution(fit.x[:n_features], y, residual, determined, _expected(fit.jac, residual, n_features))
+
+
+def _expected(jacobian: np.ndarray, residual: float, n_features: int) -> float:
+    """Mean squared error of the features if each equation is off by what is left of them over their excess."""
+    excess = jacobian.shape[0] - jacobian.shape[1]
+    if excess <= 0 or not np.isfinite(residual):
+        return np.nan
+    _, singular, directions = np.linalg.svd(np.linalg.qr(jacobian, mode="r"))
+    is_free = singular <= np.finfo(np.float64).eps * max(jacobian.shape) * singular[0]
+    # Directions in which nothing moves the equations are told apart by `is_determined`.
+    spread = np.sum((directions[~is_free, :n_features] / singular[~is_free, None]) ** 2)
+    return float((residual**2 / excess + np.finfo(np.float64).eps ** 2) * spread / n_features)
 
 
 def _null_space(jacobian: np.ndarray) -> np.ndarray:
@@ -317,50 +358,22 @@ def _distinct(solutions: list[_Solution], spread: float) -> list[_Solution]:
     return kept
 
 
-def _parameters(leaf: Any) -> np.ndarray:
-    array = np.asarray(leaf)
-    if array.dtype.kind not in "fiub" and array.dtype.name != "bfloat16":
-        raise ValueError(f"params must be numeric (float, integer or bool), got dtype {array.dtype}")
-    validate.finite(params=array)
-    return array.astype(np.float64)
+def _length(offset: np.ndarray) -> float:
+    return float(np.linalg.norm(offset))
 
 
-def _labels(
-    known: Array, n: int, target_y: float | None, labels: Sequence[float] | Array | None
-) -> tuple[np.ndarray, list[Any]]:
-    """Labels of the known records and those to try, [None] where any number is; integers if all are."""
-    given = {"known_y": np.asarray(known)}
-    if given["known_y"].shape != (n,):
-        raise ValueError(f"known_y must have shape ({n},), one per known record, got {given['known_y'].shape}")
-    if labels is not None:
-        given["labels"] = np.asarray(labels)
-        if given["labels"].ndim != 1 or not given["labels"].size:
-            raise ValueError(f"labels must be a non-empty list of numbers, got shape {given['labels'].shape}")
-    if target_y is not None:
-        given["target_y"] = np.asarray(target_y)
-        if given["target_y"].shape != ():
-            raise ValueError(f"target_y must be one number, got shape {given['target_y'].shape}")
-    for name, values in given.items():
-        if values.dtype.kind not in "fiub":
-            raise ValueError(f"{name} must be numeric (float, integer or bool), got dtype {values.dtype}")
-        validate.finite(**{name: values})
-    if target_y is not None and labels is not None and target_y not in given["labels"]:
-        raise ValueError(f"target_y must be among the labels, got {target_y}")
-    is_whole = len(given) > 1 and all(values.dtype.kind in "iub" for values in given.values())
-    tried = given.get("target_y", given.get("labels"))
-    dtype = np.int64 if is_whole else np.float64
-    return given["known_y"].astype(dtype), [None] if tried is None else list(np.unique(tried).astype(dtype))
-
-
-def _scalar(fn: Callable[..., Any], name: str, *arguments: Any) -> None:
-    shape = getattr(jax.eval_shape(fn, *arguments), "shape", None)
-    if shape != ():
-        raise ValueError(f"{name} must return a scalar, got shape {shape}")
-
-
-def _result(solutions: list[_Solution], status: Status) -> Reconstruction:
+def _result(
+    solutions: list[_Solution], status: Status, instead: tuple[np.ndarray, float] | None = None
+) -> Reconstruction:
+    """Of solutions, the first one's record, or another with its expected error in its place."""
     first = solutions[0]
     candidates = np.array([s.x for s in solutions])
+    x, expected = (first.x, first.expected) if instead is None else instead
     return Reconstruction(
-        first.x, np.asarray(first.y), candidates, np.asarray(first.residual), np.asarray(status, np.uint32)
+        x,
+        np.asarray(first.y),
+        candidates,
+        np.asarray(first.residual),
+        np.asarray(status, np.uint32),
+        np.asarray(expected),
     )

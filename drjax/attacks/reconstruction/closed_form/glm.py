@@ -18,59 +18,27 @@ gradient that is left over the residual of the target.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import scipy.optimize
-from scipy.special import expit, softmax
-from sklearn.utils.validation import check_is_fitted
 
+from drjax.attacks.reconstruction.closed_form.glm_certificate import (
+    CONTRADICTED,
+    Known,
+    after_refits,
+    examined,
+    stated,
+)
+from drjax.attacks.reconstruction.closed_form.glm_equations import LINKS, MULTINOMIAL, Equations
+from drjax.attacks.reconstruction.closed_form.glm_estimators import Refit
+from drjax.attacks.reconstruction.priors import Prior
 from drjax.core import validate
 from drjax.core.types import Array, Reconstruction, Status
 
-Mean = Callable[[np.ndarray], np.ndarray]
-
-LINKS: dict[str, Mean] = {"identity": lambda eta: eta, "logit": expit, "log": np.exp}
-"""Mean of y at a linear predictor, by the name of the canonical link: linear, logistic and Poisson regression."""
-
-MULTINOMIAL = "multinomial"
-
 REDUCTIONS = ("sum", "mean")
 
-ESTIMATORS = {
-    "LinearRegression": "identity",
-    "Ridge": "identity",
-    "LogisticRegression": "logit",
-    "PoissonRegressor": "log",
-}
-"""Links of scikit-learn's estimators that `of_estimator` takes."""
-
-SILENT = 1e-13
-"""Residual of the target, by record and in units of the labels, below which it has left no trace but rounding."""
-
-GRID = np.logspace(-8, 8, 1601)
-"""Residuals among which sign changes are sought, in units of the labels; 2.3% from one to the next."""
-
-
-class GLM(NamedTuple):
-    """A fitted model and how it was fitted: keyword arguments of `reconstruct_glm`, which says what they are.
-
-    Attributes:
-        params: (coef, intercept), or coef alone.
-        link: Name of the canonical link.
-        l2: Weight of the penalty.
-        reduction: "sum" or "mean".
-        fit_intercept: Whether there is an intercept.
-        penalize_intercept: Whether the penalty includes it.
-    """
-
-    params: Any
-    link: str
-    l2: float
-    reduction: str
-    fit_intercept: bool
-    penalize_intercept: bool
+MARGIN = 0.25
+"""Expected squared error over that of the mean, beyond which the mean is returned."""
 
 
 def reconstruct_glm(
@@ -84,14 +52,18 @@ def reconstruct_glm(
     fit_intercept: bool = True,
     penalize_intercept: bool = False,
     target_y: float | None = None,
+    refit: Refit | None = None,
+    gradient_left: float | tuple[Array, Array] | None = None,
+    prior: Prior | None = None,
 ) -> Reconstruction:
     """Reconstructs the unknown record and its label from a generalised linear model and the other n-1 records.
 
-    Exact up to what the solver has left of the gradient, see the module. Host, float64, O(n d C).
+    Exact up to what the solver has left of the gradient, which `refit` measures or `gradient_left` states; with
+    neither, nothing is claimed. Host, float64; O(n d C), and with `refit` six fits.
 
     Args:
         params: (coef, intercept), of shapes (d,) and (), or for "multinomial" (C, d) and (C,); coef alone if
-            `fit_intercept` is False.
+            `fit_intercept` is False. Their dtype says how they are rounded.
         known_x: (n-1, d).
         known_y: (n-1,); classes as integers from 0 to C - 1 for "multinomial", 0 or 1 for "logit", >= 0 for "log".
         link: "identity" (linear), "logit" (logistic), "log" (Poisson) or "multinomial" (softmax).
@@ -100,26 +72,37 @@ def reconstruct_glm(
         fit_intercept: Whether the model has an intercept.
         penalize_intercept: Whether the penalty includes it.
         target_y: Label of the target, if the adversary has it; without an intercept it is needed.
+        refit: Function (x (n, d), y (n,)) -> params that fits as the release was fitted; `of_estimator` makes one.
+        gradient_left: Size of the entries of the gradient that the solver may have left, of the sum over all records: a
+            number, or a pair for weights and intercept; 0.0 states convergence to rounding. Takes the place of `refit`.
+        prior: Its mean is returned where the equations do not give the record; the known records' mean if None.
 
     Returns:
-        x (d,); y () the label, unrounded but for "multinomial"; candidates (c, d), the two or fewer solutions without
-        intercept, else x alone; residual_norm () how far the equations are from agreeing, in units of y: 0 at an
-        optimum, nan where nothing is left to check them by (linear with unknown label); status DEGENERATE (x nan)
-        where the target has no residual, so that the model shows nothing of it, or no record solves the equations.
+        x (d,); y () the label, unrounded but for "multinomial"; candidates (c, d), the two or fewer solutions of the
+        equations without intercept, else one; residual_norm () how far the equations are from agreeing, in units of y:
+        0 at an optimum, nan where nothing is left to check them by; expected_mse () of x, nan where it is not known.
+        Status OK: x is the record, but for features whose expected squared error exceeds their variance, which are
+        those of the mean. NOT_CONVERGED: the gradient left hides the record, or is too small for what the equations
+        disagree by, so that these are not all other records, or not the model's: x is the mean. UNCERTIFIED: the
+        gradient left is not known (x is the mean, expected_mse nan), or two unknown records would not have shown (x is
+        the solution, expected_mse what it is if there is one). DEGENERATE: the target has no residual, or no record
+        solves the equations (x is the mean, y nan).
 
     Raises:
         ValueError: shapes that do not match, values that are not finite, labels out of range, an unknown link or
-            reduction, l2 < 0 or infinite, no label where it is needed, or a multinomial model without intercept.
+            reduction, l2 < 0 or infinite, gradient_left < 0 or of another shape, no label where it is needed, or a
+            multinomial model without intercept.
 
     Source: Balle, Cherubin & Hayes (2022), "Reconstructing training data with informed adversaries", Theorems 1 and 8;
-    the multinomial model, and Theorem 8 for other links and with a penalty, are drjax's own (docs/models.md).
+    the multinomial model, Theorem 8 for other links and with a penalty, and the errors are drjax's own
+    (docs/models.md).
     """
     validate.one_of((*LINKS, MULTINOMIAL), link=link)
     validate.one_of(REDUCTIONS, reduction=reduction)
     validate.non_negative(l2=l2)
     validate.finite(l2=l2)
     x = validate.matrix(known_x, "known_x").astype(np.float64)
-    coef, intercept = _params(params, x.shape[1], link, fit_intercept)
+    coef, intercept, eps = _params(params, x.shape[1], link, fit_intercept)
     n_classes = len(coef) if link == MULTINOMIAL else None
     y = _labels(known_y, len(x), link, n_classes, "known_y")
     if target_y is not None:
@@ -130,130 +113,79 @@ def reconstruct_glm(
         raise ValueError(
             f"fit_intercept must be True for link {MULTINOMIAL!r}: else the target's residuals do not show"
         )
-    weight = l2 * (len(x) + 1 if reduction == "mean" else 1)
-    if link == MULTINOMIAL:
-        return _multinomial(coef, intercept, x, y, weight, penalize_intercept, target_y)
-    mean = LINKS[link]
-    residual = mean(x @ coef + intercept) - y
-    gradient = residual @ x + weight * coef
-    scale = max(float(np.abs(y).mean() + np.abs(residual).mean()), np.finfo(np.float64).tiny)
-    if not fit_intercept:
-        assert target_y is not None
-        return _without_intercept(gradient, coef, mean, target_y, scale, x.mean(axis=0))
-    r = float(residual.sum() + (weight * intercept if penalize_intercept else 0.0))
-    if abs(r) <= SILENT * scale * len(x):
-        return _nothing(x.shape[1])
-    found = gradient / r
-    label = r + float(mean(np.asarray(found @ coef + intercept)))
-    gap = np.nan
-    if target_y is not None:
-        gap = abs(label - target_y)
-    elif link != "identity":
-        # Labels are whole numbers.
-        gap = abs(label - np.clip(np.round(label), 0, 1 if link == "logit" else None))
-    return _one(found, label, gap)
-
-
-def _multinomial(
-    coef: np.ndarray,
-    intercept: np.ndarray,
-    x: np.ndarray,
-    y: np.ndarray,
-    weight: float,
-    penalize_intercept: bool,
-    target_y: float | None,
-) -> Reconstruction:
-    n_classes = len(coef)
-    residual = softmax(x @ coef.T + intercept, axis=1) - np.eye(n_classes)[y.astype(int)]
-    gradient = residual.T @ x + weight * coef
-    r = residual.sum(axis=0) + (weight * intercept if penalize_intercept else 0.0)
-    if np.linalg.norm(r) <= SILENT * len(x):
-        return _nothing(x.shape[1])
-    # Least squares over classes for the one record of gradient = outer(r, x).
-    found = r @ gradient / (r @ r)
-    shares = r + softmax(coef @ found + intercept)
-    label = float(np.argmax(shares)) if target_y is None else target_y
-    gap = float(np.linalg.norm(shares - np.eye(n_classes)[int(label)]))
-    return _one(found, label, gap)
-
-
-def _without_intercept(
-    gradient: np.ndarray, coef: np.ndarray, mean: Mean, target_y: float, scale: float, centre: np.ndarray
-) -> Reconstruction:
-    """All x = gradient / r with r = y - mean(coef . x), the one nearest to the mean of the known records first."""
-    along = float(coef @ gradient)
-    if mean is LINKS["identity"]:
-        # With c = 1 / r: along c^2 - y c + 1 = 0, in the form that does not cancel.
-        inside = target_y**2 - 4 * along
-        half = (target_y + np.copysign(np.sqrt(max(inside, 0.0)), target_y)) / 2
-        roots = [] if inside < 0 or half == 0 else [half] + ([along / half] if along != 0 else [])
+    mean = x.mean(axis=0) if prior is None else np.asarray(prior.mean, np.float64)
+    if mean.shape != x.shape[1:]:
+        raise ValueError(f"prior must be of records of {x.shape[1]} features, its mean has shape {mean.shape}")
+    equations = Equations(
+        link,
+        coef,
+        intercept,
+        l2 * (len(x) + 1 if reduction == "mean" else 1),
+        penalize_intercept,
+        fit_intercept,
+        target_y,
+        link != "identity" or bool((y == np.round(y)).all()),
+        1.0,
+        x.mean(axis=0),
+    )
+    if link != MULTINOMIAL:
+        size = np.abs(y).mean() + np.abs(equations.residuals(x, y)).mean()
+        equations = equations._replace(scale=max(float(size), np.finfo(np.float64).tiny))
+    spread = np.mean((x - mean) ** 2, axis=0)
+    draws = None if gradient_left is None else stated(equations, gradient_left)
+    g, b = equations.gradient(x, y)
+    solution = None if equations.is_silent(b, len(x)) else equations.solve(g, b)
+    if solution is None:
+        nothing = np.full((1, x.shape[1]), np.nan)
+        return _result(mean, np.nan, nothing, np.nan, spread.mean(), Status.DEGENERATE)
+    known = Known(equations, x, y, eps)
+    if draws is not None:
+        answer = examined(known, g, b, draws)
     else:
-        roots = _roots(lambda r: target_y - r - float(mean(np.asarray(along / r))), scale)
-    candidates = np.array([gradient / r for r in roots if abs(r) > SILENT * scale])
-    if not len(candidates):
-        return _nothing(len(gradient))
-    candidates = candidates[np.argsort(np.linalg.norm(candidates - centre, axis=1), kind="stable")]
-    return _result(candidates[0], candidates, target_y, 0.0, Status.OK)
+        answer = None if refit is None else after_refits(known, g, b, solution, refit)
+    if answer is None:
+        gap = equations.gap(solution, b)
+        return _result(mean, solution.label, solution.candidates, gap, np.nan, Status.UNCERTIFIED)
+    solution, squared = answer.solution, answer.squared_error
+    is_lost = ~(squared <= spread)
+    if answer.disagreement > CONTRADICTED or not _tells(squared, spread, solution.x - mean):
+        return _result(mean, solution.label, solution.candidates, answer.gap, spread.mean(), Status.NOT_CONVERGED)
+    status = Status.OK if answer.is_checked else Status.UNCERTIFIED
+    expected = np.where(is_lost, spread, squared).mean()
+    x_found = np.where(is_lost, mean, solution.x)
+    return _result(x_found, solution.label, solution.candidates, answer.gap, expected, status)
 
 
-def _roots(fn: Callable[[float], float], scale: float) -> list[float]:
-    """Where fn(r) changes sign through 0, of either sign of r."""
-    found = []
-    with np.errstate(over="ignore"):
-        for sign in (1.0, -1.0):
-            grid = sign * scale * GRID
-            values = np.array([fn(r) for r in grid])
-            at = np.flatnonzero(np.isfinite(values[:-1]) & np.isfinite(values[1:]) & (values[:-1] * values[1:] <= 0))
-            for i in at:
-                root: Any = scipy.optimize.brentq(fn, grid[i], grid[i + 1], xtol=1e-300)
-                found.append(float(root))
-    return sorted(set(found))
+def _tells(squared: np.ndarray, spread: np.ndarray, offset: np.ndarray) -> bool:
+    """Whether an answer with these squared errors (d,) says more than the mean, in units of the features and in theirs.
 
-
-def of_estimator(model: Any) -> GLM:
-    """How scikit-learn fitted one of its linear models, for `reconstruct_glm(..., **of_estimator(model)._asdict())`.
-
-    Takes a fitted `LinearRegression`, `Ridge`, `PoissonRegressor`, or `LogisticRegression` with an L2 penalty or none;
-    labels of the last are positions in its `classes_`.
-
-    Raises:
-        ValueError: another estimator, several targets, weights or constraints, or a penalty that is not L2.
-        NotFittedError: the model is not fitted.
+    More than the mean of records that vary by `spread`, and than the mean of this one, which it puts at `offset`.
     """
-    check_is_fitted(model)
-    name, settings = type(model).__name__, model.get_params()
-    if name not in ESTIMATORS:
-        raise ValueError(f"model must be one of {', '.join(ESTIMATORS)}; got {name}")
-    for setting, plain in (("positive", False), ("class_weight", None), ("l1_ratio", 0.0), ("intercept_scaling", 1)):
-        if settings.get(setting, plain) not in (plain, None):
-            raise ValueError(f"{setting} of the model must be {plain}, got {settings[setting]!r}")
-    link, l2, reduction, penalize = ESTIMATORS[name], 0.0, "sum", False
-    coef, intercept = np.asarray(model.coef_, np.float64), np.asarray(model.intercept_, np.float64)
-    if name == "LogisticRegression":
-        if settings.get("penalty") not in ("l2", None, "deprecated"):
-            raise ValueError(f"penalty of the model must be 'l2' or None, got {settings['penalty']!r}")
-        l2 = 0.0 if settings.get("penalty") is None and "penalty" in settings else 1 / float(settings["C"])
-        # liblinear takes the intercept for a weight.
-        penalize = settings["solver"] == "liblinear"
-        if len(coef) > 1:
-            if penalize:
-                raise ValueError("solver of the model must not be 'liblinear' for several classes: one model for each")
-            link = MULTINOMIAL
-        else:
-            coef, intercept = coef[0], intercept.reshape(())
-    elif coef.ndim != 1:
-        raise ValueError(f"model must have one target, got coef_ of shape {coef.shape}")
-    elif name != "LinearRegression":
-        l2, reduction = float(settings["alpha"]), "mean" if name == "PoissonRegressor" else "sum"
-    fit_intercept = bool(settings["fit_intercept"])
-    return GLM((coef, intercept) if fit_intercept else coef, link, l2, reduction, fit_intercept, penalize)
+    unit = np.where(spread > 0, spread, 1)
+    return all(
+        (errors.mean() <= MARGIN * min(known.mean(), (its**2).mean()))
+        for errors, known, its in (
+            (squared, spread, offset),
+            (np.minimum(squared, unit) / unit, spread / unit, offset / np.sqrt(unit)),
+        )
+    )
 
 
-def _params(params: Any, d: int, link: str, fit_intercept: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Coefficients (d,) or (C, d), and intercept () or (C,), 0 where there is none."""
+def _result(
+    x: np.ndarray, label: float, candidates: np.ndarray, gap: float, expected: float, status: Status
+) -> Reconstruction:
+    return Reconstruction(
+        x, np.asarray(label), candidates, np.asarray(gap), np.asarray(status, np.uint32), np.asarray(expected)
+    )
+
+
+def _params(params: Any, d: int, link: str, fit_intercept: bool) -> tuple[np.ndarray, np.ndarray, float]:
+    """Coefficients (d,) or (C, d), intercept () or (C,), 0 where there is none, and their unit in the last place."""
     if fit_intercept and not (isinstance(params, (tuple, list)) and len(params) == 2):
         raise ValueError("params must be a pair (coef, intercept) where fit_intercept is True")
     coef, intercept = params if fit_intercept else (params, 0.0)
+    dtype = np.asarray(coef).dtype
+    eps = float(np.finfo(dtype if dtype.kind == "f" else np.float64).eps)
     coef, intercept = np.asarray(coef, np.float64), np.asarray(intercept, np.float64)
     rank = 2 if link == MULTINOMIAL else 1
     if coef.ndim != rank or coef.shape[-1] != d or (rank == 2 and len(coef) < 2):
@@ -266,7 +198,7 @@ def _params(params: Any, d: int, link: str, fit_intercept: bool) -> tuple[np.nda
     if intercept.shape != coef.shape[:-1]:
         raise ValueError(f"intercept must have shape {coef.shape[:-1]} as coef, got {intercept.shape}")
     validate.finite(coef=coef, intercept=intercept)
-    return coef, intercept
+    return coef, intercept, eps
 
 
 def _labels(labels: Array, n: int, link: str, n_classes: int | None, name: str) -> np.ndarray:
@@ -285,16 +217,3 @@ def _labels(labels: Array, n: int, link: str, n_classes: int | None, name: str) 
         rule = {"logit": "0 or 1", "log": ">= 0", MULTINOMIAL: f"integers from 0 to {(n_classes or 0) - 1}"}[link]
         raise ValueError(f"{name} must be {rule} for link {link!r}, got {y[~is_ok][0]:g}")
     return y
-
-
-def _one(x: np.ndarray, label: float, gap: float) -> Reconstruction:
-    return _result(x, x[None], label, gap, Status.OK)
-
-
-def _nothing(d: int) -> Reconstruction:
-    x = np.full(d, np.nan)
-    return _result(x, x[None], np.nan, np.nan, Status.DEGENERATE)
-
-
-def _result(x: np.ndarray, candidates: np.ndarray, label: float, gap: float, status: Status) -> Reconstruction:
-    return Reconstruction(x, np.asarray(label), candidates, np.asarray(gap), np.asarray(status, np.uint32))

@@ -22,13 +22,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from drjax.attacks.reconstruction.closed_form.glm import MARGIN
 from drjax.core import validate
 from drjax.core.types import Array, PyTree, Reconstruction, Status
 from drjax.nets.classifier_training import check_labels, check_params
 from drjax.nets.classifiers import Classifier
 
-EXPLAINED = 1e-2
-"""What may be left of the target's gradient, as a share of it, where the reconstruction counts as one."""
+UNEXPLAINED = 0.2
+"""What training may have left of the target's gradient, as a share of it; above, the records are others."""
 
 SILENT = 1e-12
 """Target's gradient, as a share of the sum of the known records' norms, below which it is rounding."""
@@ -50,8 +51,11 @@ def reconstruct_network(
 
     Returns:
         x (m, d) and y (m,); residual_norm (m,) what x and y leave of the target's gradient, over all layers, as a share
-        of it: 0 at rest; status NOT_CONVERGED where it is above `EXPLAINED`: training was not at rest, or these are not
-        its records; DEGENERATE (x nan) where the target has left no gradient.
+        of it: 0 at rest; expected_mse (m,) of x, from what they leave of the first layer's over delta. Status
+        NOT_CONVERGED where residual_norm is above `UNEXPLAINED`, or the error expected is not below `MARGIN` of what
+        the known records vary by: training was not at rest, or these are not its records. DEGENERATE where the target
+        has left no gradient. There x is the mean of the known records, and the candidate (nan if DEGENERATE) what the
+        gradient gives.
 
     Raises:
         ValueError: a model with convolutions, parameters of another architecture or not finite, classes out of range,
@@ -71,13 +75,16 @@ def reconstruct_network(
     checked = check_params(model, params, x.shape[1], len(leaves[0]))
     with jax.enable_x64(True):
         theta = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), checked)
-        found, label, left, own, size = map(np.asarray, _reconstructed(model, theta, x, y, (len(x) + 1) * l2))
+        found, label, left, own, size, expected = map(np.asarray, _reconstructed(model, theta, x, y, (len(x) + 1) * l2))
     is_silent = own <= SILENT * size
-    relative = left / np.where(own > 0, own, 1)
-    status = np.where(relative <= EXPLAINED, Status.OK, Status.NOT_CONVERGED).astype(np.uint32)
+    relative = np.where(is_silent, np.nan, left / np.where(own > 0, own, 1))
+    variance = x.var(axis=0).mean()
+    is_found = (relative <= UNEXPLAINED) & (expected <= MARGIN * variance)
+    status = np.where(is_found, Status.OK, Status.NOT_CONVERGED).astype(np.uint32)
     status[is_silent] = Status.DEGENERATE
-    found = np.where(is_silent[:, None], np.nan, found)
-    return Reconstruction(found, label, found[:, None], np.where(is_silent, np.nan, relative), status)
+    candidates = np.where(is_silent[:, None], np.nan, found)[:, None]
+    answer = np.where(is_found[:, None], found, x.mean(axis=0))
+    return Reconstruction(answer, label, candidates, relative, status, np.where(is_found, expected, variance))
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -93,8 +100,13 @@ def _reconstructed(model: Classifier, params: PyTree, x: Array, y: Array, weight
         found = delta @ target[0]["w"] / jnp.maximum(delta @ delta, jnp.finfo(delta.dtype).tiny)
         label = jnp.argmin(target[-1]["b"])
         again = jax.grad(loss)(p, found[None], label[None])
-        left = _norm(jax.tree.map(jnp.subtract, target, again))
-        return found, label, left, _norm(target), _norm(known) + weight * _norm(p)
+        left = jax.tree.map(jnp.subtract, target, again)
+        # x took one of the h numbers that each column leaves; those that remain stand for it.
+        units = jnp.maximum(len(delta) - 1, 1)
+        off = jnp.sum(left[0]["w"] ** 2, axis=0) / units + found**2 * jnp.mean(left[0]["b"] ** 2)
+        floor = (jnp.finfo(delta.dtype).eps * _norm(known)) ** 2
+        expected = jnp.mean(off + floor * (1 + found**2)) / jnp.maximum(delta @ delta, jnp.finfo(delta.dtype).tiny)
+        return found, label, _norm(left), _norm(target), _norm(known) + weight * _norm(p), expected
 
     return jax.lax.map(one, params)
 

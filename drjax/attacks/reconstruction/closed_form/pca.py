@@ -8,15 +8,18 @@ eigenvalue lam = |theta|^2 and direction v, where
 
 With the SVD K_c = U diag(s) V^T, u = V v = (U^T K_c v) / s gives the part of a inside the span of the known records,
 z = V a = (lam - s^2) u / (c w), without any training. The part outside has a known length,
-lam sqrt(1 - |u|^2) / (c |w|), and an unknown direction, for which a prior stands in. Every component gives the same z,
-so their disagreement measures the noise of the release (rounding, float32, a solver that stopped early, a defence), by
-which they are weighted.
+lam sqrt(1 - |u|^2) / (c |w|), and an unknown direction, for which a prior stands in. There are more equations than
+unknowns; what they leave over measures the noise of the release (rounding, float32, a solver that stopped early, a
+defence), by which the answer is weighted, and shows scores that were made in another way: `components`.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from drjax.attacks.reconstruction.closed_form import components
+from drjax.attacks.reconstruction.closed_form.components import CHECKS, Measured, Scores
+from drjax.attacks.reconstruction.closed_form.downdate import Decomposition, decompose
 from drjax.attacks.reconstruction.priors import GaussianPrior, Prior
 from drjax.core import validate
 from drjax.core.types import Array, Reconstruction, Status
@@ -42,17 +45,21 @@ def reconstruct_pca(
         known: (n-1, d), in the order of the release, the target's row left out.
         coords: (n, k) scores of one release, or (m, n, k) of m releases that share the known records.
         target_index: Row of the target in coords.
-        prior: What is expected of a record, from public data. None: nothing; the part of the target outside the
-            span of the known records is left at zero.
+        prior: What is expected of a record, from public data. None: the known records' mean, and their variance in the
+            directions of their span; the part of the target outside it is left at zero.
         known_features: (d,) or (m, d), values of the target that the adversary already has, nan where unknown
             (attribute inference).
         bounds: Least and greatest possible value of every feature, e.g. (0, 1) for pixels.
-        noise: Standard deviation of the error in the coordinates, in their units; estimated if None.
+        noise: Standard deviation of the error in the coordinates, in their units, where the adversary knows it; where
+            their digits and the equations show more, that counts. Without it, scores that fit no record to a tenth of
+            their variance are taken for those of another method.
 
     Returns:
-        x (m, d); residual_norm (m,) the length of the part that the release leaves undetermined; status DEGENERATE
-        where the release says nothing of the target (its scores are all zero, or those of all records). Fields have no
-        leading axis if coords has rank 2.
+        x (m, d); residual_norm (m,) the length of the part that the release leaves undetermined; expected_mse (m,) in
+        view of it and of the noise. Status DEGENERATE where the release says nothing of the target (its scores are all
+        zero, or those of all records), MISFIT where the known records and any one more do not give such scores, or
+        their noise leaves nothing: `misfit` says why. In both cases x is the prior's mean, else the known records', and
+        residual_norm nan. No release has a part in another's answer. Fields have no leading axis if coords has rank 2.
 
     Raises:
         ValueError: arrays not finite or of shapes that do not match, an index, bounds or noise out of range.
@@ -69,91 +76,102 @@ def reconstruct_pca(
     m, d = len(scores), known.shape[1]
     lower, upper = _limits(bounds, known_features, (m, d))
 
-    mean = known.mean(axis=0)
-    left, singular, basis = np.linalg.svd(known - mean, full_matrices=False)
-    rank = max(1, int((singular > np.finfo(np.float64).eps * max(known.shape) * singular[0]).sum()))
-    left, singular, basis = left[:, :rank], singular[:rank], basis[:rank]
+    span = decompose(known)
+    if not len(span.basis):
+        x, nothing = np.tile(span.mean if prior is None else prior.mean, (m, 1)), np.full(m, np.nan)
+        found = Reconstruction(x, None, x[:, None], nothing, np.full(m, np.uint32(Status.DEGENERATE)), nothing)
+        return found if given.ndim == 3 else _first(found)
+    found, seen, others = _measured(span, given, scores, target_index, noise)
+    status = found.status
+    is_odd = components.odd_row(found, seen, others, span.left, span.singular)
+    status = np.where(is_answer(status) & is_odd, np.uint32(Status.MISFIT), status)
 
+    usable = is_answer(status)
+    x = np.tile(span.mean if prior is None else np.asarray(prior.mean, np.float64), (m, 1))
+    expected = np.full(m, float(known.var(axis=0).mean()))
+    if usable.any():
+        chosen = GaussianPrior.along(span.mean, span.basis, found.expected[0]) if prior is None else prior
+        low, high = (None if limit is None else limit[usable] for limit in (lower, upper))
+        variance = components.alike(found, span.singular, len(known) + 1, scores.shape[2])[usable]
+        values = found.z[usable] + span.basis @ span.mean
+        inside = chosen.condition(span.basis, values, variance, lower=low, upper=high)
+        x[usable] = shortened(inside, span.mean, span.basis, found.longest[usable])
+        if low is not None and high is not None:
+            x[usable] = np.clip(x[usable], low, high)
+        offset = x[usable] - span.mean
+        predicted = (offset**2).sum(axis=1) - ((offset @ span.basis.T) ** 2).sum(axis=1)
+        # What a best prediction leaves of a square is less by its own.
+        left_open = np.maximum(found.outside[usable] ** 2 - np.maximum(predicted, 0), 0)
+        expected[usable] = (found.error[usable] + left_open) / d
+    residual = np.where(usable, found.outside, np.nan)
+    result = Reconstruction(x, None, x[:, None], residual, status, expected)
+    return result if given.ndim == 3 else _first(result)
+
+
+def misfit(known: Array, coords: Array, *, target_index: int = 0, noise: float | None = None) -> list[str]:
+    """Why the scores of one release (n, k) are not those of PCA of the known records and one more, worst first.
+
+    Empty where they can be. Arguments and errors as of `reconstruct_pca`.
+    """
+    known = validate.matrix(known, "known").astype(np.float64)
+    given = np.asarray(coords)
+    scores = check_coords(given, len(known) + 1)
+    span = decompose(known)
+    if given.ndim != 2 or not len(span.basis):
+        raise ValueError(f"coords must be one release of records that differ, got shape {given.shape}")
+    found, seen, others = _measured(span, given, scores, target_index, noise)
+    levels = {name: float(level[0]) for name, level in found.levels.items()}
+    worst = max(levels.values())
+    # Each check alone gives a lower bound of the noise; one that is a hundredth of another says nothing beside it.
+    failed = [name for name in sorted(levels, key=lambda n: -levels[n]) if levels[name] > 0.1 * worst]
+    if components.odd_row(found, seen, others, span.left, span.singular)[0]:
+        failed.insert(0, "row")
+    elif found.status[0] != Status.MISFIT:
+        return []
+    return [CHECKS[name] for name in failed]
+
+
+def is_answer(status: np.ndarray) -> np.ndarray:
+    """Where the release says something of the target; elsewhere one can but guess."""
+    return (status & np.uint32(Status.DEGENERATE | Status.MISFIT)) == 0
+
+
+def noise_of(known: Array, coords: Array) -> float | None:
+    """Noise of a score in releases (m, n, k) known to be of PCA, target in row 0, such as shadows under a defence.
+
+    The median over releases of what the checks show; None where the digits say it all. What `reconstruct_pca` takes for
+    `noise` where the adversary knows that there is some.
+    """
+    known = validate.matrix(known, "known").astype(np.float64)
+    given = np.asarray(coords)
+    scores, span = check_coords(given, len(known) + 1), decompose(known)
+    if not len(span.basis):
+        return None
+    found, seen, _ = _measured(span, given, scores, 0, None)
+    level = float(np.median(found.level))
+    return level if level > 10 * float(np.median(seen.floor)) else None
+
+
+def _first(found: Reconstruction) -> Reconstruction:
+    """The fields of the one release without their leading axis."""
+    assert found.expected_mse is not None
+    return Reconstruction(found.x[0], None, found.x, found.residual_norm[0], found.status[0], found.expected_mse[0])
+
+
+def _measured(
+    span: Decomposition, given: np.ndarray, scores: np.ndarray, target_index: int, noise: float | None
+) -> tuple[Measured, Scores, np.ndarray]:
+    """What m releases (m, n, k) say, their scores as the checks need them, and those of the known records."""
     target = scores[:, target_index]
     others = np.delete(scores, target_index, axis=1)
-    if noise is None:
-        noise = detect_noise(given)
-    z, variance, residual, longest, status = _inside_span(target, others, left, singular, noise)
-
-    usable = status == 0
-    x = np.tile(mean if prior is None else np.asarray(prior.mean), (m, 1))
-    if usable.any():
-        chosen = GaussianPrior.isotropic(mean) if prior is None else prior
-        x[usable] = chosen.condition(
-            basis,
-            z[usable] + basis @ mean,
-            variance[usable],
-            lower=None if lower is None else lower[usable],
-            upper=None if upper is None else upper[usable],
-        )
-        if prior is not None:
-            x[usable] = shortened(x[usable], mean, basis, longest[usable])
-            if lower is not None and upper is not None:
-                x[usable] = np.clip(x[usable], lower[usable], upper[usable])
-    if given.ndim == 2:
-        return Reconstruction(x[0], None, x, residual[0], status[0])
-    return Reconstruction(x, None, x[:, None], residual, status)
-
-
-def _inside_span(
-    target: np.ndarray, others: np.ndarray, left: np.ndarray, singular: np.ndarray, noise: float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The target's offset in the span of the known records, with its variance.
-
-    Args:
-        target: (m, k) scores of the target.
-        others: (m, n-1, k) scores of the known records.
-        left: (n-1, r), singular: (r,) of the centred known records.
-        noise: Least standard deviation of a score's error.
-
-    Returns:
-        z (m, r); variance (m, r); length of the offset outside the span (m,); the longest it may be in view of the
-        noise (m,); status (m,).
-    """
     eigenvalue = target**2 + (others**2).sum(axis=1)
-    n = others.shape[1] + 1
-    # left.sum(axis=0) is 0 but for rounding.
-    shifts = target[..., None] / (n - 1) * left.sum(axis=0)
-    along = np.einsum("nr,mnk->mkr", left, others) + shifts
-    return inside_span(target, eigenvalue, along, singular, n, noise)
-
-
-def inside_span(
-    target: np.ndarray, eigenvalue: np.ndarray, along: np.ndarray, singular: np.ndarray, n: int, noise: float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """`_inside_span` from U^T K_c v, `along` (m, k, r), and the scatter's eigenvalues (m, k) for n records."""
-    c = (n - 1) / n
-    eigenvalue = eigenvalue[..., None]  # (m, k, 1)
-    # Below the noise a score is no measurement; a released rank smaller than k gives all-zero columns.
-    measured = (np.abs(target) > 2 * noise) & (eigenvalue[..., 0] > 0)
-    w = np.where(measured, target, 1.0)[..., None] / c
-    u = along / np.maximum(singular, 1e-300)
-    amplification = np.abs(eigenvalue - singular**2) / (c * np.abs(w))
-    z = (eigenvalue - singular**2) * u / (c * w)
-    # The error of u, divided by s, and that of the target's own score, which scales all of z.
-    per_noise = (amplification / singular) ** 2 + (z / (c * w)) ** 2
-    weight = np.where(measured[..., None], 1 / np.maximum(per_noise, 1e-300), 0)
-    total = weight.sum(axis=1)
-    usable = np.any(measured, axis=1)
-    total = np.where(usable[:, None], total, 1.0)
-    combined = (weight * z).sum(axis=1) / total
-    level = max(noise, _disagreement(z, per_noise, measured))
-    outside = np.maximum(1 - (u**2).sum(axis=-1), 0)
-    # Noise of standard deviation level / s in each u shortens or lengthens the rest of a unit vector by so much.
-    doubt = 3 * level * np.sqrt(((2 * u / singular) ** 2).sum(axis=-1)) + (level / singular**2 * level).sum()
-    # Of several estimates of one length, that of the largest score is the least noisy.
-    best = np.where(measured, np.abs(target), -1).argmax(axis=1)[:, None]
-    residual, longest = (
-        np.where(usable, np.take_along_axis(length / (c * np.abs(w[..., 0])), best, axis=1)[:, 0], np.nan)
-        for length in (eigenvalue[..., 0] * np.sqrt(outside), eigenvalue[..., 0] * np.sqrt(outside + doubt))
-    )
-    status = np.where(usable, np.uint32(Status.OK), np.uint32(Status.DEGENERATE))
-    return combined, level**2 / total, residual, longest, status
+    centred = others - others.mean(axis=1, keepdims=True)
+    along = np.einsum("nr,mnk->mkr", span.left, centred)
+    beyond = ((centred - np.einsum("nr,mkr->mnk", span.left, along)) ** 2).sum(axis=(1, 2))
+    digits = noise_floor(given, eigenvalue)
+    floor = digits if noise is None else np.full(len(scores), float(noise))
+    seen = Scores(target, eigenvalue, along, scores.sum(axis=1), beyond, floor, digits)
+    return components.measure(seen, span.singular, scores.shape[1], span.basis.shape[1]), seen, others
 
 
 def shortened(x: np.ndarray, mean: np.ndarray, basis: np.ndarray, length: np.ndarray) -> np.ndarray:
@@ -168,17 +186,11 @@ def shortened(x: np.ndarray, mean: np.ndarray, basis: np.ndarray, length: np.nda
     return x - excess[:, None] * outside
 
 
-def _disagreement(z: np.ndarray, per_noise: np.ndarray, measured: np.ndarray) -> float:
-    """Noise of the scores from how far two components disagree about the same z; 0 if there is only one.
-
-    The median over all directions and releases, scaled as for a normal distribution, so that a few bad lanes do not
-    decide.
-    """
-    both = measured[:, :1] & measured[:, 1:2]
-    if z.shape[1] < 2 or not both.any():
-        return 0.0
-    difference = np.abs(z[:, 0] - z[:, 1]) / np.sqrt(per_noise[:, 0] + per_noise[:, 1])
-    return float(np.median(difference[both[:, 0]])) / 0.6745
+def noise_floor(given: np.ndarray, eigenvalue: np.ndarray) -> np.ndarray:
+    """(m,): least error of each release's coordinates (m, n, k) or (n, k), from its digits and those of float64."""
+    releases = given[None] if given.ndim == 2 else given
+    computed = components.EPS * np.sqrt(eigenvalue.max(axis=1))
+    return np.maximum([detect_noise(release) for release in releases], computed)
 
 
 def detect_noise(coords: np.ndarray) -> float:

@@ -91,6 +91,16 @@ def reconstruct_srp(
         raise ValueError(f"bounds must be (low, high) with low < high, got {bounds}")
     m, _, k = releases.shape
     prior = prior if prior is not None else isotropic_prior(known)
+    if precision is None and recovered is None and m > 1:
+        sizes = _precisions(releases, target_index)
+        if len(np.unique(sizes)) > 1:
+            # Releases of one size share the recovery; no release has a part in another's.
+            options = {"target_index": target_index, "prior": prior, "density": density, "bounds": bounds}
+            x, status = np.empty((m, d)), np.empty(m, np.uint32)
+            for size in np.unique(sizes):
+                part = reconstruct_srp(known, releases[sizes == size], precision=size, **options)
+                x[sizes == size], status[sizes == size] = part.x, part.status
+            return Reconstruction(x, None, x[:, None], np.full(m, np.nan), status)
 
     status = np.where(np.isfinite(releases).all((1, 2)), Status.OK, Status.NON_FINITE).astype(np.uint32)
     x = np.full((m, d), np.nan)
@@ -259,8 +269,15 @@ def isotropic_prior(known: np.ndarray) -> GaussianPrior:
 
 
 def rounding_precision(precision: float | None, coords: np.ndarray) -> float:
-    """Largest error of a coordinate: as stated, else that of float32 arithmetic."""
+    """Largest error of a coordinate: as stated, else that of float32 arithmetic, up to the next power of 2."""
     if precision is None:
-        return FLOAT32_PRECISION * float(np.abs(coords).max())
+        largest = FLOAT32_PRECISION * float(np.abs(coords).max())
+        return 2.0 ** math.ceil(math.log2(largest)) if largest > 0 else 0.0
     validate.non_negative(precision=precision)
     return float(precision)
+
+
+def _precisions(releases: np.ndarray, target_index: int) -> np.ndarray:
+    """(m,): `rounding_precision` of the known rows of each release (m, n, k); 0 where they are not finite."""
+    known = np.delete(releases, target_index, axis=1)
+    return np.array([rounding_precision(None, own) if np.isfinite(own).all() else 0.0 for own in known])

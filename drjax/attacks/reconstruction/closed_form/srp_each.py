@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
-from drjax.attacks.reconstruction.closed_form.each import EXPECTATIONS, Expectation, checked_rows
+from drjax.attacks.reconstruction.closed_form.each import checked_rows
 from drjax.attacks.reconstruction.closed_form.srp import (
     RecoveredMatrix,
     distinct_columns,
@@ -24,6 +25,10 @@ from drjax.attacks.reconstruction.closed_form.srp import (
 from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.core import validate
 from drjax.core.types import Array, Reconstruction
+
+Expectation = Literal["isotropic", "known"]
+EXPECTATIONS: tuple[Expectation, ...] = ("isotropic", "known")
+"""isotropic: nothing is expected beyond the known records' mean; known: a Gaussian fitted on the known records."""
 
 
 def reconstruct_srp_each(

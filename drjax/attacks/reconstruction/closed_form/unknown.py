@@ -19,11 +19,11 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
-import scipy.stats
 
-from drjax.attacks.reconstruction.closed_form.downdate import decompose
+from drjax.attacks.reconstruction.closed_form.components import DEVIATIONS, FEW, cannot_be, lone_levels
+from drjax.attacks.reconstruction.closed_form.downdate import Decomposition, decompose
 from drjax.attacks.reconstruction.closed_form.each import checked_rows
-from drjax.attacks.reconstruction.closed_form.pca import check_coords, detect_noise
+from drjax.attacks.reconstruction.closed_form.pca import check_coords, noise_floor
 from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.core import validate
 from drjax.core.types import Array, Reconstruction, Status
@@ -51,13 +51,14 @@ def reconstruct_pca_many(
         coords: (n, k) scores of one release, or (m, n, k) of m releases that share the known records.
         unknown: (u,) rows of the release whose records are not known.
         n_wanted: Reconstruct only the first so many of `unknown`; all if None.
-        prior: What is expected of a record. None: the known records' mean and one common variance.
+        prior: What is expected of a record. None: the known records' mean and their variance in every direction.
         bounds: Least and greatest possible value of every feature.
-        noise: Standard deviation of the error in the coordinates, in their units; estimated if None.
+        noise: As of `reconstruct_pca`.
 
     Returns:
         x (m, w, d) for w wanted records; residual_norm (m, w) is nan; status (m, w) DEGENERATE where the scores of the
-        unknown records do not tell them apart. Fields have no leading axis m if coords has rank 2.
+        unknown records do not tell them apart, MISFIT where they cannot be those of PCA (`components`), with the
+        prior's mean for x. Fields have no leading axis m if coords has rank 2.
 
     Raises:
         ValueError: arrays not finite or of shapes that do not match, or rows, bounds or noise out of range.
@@ -81,31 +82,43 @@ def reconstruct_pca_many(
         raise ValueError(f"bounds must be (least, greatest), got {bounds}")
     if noise is not None:
         validate.non_negative(noise=noise)
-    floor = detect_noise(given) if noise is None else noise
-    if prior is None:
-        variance = max(float(known.var(axis=0).mean()), np.finfo(np.float64).tiny)
-        prior = GaussianPrior(known.mean(axis=0), variance * np.eye(known.shape[1]))
-
+    floors = noise_floor(given, (scores**2).sum(axis=1)) if noise is None else np.full(len(scores), float(noise))
     span = decompose(known)
+    if prior is None:
+        prior = GaussianPrior.along(span.mean, span.basis, span.singular**2 / len(known))
+
     m, r = len(scores), len(span.basis)
     x = np.tile(prior.mean, (m, wanted, 1))
     status = np.full((m, wanted), np.uint32(Status.DEGENERATE))
     z, variance, is_exact = np.zeros((m, wanted, r)), np.zeros((m, wanted, r)), np.zeros(m, bool)
-    for lane, release in enumerate(scores):
+    for lane, (release, floor) in enumerate(zip(scores, floors, strict=True)):
         # A component without variance, of a released rank smaller than k, says nothing.
         release = release[:, (release**2).sum(axis=0) > 4 * floor**2 * n]
+        if not r or not release.shape[1]:
+            continue
         equations = _equations(release, rows, span.left, span.singular)
-        if len(rows) <= release.shape[1]:
-            inside = _few(equations, wanted, floor)
-            if inside is not None:
-                is_exact[lane], status[lane] = True, np.uint32(Status.OK)
-                z[lane], variance[lane] = inside
+        levels = _levels(release, equations, rows, span, known.shape[1])
+        level = max(floor, *levels.values())
+        steady = levels["span"] if len(known) - 1 - r >= FEW else level
+        largest = float((release**2).sum(axis=0).max()) / n
+        if _is_misfit(1.0, level, steady, floor, largest):
+            status[lane] = np.uint32(Status.MISFIT)
+        elif len(rows) <= release.shape[1]:
+            inside = _few(equations, wanted, level)
+            if inside is None:
+                continue
+            z[lane], variance[lane], level = inside
+            # A mean over all that more unknown records leave open has nothing to be compared with; this has.
+            expected = span.singular**2 / (len(known) - 1)
+            gain = float((expected**2 / (expected + variance[lane])).sum(axis=1).min() / expected.sum())
+            is_exact[lane] = not _is_misfit(gain, level, steady, floor, largest)
+            status[lane] = np.uint32(Status.OK if is_exact[lane] else Status.MISFIT)
         else:
-            records = _many(equations, wanted, span.mean, span.basis, prior, floor)
+            records = _many(equations, wanted, span.mean, span.basis, prior, level)
             if records is not None:
                 status[lane] = np.uint32(Status.OK)
                 x[lane] = records if bounds is None else np.clip(records, *bounds)
-    if is_exact.any():  # all at once, because lanes of similar noise share a factorisation
+    if is_exact.any():
         low, high = (None, None) if bounds is None else bounds
         values = (z[is_exact] + span.basis @ span.mean).reshape(-1, r)
         found = prior.condition(span.basis, values, variance[is_exact].reshape(-1, r), lower=low, upper=high)
@@ -114,6 +127,10 @@ def reconstruct_pca_many(
     if given.ndim == 2:
         return Reconstruction(x[0], None, x[0][:, None], residual[0], status[0])
     return Reconstruction(x, None, x[:, :, None], residual, status)
+
+
+def _is_misfit(*figures: float) -> bool:
+    return bool(cannot_be(*(np.asarray(figure) for figure in figures)))
 
 
 class _Equations(NamedTuple):
@@ -143,11 +160,32 @@ def _equations(release: np.ndarray, rows: np.ndarray, left: np.ndarray, singular
     return _Equations(release[rows], inside, factor * inside, per_noise, of_known.mean(axis=0))
 
 
-def _few(equations: _Equations, wanted: int, noise: float) -> tuple[np.ndarray, np.ndarray] | None:
+def _levels(
+    release: np.ndarray, equations: _Equations, rows: np.ndarray, span: Decomposition, d: int
+) -> dict[str, float]:
+    """Noise of a score that each check of the components shows, the unknown records aside."""
+    known = np.delete(release, rows, axis=0)
+    centred = known - known.mean(axis=0)
+    beyond = ((centred - span.left @ (span.left.T @ centred)) ** 2).sum()
+    found = lone_levels(
+        equations.inside[None], release.sum(axis=0)[None], beyond[None], span.singular, len(release), len(known), d
+    )
+    levels = {name: float(level[0]) for name, level in found.items()}
+    if release.shape[1] <= len(rows):
+        # Nothing else says that the components are as long as they should be: more records only add to the variance.
+        lam = np.sort((release**2).sum(axis=0))[::-1]
+        least = span.singular[: len(lam)] ** 2
+        short = np.maximum(least - lam[: len(least)], 0) / (2 * DEVIATIONS * np.sqrt(lam[: len(least)]))
+        levels["order"] = float(short.max())
+    return levels
+
+
+def _few(equations: _Equations, wanted: int, noise: float) -> tuple[np.ndarray, np.ndarray, float] | None:
     """No more unknown records than components: weighted least squares in every direction of the span.
 
     Returns:
-        The offsets of the wanted records (w, r) and their variances; None if their scores do not tell them apart.
+        The offsets of the wanted records (w, r), their variances, and the noise that the equations show; None if their
+        scores do not tell them apart.
     """
     theta, right = equations.theta, equations.right
     u, k = theta.shape
@@ -169,9 +207,9 @@ def _few(equations: _Equations, wanted: int, noise: float) -> tuple[np.ndarray, 
     level = noise
     if k > u:
         misfit = ((right - theta.T @ z) ** 2 * total).sum(axis=0)
-        level = max(noise, float(np.sqrt(np.median(misfit) / scipy.stats.chi2.median(k - u))))
+        level = max(noise, float(np.sqrt(np.mean(misfit) / (k - u))))
     variance = level**2 * unit[:, None] * np.diagonal(inverse, axis1=1, axis2=2)  # (r, u)
-    return z[:wanted], variance.T[:wanted]
+    return z[:wanted], variance.T[:wanted], level
 
 
 def _many(

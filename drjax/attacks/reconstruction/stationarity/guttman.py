@@ -7,11 +7,12 @@ pass over the pairs; points that coincide add nothing, as in SMACOF.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from drjax.core.compiled import njit
 
-@numba.njit(error_model="numpy", fastmath=True, nogil=True, cache=True)
+
+@njit(fastmath=True)
 def transform(coords, between):
     """T(theta), (n, k); O(n^2 k)."""
     n, k = coords.shape
@@ -28,7 +29,7 @@ def transform(coords, between):
     return moved
 
 
-@numba.njit(error_model="numpy", fastmath=True, nogil=True, cache=True)
+@njit(fastmath=True)
 def jacobian(coords, between, out):
     """Writes the derivative of T in theta, (n k, n k), symmetric, into `out`; O(n^2 k^2)."""
     n, k = coords.shape
@@ -49,7 +50,7 @@ def jacobian(coords, between, out):
                         out[i * k + c, i * k + e] += entry
 
 
-@numba.njit(error_model="numpy", fastmath=True, nogil=True, cache=True)
+@njit(fastmath=True)
 def add_row_derivative(coords, out, first):
     """Adds the derivative of T in the target's dissimilarities, (n k, n-1), to `out` from column `first` on."""
     n, k = coords.shape

@@ -8,8 +8,9 @@ from scipy.spatial.distance import cdist, pdist, squareform
 from drjax.attacks.reconstruction.mixture_prior import MixturePrior
 from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.attacks.reconstruction.stationarity import descent, guttman
-from drjax.core import batching, host, validate
+from drjax.core import host, validate
 from drjax.core.linalg import blas
+from drjax.core.progress import shown
 from drjax.core.types import Array, Reconstruction, Status
 
 STEPS = 12
@@ -159,13 +160,8 @@ def reconstruct_mds(
             if reached < wanted:
                 status[i] = np.uint32(Status.NOT_CONVERGED)
 
-    show = batching.progress_bar("releases", m, 0) if progress else None
-    with blas().limit(limits=1, user_api="blas"):
-        if show is None:
-            host.spread(work, m, size=1)
-        else:
-            with show as advance:
-                host.spread(lambda part: (work(part), advance(1)), m, size=1)
+    with blas().limit(limits=1, user_api="blas"), shown("releases", m, enabled=progress) as advance:
+        host.spread(lambda part: (work(part), advance(1)), m, size=1)
     result = Reconstruction(x, None, x[:, None], undetermined, status)
     if given.ndim == 3:
         return result

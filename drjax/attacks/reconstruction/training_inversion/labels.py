@@ -27,13 +27,16 @@ class Shadows(NamedTuple):
 
 
 def train_shadows(
-    problem: Problem, x: np.ndarray, y: np.ndarray, labels: np.ndarray, n: int, rng: np.random.Generator
+    problem: Problem, x: np.ndarray, y: np.ndarray, labels: np.ndarray, n: int, seed: int
 ) -> list[Shadows]:
-    """For each label, the mean of its records among x (N, d) and up to n of them; all records where there is none."""
+    """For each label, the mean of its records among x (N, d) and up to n of them; all records where there is none.
+
+    Which, goes by the seed and the label alone, so that it does not matter what other releases are attacked as well.
+    """
     points = []
     for label in labels:
         own = x[y == label] if (y == label).any() else x
-        chosen = own[rng.permutation(len(own))[:n]]
+        chosen = own[np.random.default_rng([seed, int(label)]).permutation(len(own))[:n]]
         points.append(np.concatenate([own.mean(axis=0)[None], chosen]))
     theta = problem.run(np.concatenate(points), np.repeat(labels, [len(p) for p in points]))
     ends = np.cumsum([len(p) for p in points])[:-1]

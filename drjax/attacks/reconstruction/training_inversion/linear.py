@@ -7,6 +7,7 @@ and one or two runs show a. What steps of the solver have shown since (secants) 
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -94,17 +95,16 @@ class Secant(NamedTuple):
     contracted: np.ndarray
 
 
-def measure(
-    problem: Problem, belief: Belief, x: np.ndarray, y: np.ndarray, width: float, rng: np.random.Generator
-) -> list[Linear]:
+def measure(problem: Problem, belief: Belief, x: np.ndarray, y: np.ndarray, width: float, seed: int) -> list[Linear]:
     """Jacobians at points x (m, d) of classes y (m,), by differences over `width` times a unit step.
 
-    Costs m (K + 3) training runs.
+    Costs m (K + 3) training runs. The random directions go by the seed alone: one point's Jacobian is the same whatever
+    other points are measured with it, or before.
     """
     v = belief.directions
     k, d = v.shape
     n_rest = N_REST if problem.rows and k < d else 0
-    rest = rng.normal(size=(n_rest, d))
+    rest = np.random.default_rng(seed).normal(size=(n_rest, d))
     rest -= rest @ v.T @ v
     rest /= np.linalg.norm(rest, axis=1, keepdims=True)
     moves = np.concatenate([np.zeros((1, d)), v, rest])
@@ -117,6 +117,37 @@ def measure(
         gram = (along @ along.T).astype(np.float64)
         found.append(Linear(along, own, gram, np.einsum("w,kwd->kd", own, problem.first(slope[:k]))))
     return found
+
+
+def unexplained(problem: Problem, belief: Belief, linear: Linear, residual: np.ndarray) -> float:
+    """Root mean square, over the P - d equations to spare, of what no small change of x explains of a residual (P,)."""
+    v, a = belief.directions, linear.own
+    has_rest = len(v) < problem.d and bool(a.any())
+    both = np.concatenate([linear.along.astype(np.float64), residual[None]])
+    if has_rest:
+        first = problem.first(both)
+        rest = np.einsum("w,kwd->kd", a / (a @ a), first)
+        rest -= rest @ v.T @ v
+        both[:, : problem.n_first] -= np.einsum("w,kd->kwd", a, rest).reshape(len(both), -1)
+    q, _ = np.linalg.qr(both[:-1].T)
+    left = both[-1] - q @ (q.T @ both[-1])
+    n = len(left) - (problem.d if has_rest else len(v))
+    return float(np.linalg.norm(left)) / math.sqrt(max(1, n))
+
+
+def posterior_variance(belief: Belief, linear: Linear, noise: float) -> float:
+    """Sum over features of the variance of x, given parameters with noise of this standard deviation > 0 on each."""
+    v, a = belief.directions, linear.own
+    k, d = v.shape
+    precision = linear.gram / noise**2 + np.diag(1 / belief.variance)
+    rest = a @ a / noise**2 + 1 / belief.rest
+    # The rest of the space is eliminated: a multiple of the identity, coupled to the directions.
+    coupling = (linear.contracted - linear.contracted @ v.T @ v) / noise**2 if k < d else np.zeros((k, d))
+    values, vectors = np.linalg.eigh(precision - coupling @ coupling.T / rest)
+    # No release makes a record less certain than it was; measured Jacobians may say so.
+    values = np.maximum(values, 1 / belief.variance.max())
+    spill = vectors.T @ coupling / rest
+    return float(np.sum(1 / values) + (d - k) / rest + np.sum(spill**2 / values[:, None]))
 
 
 def secant(problem: Problem, belief: Belief, linear: Linear, dx: np.ndarray, dtheta: np.ndarray) -> Secant:

@@ -114,10 +114,10 @@ def solve(
     belief: Belief,
     *,
     goal: np.ndarray,
-    noise: float,
+    noise: np.ndarray,
     bounds: tuple[float, float] | None,
     settings: Settings,
-    rng: np.random.Generator,
+    seed: int,
     any_step: bool = False,
 ) -> Solution:
     """Candidates for m releases at once; every training run is shared by all that still run.
@@ -131,25 +131,25 @@ def solve(
         linears: m Jacobians to begin with.
         belief: Directions and variances.
         goal: (m,) misfit at which a candidate is done.
-        noise: Standard deviation of every parameter.
+        noise: (m,) standard deviation of every parameter of a release.
         bounds: Least and greatest value of a feature, or None.
         settings: When to stop.
-        rng: For the directions of new Jacobians.
+        seed: Of the directions of new Jacobians.
         any_step: Take every step whole, though it raise the cost: under noise the way from what records look like
             matters, and not where it ends.
     """
     first = theta - problem.run(start, labels)
-    judge = [_Cost(belief, mean, noise) for mean in means]
+    judge = [_Cost(belief, mean, level) for mean, level in zip(means, noise, strict=True)]
     lanes = [
         _Lane(x, r, cost(x, r), linear)
         for x, r, linear, cost in zip(start.astype(np.float64), first, linears, judge, strict=True)
     ]
     while active := [i for i, lane in enumerate(lanes) if not _is_done(lane, goal[i], settings)]:
-        tried = np.array([_candidate(problem, belief, lanes[i], means[i], noise, bounds) for i in active])
+        tried = np.array([_candidate(problem, belief, lanes[i], means[i], noise[i], bounds) for i in active])
         residuals = theta[active] - problem.run(tried, labels[active])
         for i, x, residual in zip(active, tried, residuals, strict=True):
             _learn(problem, belief, lanes[i], x, residual, judge[i](x, residual), settings.memory, any_step)
-        _refresh(problem, belief, [(lanes[i], labels[i]) for i in active if _is_stuck(lanes[i], settings)], rng)
+        _refresh(problem, belief, [(lanes[i], labels[i]) for i in active if _is_stuck(lanes[i], settings)], seed)
     return Solution(
         np.array([lane.x for lane in lanes]),
         np.sqrt([lane.misfit for lane in lanes]),
@@ -204,11 +204,11 @@ def _learn(
         lane.share /= 2
 
 
-def _refresh(problem: Problem, belief: Belief, stuck: list[tuple[_Lane, int]], rng: np.random.Generator) -> None:
+def _refresh(problem: Problem, belief: Belief, stuck: list[tuple[_Lane, int]], seed: int) -> None:
     if not stuck:
         return
     x, y = np.array([lane.x for lane, _ in stuck]), np.array([label for _, label in stuck])
-    for (lane, _), linear in zip(stuck, measure(problem, belief, x, y, LATER_WIDTH, rng), strict=True):
+    for (lane, _), linear in zip(stuck, measure(problem, belief, x, y, LATER_WIDTH, seed), strict=True):
         lane.linear, lane.secants = linear, []
         lane.share, lane.stale = 1.0, 0
         lane.refreshes += 1

@@ -1,0 +1,116 @@
+"""No release has a part in another's answer: every registered attack on a batch, and on one release of it alone."""
+
+import functools
+
+import jax
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from drjax.attacks.reconstruction import closed_form
+from drjax.attacks.reconstruction.mixture_prior import MixturePrior
+from drjax.attacks.reconstruction.priors import GaussianPrior
+from drjax.attacks.shadow import shadow_embeddings
+from drjax.audit.attacks import ATTACKS
+from drjax.audit.config import AuditConfig
+from drjax.audit.each_record import EACH, EachInputs
+from drjax.audit.inputs import AttackInputs
+from drjax.dr import PCA
+
+N_KNOWN, N_SHADOW, N_VALIDATION = 14, 70, 8
+MIDDLE = slice(1, 2)
+
+
+@functools.cache
+def records():
+    x = (load_digits().data / 16).astype(np.float32)
+    return x[np.random.default_rng(0).permutation(len(x))]
+
+
+def config_of(attack, **options):
+    """The first method of its own, PCA where it has none or can."""
+    method = "pca" if not attack.methods or "pca" in attack.methods else attack.methods[0]
+    if method in ("tsne", "mds"):
+        options = {"options": {"max_iter": 260, **({"perplexity": 4.0} if method == "tsne" else {})}, **options}
+    return AuditConfig(method=method, **options)
+
+
+@functools.cache
+def releases(config_name):
+    attack = ATTACKS[config_name]
+    config = config_of(attack)
+    x = records()
+    made = shadow_embeddings(jax.random.key(0), config.dr_method, x[:N_KNOWN], x[100 : 103 + N_SHADOW + N_VALIDATION])
+    return config, np.asarray(made.coords)
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_an_attack_on_a_batch_is_that_on_each_release_alone(name, tmp_path):
+    config, coords = releases(name)
+    x = records()
+    targets, shadow, validation = np.split(x[100 : 103 + N_SHADOW + N_VALIDATION], [3, 3 + N_SHADOW])
+    under_attack = coords[:3].copy()
+    # Noisy neighbours: nothing of that may reach the release between them.
+    noise = np.random.default_rng(1).normal(size=under_attack[::2].shape)
+    under_attack[::2] += 0.01 * under_attack.std() * noise.astype(under_attack.dtype)
+
+    def run(lanes):
+        return ATTACKS[name].run(
+            AttackInputs(
+                key=jax.random.key(1),
+                config=config,
+                known=x[:N_KNOWN],
+                shadow=shadow,
+                shadow_coords=coords[3 : 3 + N_SHADOW],
+                validation=validation,
+                validation_coords=coords[3 + N_SHADOW :],
+                coords=under_attack[lanes],
+                targets=targets[lanes],
+                checkpoint=tmp_path / str(lanes),
+                progress=False,
+            )
+        )[0]
+
+    batch, alone = run(slice(None)), run(MIDDLE)
+    # Sums of float32 products in another order; descents go on until 1e-6, in float64.
+    np.testing.assert_allclose(batch.x[1], alone.x[0], atol=2e-5)
+    np.testing.assert_allclose(batch.residual_norm[1], alone.residual_norm[0], rtol=1e-4, atol=1e-5)
+    assert batch.status[1] == alone.status[0]
+
+
+@pytest.mark.parametrize("name", EACH)  # those of PER_RECORD are called once per record
+def test_an_attack_on_every_record_is_that_on_each_alone(name):
+    attack = EACH[name]
+    config = config_of(attack, each_record=True)
+    x = records()[:20]
+    coords = np.asarray(shadow_embeddings(jax.random.key(0), config.dr_method, x[1:], x[:1]).coords[0])
+    all_rows, one = (
+        attack.run(EachInputs(config=config, x=x, coords=coords, rows=np.array(rows))) for rows in ([2, 7, 11], [7])
+    )
+    np.testing.assert_allclose(all_rows.x[1], one.x[0], atol=1e-9)
+    assert all_rows.status[1] == one.status[0]
+
+
+@functools.cache
+def prior_of(fit):
+    return fit(records()[500:700].astype(np.float64))
+
+
+@pytest.mark.parametrize("fit", [None, GaussianPrior.fit, MixturePrior.fit])
+@pytest.mark.parametrize("bounds", [None, (0, 1)])
+@pytest.mark.parametrize("n_known", [14, 90])
+def test_closed_forms_of_pca_are_the_same_to_rounding(fit, bounds, n_known):
+    x = records().astype(np.float64)
+    known, prior = x[:n_known], None if fit is None else prior_of(fit)
+    rng = np.random.default_rng(0)
+    with jax.enable_x64(True):
+        coords = np.array(shadow_embeddings(jax.random.key(0), PCA(), known, x[100:112]).coords)
+    coords[::2] += rng.normal(size=coords[::2].shape) * 10.0 ** rng.integers(-6, -1, 6)[:, None, None]
+    batch = closed_form.reconstruct_pca(known, coords, prior=prior, bounds=bounds)
+    for i, release in enumerate(coords):
+        one = closed_form.reconstruct_pca(known, release, prior=prior, bounds=bounds)
+        # Products of one row and of many differ in the last digits, which the conditioning multiplies.
+        np.testing.assert_allclose(batch.x[i], one.x, atol=1e-9)
+        np.testing.assert_allclose(batch.residual_norm[i], one.residual_norm, rtol=1e-6, atol=1e-7)
+        np.testing.assert_allclose(batch.expected_mse[i], one.expected_mse, rtol=1e-6, atol=1e-12)
+        assert batch.status[i] == one.status

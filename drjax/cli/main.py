@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextvars
 import os
 import sys
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from drjax.cli import (
     property_commands,
     release_commands,
 )
+from drjax.core import memory
 
 DESCRIPTION = "What an informed adversary can take back out of a published embedding or network."
 
@@ -33,8 +33,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     `drjax attack model` exits with 1 where it finds nothing that it would rely on.
     """
-    # What one call remembers for its errors is not of the next.
-    contextvars.copy_context().run(_main, argv)
+    with memory.task():
+        _main(argv)
 
 
 def _main(argv: Sequence[str] | None) -> None:

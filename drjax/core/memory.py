@@ -7,7 +7,8 @@ says itself (`DRMethod.cost`); who puts methods together adds up and calls `requ
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
@@ -23,7 +24,18 @@ class NotEnoughMemory(MemoryError):
     """Work that was not begun, because it would need more memory than is available; says both figures."""
 
 
-_expected: ContextVar[tuple[float, str]] = ContextVar("expected", default=(0.0, ""))
+_NOTHING = (0.0, "")
+_expected: ContextVar[tuple[float, str]] = ContextVar("expected", default=_NOTHING)
+
+
+@contextmanager
+def task() -> Iterator[None]:
+    """Within it `expected` knows of nothing that was begun before; after it, of nothing that was begun within."""
+    token = _expected.set(_NOTHING)
+    try:
+        yield
+    finally:
+        _expected.reset(token)
 
 
 def available() -> int | None:
@@ -49,16 +61,16 @@ def require(needed: float, what: str, why: str, remedy: str | Callable[[], str])
         NotEnoughMemory: one sentence with both figures.
     """
     left = available()
-    _expected.set(max(_expected.get(), (needed, f"{what} was expected to need about {in_words(needed)}")))
     if left is not None and needed > left:
         remedy = remedy if isinstance(remedy, str) else remedy()
         raise NotEnoughMemory(
             f"{what} needs about {in_words(needed)} of memory ({why}), and {in_words(left)} are available: {remedy}"
         )
+    _expected.set(max(_expected.get(), (needed, f"{what} was expected to need about {in_words(needed)}")))
 
 
 def expected() -> str:
-    """What the largest work that was let begin was expected to need, as half a sentence; "" if none was."""
+    """What the largest work let begin in this task was expected to need, as half a sentence; "" if none was."""
     return _expected.get()[1]
 
 

@@ -111,6 +111,7 @@ def test_memory_that_runs_out_in_the_middle_is_one_line_and_a_bug_is_a_traceback
 
     monkeypatch.setattr(commands, "shadow_embeddings", fail)
     arguments = ["embed", str(files / "x.npy"), str(files / "e.csv")]
+    memory.require(9e8, "something larger in the same process", "a matrix", "lower it")
     if words is None:
         with pytest.raises(Exception) as caught:  # noqa: PT011, whatever it is must come through
             main(arguments)

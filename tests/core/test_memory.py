@@ -63,6 +63,20 @@ def test_what_fits_is_done_and_what_does_not_is_refused_with_both_figures(monkey
     )
 
 
+def test_a_task_remembers_only_the_largest_work_that_it_let_begin(monkeypatch):
+    monkeypatch.setattr(memory, "available", lambda: 10**9)
+    with memory.task():
+        memory.require(8e8, "the work before", "a matrix", "lower it")
+        with memory.task():
+            assert memory.expected() == ""
+            memory.require(3e8, "this audit", "a matrix", "lower it")
+            memory.require(2e8, "a part of it", "a matrix", "lower it")
+            with pytest.raises(MemoryError):
+                memory.require(2e9, "what was refused", "a matrix", "lower it")
+            assert memory.expected() == "this audit was expected to need about 300 MB"
+        assert memory.expected().startswith("the work before")
+
+
 def test_the_count_that_would_fit_fits_and_a_tenth_more_does_not(monkeypatch):
     monkeypatch.setattr(memory, "available", lambda: 10**9)
     words = memory.would_fit(lambda n: 8.0 * n**2, 50_000)

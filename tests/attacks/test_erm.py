@@ -93,7 +93,7 @@ def fit_of(name):
         "squared hinge": (of_predictor(lambda eta, y: jnp.maximum(0, 2 - y * eta) ** 2), LINE, SIGN),
     }[name]
     params, left = fitted(loss, start, X, y)
-    assert np.linalg.norm(left) < 1e-12
+    assert np.linalg.norm(left) < 1e-11  # rounding of sums whose order is the compiler's
     return loss, params, y
 
 
@@ -221,7 +221,7 @@ def network():
         "offset": np.zeros(C),
     }
     params, left = fitted(network_loss, start, X, CLASS)
-    assert np.linalg.norm(left) < 1e-12
+    assert np.linalg.norm(left) < 1e-11
     return params
 
 

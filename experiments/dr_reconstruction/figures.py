@@ -59,13 +59,15 @@ EXAMPLES_SHOWN = 2
 """Targets whose reconstructions are shown beside each other."""
 
 
-def error_by_known(results: Results, data: str) -> Figure:
+def error_by_known(results: Results, data: str) -> Figure | None:
     """Figures 2 and 4: error against the size of the known set, one line a method, the baselines beside.
 
     One panel for the paper's network, where it was run, and one for the strongest attack. On MNIST the values that the
-    paper prints (Table 4) are hollow.
+    paper prints (Table 4) are hollow. None where no attack was run.
     """
     lenses = [lens for lens in LENS_NAMES if _is_measured(results, data, lens)]
+    if not lenses:
+        return None
     fig = Figure(figsize=(plots.WIDTH, 4.3), layout="constrained")
     axes = fig.subplots(1, len(lenses), squeeze=False)[0]
     has_bounds = False
@@ -144,9 +146,14 @@ def example_grid(results: Results, images: Mapping[str, np.ndarray], data: str, 
     return _pictures(methods, columns, len(originals), picture, title)
 
 
-def error_by_noise(results: Results, data: str) -> Figure:
-    """Figure 6: Eq. 12 of attacks that know of no noise, and the error against the original, by the noise."""
+def error_by_noise(results: Results, data: str) -> Figure | None:
+    """Figure 6: Eq. 12 of attacks that know of no noise, and the error against the original, by the noise.
+
+    None where no attack was run under noise.
+    """
     lenses = [lens for lens in LENS_NAMES if _is_measured(results, data, lens, noisy=True)]
+    if not lenses:
+        return None
     (n_known,) = results.noisy_sizes(data)
     sigmas, d = results.sigmas(data), results.n_features(data)
     fig = Figure(figsize=(plots.WIDTH, 3.4 * len(lenses) + 0.7), layout="constrained")
@@ -268,11 +275,10 @@ def _run_on(results: Results, data: str) -> list[str]:
 
 
 def _is_measured(results: Results, data: str, lens: str, *, noisy: bool = False) -> bool:
-    sigma = results.sigmas(data)[0] if noisy else 0
+    sigmas = results.sigmas(data) if noisy else [0.0]
     sizes = results.noisy_sizes(data) if noisy else results.sizes(data)
-    return any(
-        results.estimate(data, m, n, lens, sigma=sigma) is not None for m in results.methods(data) for n in sizes
-    )
+    cells = itertools.product(results.methods(data), sizes, sigmas)
+    return any(results.estimate(data, m, n, lens, sigma=sigma) is not None for m, n, sigma in cells)
 
 
 def _times(estimate: Estimate | None, factor: float) -> Estimate | None:

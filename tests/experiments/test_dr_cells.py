@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tyro
 
 from drjax.core.types import count_status
 from drjax.reports import records
@@ -102,6 +103,23 @@ def test_a_list_of_cells_is_read_back(tmp_path):
     file.write_text("# nothing\n\n", encoding="utf-8")
     with pytest.raises(ValueError, match=r"cells must be a file with a name on every line, got .*cells.txt with none"):
         order.read_names(file)
+
+
+def test_the_command_lists_and_computes_the_cells_that_a_file_names(tmp_path, capsys):
+    file, out = tmp_path / "cells.txt", tmp_path / "out"
+    common = ["--scale", "smoke", "--out", str(out)]
+    tyro.cli(experiment.main, args=[*common, "--only", "digits/srp/9/0:mean", "digits/srp/9/1:mean", "--list"])
+    text = capsys.readouterr().out
+    assert not out.exists()
+    file.write_text(text, encoding="utf-8")
+    tyro.cli(experiment.main, args=[*common, "--cells", str(file)])
+    assert [cells.identity(r) for r in attacks_of(out)] == [
+        ("digits/srp/9/0", "mean", 0),
+        ("digits/srp/9/1", "mean", 0),
+    ]
+    capsys.readouterr()
+    tyro.cli(experiment.main, args=[*common, "--cells", str(file), "--list"])
+    assert capsys.readouterr().out.count("  done\n") == 2
 
 
 def test_named_cells_are_computed_and_no_others_and_are_those_of_a_whole_run(tmp_path):

@@ -552,6 +552,8 @@ def test_parts_of_one_configuration_are_put_together_and_others_refused(smoke, t
             assert together.estimate("digits", method, 9, attack) == found.estimate("digits", method, 9, attack)
     assert together.devices("digits") == ["cpu", "a card"]
     assert [count for _, count in together.origins()] == [sum(r["kind"] == "attack" for r in p) for p in (of_pca, rest)]
+    label = figures.error_by_known(together, "digits").get_supxlabel()
+    assert label.endswith("computed on cpu and a card; a point that is not there was not run")
     text = (tmp_path / "all" / report.TABLES).read_text()
     assert "at commit another" in text
     assert "on a card, " in text
@@ -585,6 +587,20 @@ def test_images_of_all_parts_are_kept_and_the_first_part_s_where_two_have_them(t
         "digits/original": 0,
         "digits/pca/9/ridge/0": 7,
     }
+
+
+def test_whatever_an_interrupted_run_has_is_drawn_and_told(smoke, tmp_path):
+    out, _ = smoke
+    head, *content = records.read_records(out / report.RESULTS)
+    cell_of = {cells.identity(line): line for line in content}
+    stages = [line for line in content if line["kind"] == "stage"]
+    found = [cell_of[cell] for task in order.tasks(SMOKE) for cell in task.cells]
+    assert len(found) == len(content) - len(stages)
+    for count in (1, 3, 40):
+        merging.write([head, *stages, *found[:count]], tmp_path / str(count) / report.RESULTS)
+        drawn = report.write([tmp_path / str(count)], tmp_path / str(count))
+        assert f"digits (8x8) {count} of {len(found)}" in drawn[0].read_text()
+        assert (figures.error_by_known(results.Results([head, *found[:count]]), "digits") is None) == (count == 1)
 
 
 def test_a_picture_that_is_not_at_hand_was_not_kept_or_not_run():

@@ -1,7 +1,7 @@
 """Results of the parts of one run, put together: which process computed which line stays in it.
 
 A line has in `provenance` where it was computed: commit, machine and device (`origin`). A line of an older run that has
-none gets that of the run that its part began with, whose time says which run that was.
+none gets that with which its run began, marked `of_run`: it may have been computed later.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ _COPIED = ("commit", "dirty", "backend", "device_kind", "device_count", "cpu", "
 def origin(provenance: Line) -> dict[str, Any]:
     """What a line says of where it was computed, from the provenance of its process (`records.provenance`).
 
-    `utc` is the time at which the process, or the run that the line belongs to, began.
+    `utc` is the time at which the process began.
     """
     found = {name: provenance.get(name) for name in _COPIED}
     return {**found, "jax": (provenance.get("versions") or {}).get("jax")}
 
 
 def origin_of(line: Line, head: Line) -> Line:
-    """Where a line was computed: what it says, else what the first line of its file says of its run."""
+    """Where a line was computed: what it says, else, marked `of_run`, where the run of its file began."""
     if "provenance" in line:
         return line["provenance"]
     # Lines that were merged by earlier versions number the provenances in their first line.
     number = line.get("origin")
-    return origin(head.get("provenance", {}) if number is None else head["origins"][number])
+    return {**origin(head.get("provenance", {}) if number is None else head["origins"][number]), "of_run": True}
 
 
 def gathered(parts: Sequence[Path], identity: Callable[[Line], Any]) -> tuple[Line, list[Line]]:

@@ -234,8 +234,9 @@ def _head(results: Results) -> str:
 def _run_where(results: Results) -> list[str]:
     """Which cells were run where, and how many were not."""
     lines = [
-        f"{count:,} cells by runs begun {str(origin['utc'])[:10]} at commit {str(origin['commit'])[:9]}"
-        f"{' with changes' if origin['dirty'] else ''} on {_device(origin)}"
+        f"{count:,} cells {'by a run begun' if origin.get('of_run') else 'computed'} at commit "
+        f"{str(origin.get('commit'))[:9]}"
+        f"{' with changes' if origin['dirty'] else ''}, {str(origin['utc'])[:10]}, on {_device(origin)}"
         for origin, count in results.origins()
     ]
     config = _config(results)

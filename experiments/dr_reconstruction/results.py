@@ -133,7 +133,9 @@ class Results:
         self.head = heads[0]
         self.labels = {r["attack"]: r["label"] for r in attacks}
         self.refusals = [r for r in attacks if "refused" in r]
-        self.stages = [r for r in found if r["kind"] == "stage" and r["name"] in (TARGETS, ALL_TARGETS)]
+        stages = [r for r in found if r["kind"] == "stage" and r["name"] in (TARGETS, ALL_TARGETS)]
+        whole = {r["release"] for r in stages if r["name"] == ALL_TARGETS}
+        self.stages = [r for r in stages if r["name"] == ALL_TARGETS or r["release"] not in whole]
         self.done = {(r["release"], r["attack"], r["sigma"]) for r in attacks}
         self._baselines = {r["attack"] for r in attacks if r["is_baseline"]}
         self._estimates: dict[tuple, Estimate | None] = {}
@@ -171,7 +173,7 @@ class Results:
         places: dict[tuple, Mapping[str, Any]] = {}
         for record in chosen:
             origin = merging.origin_of(record, self.head)
-            name = tuple(origin.get(field) for field in ("commit", "dirty", "cpu", "cores", "device_kind"))
+            name = tuple(origin.get(field) for field in ("of_run", "commit", "dirty", "cpu", "cores", "device_kind"))
             counts[name] += 1
             places.setdefault(name, origin)
         return sorted(((places[name], count) for name, count in counts.items()), key=lambda pair: -pair[1])

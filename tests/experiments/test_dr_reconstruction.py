@@ -555,7 +555,7 @@ def test_parts_of_one_configuration_are_put_together_and_others_refused(smoke, t
     label = figures.error_by_known(together, "digits").get_supxlabel()
     assert label.endswith("computed on cpu and a card; a point that is not there was not run")
     text = (tmp_path / "all" / report.TABLES).read_text()
-    assert "at commit another" in text
+    assert "computed at commit another" in text
     assert "on a card, " in text
     # In the order of a single run, whichever part is named first.
     merge.merge(parts[::-1], tmp_path / "turned")

@@ -38,6 +38,11 @@ def test_every_line_says_where_it_was_computed_and_the_first_part_decides(tmp_pa
         ("c", 3, "a card"),
     ]
     assert lines[2]["provenance"]["commit"] == "of a card"
+    # What a line does not say itself is of the run's beginning, and what it says is kept.
+    assert all(line["provenance"]["of_run"] for line in lines)
+    own = {"commit": "later", "device_kind": "a card"}
+    merging.merge([part(tmp_path / "own", "cpu", {"d": 4}, provenance=own)], out, by_cell)
+    assert records.read_records(out)[1]["provenance"] == own
     assert lines[2]["provenance"]["jax"] == "1"
 
 

@@ -1,4 +1,8 @@
-"""Results of the parts of one run, put together."""
+"""Results of the parts of one run, put together: which process computed which line stays in it.
+
+A line has in `provenance` where it was computed: commit, machine and device (`origin`). A line of an older run that has
+none gets that with which its run began, marked `of_run`: it may have been computed later.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +15,33 @@ from drjax.reports import records
 
 Line = Mapping[str, Any]
 
+_COPIED = ("commit", "dirty", "backend", "device_kind", "device_count", "cpu", "cores", "utc")
 
-def gathered(parts: Sequence[Path], identity: Callable[[Line], Any]) -> tuple[list[Line], list[tuple[int, Line]]]:
-    """First lines of all parts, and every cell once with the number of the first part that has it.
+
+def origin(provenance: Line) -> dict[str, Any]:
+    """What a line says of where it was computed, from the provenance of its process (`records.provenance`).
+
+    `utc` is the time at which the process began.
+    """
+    found = {name: provenance.get(name) for name in _COPIED}
+    return {**found, "jax": (provenance.get("versions") or {}).get("jax")}
+
+
+def origin_of(line: Line, head: Line) -> Line:
+    """Where a line was computed: what it says, else, marked `of_run`, where the run of its file began."""
+    if "provenance" in line:
+        return line["provenance"]
+    # Lines that were merged by earlier versions number the provenances in their first line.
+    number = line.get("origin")
+    return {**origin(head.get("provenance", {}) if number is None else head["origins"][number]), "of_run": True}
+
+
+def gathered(parts: Sequence[Path], identity: Callable[[Line], Any]) -> tuple[Line, list[Line]]:
+    """First line of the first part, and every cell once, with its provenance, as the first part that has it says.
+
+    Args:
+        parts: Files of results.
+        identity: What tells lines apart; of any line but the first of a part.
 
     Raises:
         ValueError: no parts, one without a line, or parts of different configurations.
@@ -22,15 +50,45 @@ def gathered(parts: Sequence[Path], identity: Callable[[Line], Any]) -> tuple[li
     if not parts:
         raise ValueError("parts must name at least one file, got none")
     found = [records.read_records(part) for part in parts]
-    cells: dict[Any, tuple[int, Line]] = {}
-    for number, (part, lines) in enumerate(zip(parts, found, strict=True)):
-        if not lines:
+    cells: dict[Any, Line] = {}
+    for part, lines in zip(parts, found, strict=True):
+        if not lines or "fingerprint" not in lines[0]:
             raise ValueError(f"parts must hold results, got {part} without any")
         if lines[0]["fingerprint"] != found[0][0]["fingerprint"]:
             raise ValueError(f"parts must be of one configuration, got {parts[0]} and {part} of different ones")
         for line in lines[1:]:
-            cells.setdefault(identity(line), (number, line))
-    return [lines[0] for lines in found], list(cells.values())
+            own = {name: value for name, value in line.items() if name != "origin"}
+            cells.setdefault(identity(line), {**own, "provenance": origin_of(line, lines[0])})
+    return found[0][0], list(cells.values())
+
+
+def merge(
+    parts: Sequence[Path],
+    out: Path,
+    identity: Callable[[Line], Any],
+    place: Callable[[Line, Line], Any] | None = None,
+) -> int:
+    """Writes the cells of all parts to one file, each once and with its provenance; returns how many.
+
+    The first line is that of the first part. Merging again, or merging what was merged with a part of it, changes
+    nothing. `out` may be one of the parts.
+
+    Args:
+        parts: Files of results.
+        out: File of the whole; replaced.
+        identity: What tells lines apart.
+        place: From the first line and a cell to what orders cells of one kind; in the order of the parts if None.
+
+    Raises:
+        ValueError: no parts, one without a line, parts of different configurations, or `out` with cells of its own.
+        OSError: a part cannot be read, or `out` not be written.
+    """
+    head, cells = gathered(parts, identity)
+    if place is not None:
+        order = records.KINDS.index
+        cells = sorted(cells, key=lambda line: (order(line["kind"]), *place(head, line)))
+    write([head, *cells], out)
+    return len(cells)
 
 
 def write(lines: Sequence[Line], file: Path) -> None:

@@ -13,19 +13,19 @@ from typing import Any
 import jax
 
 from drjax.core.store import remove_stale
-from drjax.data import Dataset
+from drjax.data import Dataset, Summary
 from drjax.reports import records
 
 
 def take_up(
-    file: Path, config: Any, data: Dataset | Mapping[str, Dataset], *, x64: bool = False
+    file: Path, config: Any, data: Dataset | Mapping[str, Dataset | Summary], *, x64: bool = False
 ) -> list[dict[str, Any]]:
     """The records of an interrupted run, or those of a new one: its configuration and provenance.
 
     Args:
         file: JSON lines; made with its folder if missing. What killed processes left in the folder is removed.
         config: Dataclass of what decides the results, with a field `seed`.
-        data: What is used, by name if there are several.
+        data: What is used, by name if there are several; of what another machine has loaded, what is known of it.
         x64: Whether the experiment computes in float64.
 
     Raises:

@@ -173,6 +173,20 @@ SOURCES: dict[str, Source] = {
         files={"nih_chestxray_1000_64x64.npz": "e72064bcb73ed4fefa4beb9b1095a551852edc551e5b317d093483cb41a47aeb"},
         obtain="the images are those of nihcc.app.box.com/v/ChestXray-NIHCC, resized",
     ),
+    "cxr_mednist": Source(
+        n=2000,
+        shape=(64, 64),
+        class_names=None,
+        source="B. Erickson, Mayo Clinic, MedNIST; its chest X-rays are from the NIH set of X. Wang et al. (2017)",
+        licence="CC BY-SA 4.0, as stated by its distributors; images of the NIH Clinical Center, with attribution",
+        note="The first 2,000 images of class CXR, without one exact repetition. Scaled by 255. Patients are not "
+        "named, so one patient may be on two sides of a split. Images may be those of nih_chest_xray: neither is "
+        "held-out data for the other.",
+        read=readers.cxr_mednist,
+        folder="chest_xray",
+        files={"cxr_mednist_2000_64x64.npz": "faf1ced65f57787388794e965dfe511b3004e833aaf2e20ec8111def04b0b365"},
+        obtain="the images are those of the class CXR of MedNIST",
+    ),
     "adult": Source(
         n=48_842,
         shape=(108,),

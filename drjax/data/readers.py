@@ -115,6 +115,11 @@ def nih_chest_xray(name: str, files: Files, provenance: Provenance) -> Dataset:
     )
 
 
+def cxr_mednist(name: str, files: Files, provenance: Provenance) -> Dataset:
+    """Grey X-rays without findings and without patients."""
+    return from_levels(name, _only_npz(files)["images"], provenance)
+
+
 def adult(name: str, files: Files, provenance: Provenance) -> Dataset:
     """adult.data, then adult.test; an unknown value "?" is a category of its own; y is income above 50K."""
     rows = [

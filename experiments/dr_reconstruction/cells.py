@@ -1,12 +1,12 @@
-"""One release after the other: its shadows, the attacks on them, and a record of every cell."""
+"""One task after the other: the shadows of its release, its attack on them, and a record of every cell."""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +20,22 @@ from drjax.audit.inputs import AttackInputs
 from drjax.core.types import DRMethod, Reconstruction, count_status, is_usable
 from drjax.data import Dataset, Splits, split
 from drjax.reports import records
+from experiments.dr_reconstruction import expected
 from experiments.dr_reconstruction.config import ADAPTIVE, LEVELS, Config, Release
+from experiments.dr_reconstruction.order import Task
 
 N_DECOYS = 1000
 
 EXAMPLES = "examples"
 
-CellName = tuple[str, str, float]
-"""Path of the release, attack, and standard deviation of the noise on the records, 0 for none."""
+PLAN = "plan.npz"
+"""In a folder of embeddings: how many a chunk has."""
+
+SHADOWS, TARGETS = "shadows", "targets"
+"""Embeddings of public records and of those attacked."""
+
+ALL_TARGETS = "release"
+"""In records of earlier versions: those attacked, of all noises together."""
 
 
 @dataclass(frozen=True)
@@ -58,119 +66,175 @@ def partition(config: Config, data: Dataset, repeat: int) -> Splits:
     )
 
 
-def missing(config: Config, release: Release, done: set[CellName]) -> dict[str, Attack]:
-    """Attacks on a release of which some cell is not done."""
-    return {
-        name: attack
-        for name, attack in config.attacks(release).items()
-        if any((release.name, name, s) not in done for s in config.sigmas_of(release, name))
-    }
-
-
 def compute(
-    config: Config, release: Release, data: Dataset, out: Path, done: set[CellName], *, progress: bool = False
+    config: Config, task: Task, data: Dataset, out: Path, done: set[Any], *, progress: bool = False
 ) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Computes the cells of one release that are not done, each as soon as it is asked for.
+    """Computes the cells of one task that are not done, and what of its release was not embedded yet.
 
-    Shadow releases are kept in `out` chunk by chunk and a network's training between epochs, so that what is killed
-    goes on where it was, to the same bits.
+    Embeddings are kept in `out` chunk by chunk for the other tasks of the release, and a network's training between
+    epochs, so that what is killed goes on where it was, to the same bits.
 
     Args:
         config: What to compute.
-        release: Which one.
-        data: Its data set.
+        task: Which cells. A cell is the same whatever other tasks are computed; which noises are in the task changes
+            what is learned from shadows by rounding at most.
+        data: The data set of the release.
         out: Folder of the run.
-        done: Cells not to compute.
+        done: What `identity` gives of records that are there.
         progress: Show bars of shadows and epochs on standard error.
 
     Yields:
-        Kind, name and fields of a record: one of the release, then one for every attack and noise. A record of an
-        attack that refuses such a release has `refused`, its message, and no scores.
+        Kind, name and fields of a record: one for all embeddings of a kind and noise, then one for every noise. A
+        record of an attack that refuses such a release has `refused`, its message, and no scores.
     """
-    attacks = missing(config, release, done)
-    parts = partition(config, data, release.repeat)
+    release, name = task.release, task.attack
+    attack = config.attacks(release)[name]
+    made = _Embeddings(config, release, data, out, progress)
+    inputs, lanes = _part(*_inputs(made, task), config.few_targets.get(name))
+    given = inputs
+    if name.startswith(ADAPTIVE):
+        given = _trained_under(made, inputs, task.sigmas[0])
+    for stage in made.stages:
+        if not {(release.name, stage["name"], stage["sigma"]), (release.name, ALL_TARGETS, None)} & done:
+            yield "stage", stage["name"], {**stage, "n_features": data.x.shape[1]}
     begun = time.perf_counter()
-    inputs, lanes = _inputs(config, release, data, parts, out, progress)
+    try:
+        if name.startswith(ADAPTIVE):
+            result, told = execute(name, attack, given)
+            facts = {f"{task.sigmas[0]:g}": told}
+        else:
+            result, facts = _reconstruct(name, attack, _seen(given, attack), lanes)
+        about = {"facts": facts}
+    except ValueError as error:
+        # An attack may need more known records than a release has: that is a result, and its cells say so.
+        result, about = None, {"refused": str(error)}
+    about |= {"attack": name, "label": attack.label, "is_baseline": attack.is_baseline}
     seconds = time.perf_counter() - begun
-    if not any(cell[0] == release.name for cell in done):
-        counts = count_status(lanes.status)
-        facts = {"seconds": seconds, "n_lanes": len(lanes.status), "n_features": data.x.shape[1]}
-        yield "stage", "release", facts | {"status_counts": counts}
-    everything = inputs, lanes
-    for name, attack in attacks.items():
-        inputs, lanes = _part(*everything, config.sigmas_of(release, name), config.few_targets.get(name))
-        score = functools.partial(_scores, config, release, lanes, inputs)
-        begun = time.perf_counter()
-        try:
-            if name.startswith(ADAPTIVE):
-                trained = functools.partial(_trained_under, config, release, data, parts, out, inputs, progress)
-                result, facts = _reconstruct_adapted(name, attack, inputs, lanes, trained)
-            else:
-                result, facts = _reconstruct(name, attack, _seen(inputs, attack), lanes)
-            about = {"facts": facts}
-        except ValueError as error:
-            # An attack may need more known records than a release has: that is a result, and its cells say so.
-            result, about = None, {"refused": str(error)}
-        about |= {"attack": name, "label": attack.label, "is_baseline": attack.is_baseline}
-        seconds = time.perf_counter() - begun
-        if result is not None and release.repeat == 0:
-            _keep_examples(config, release, data, name, result, lanes, out)
-        for sigma in lanes.rows:
-            if (release.name, name, sigma) not in done:
-                scores = {} if result is None else score(result, sigma, seconds)
-                yield "attack", name, about | {"sigma": sigma} | scores
-        inputs.checkpoint.unlink(missing_ok=True)
+    if result is not None and release.repeat == 0:
+        _keep_examples(config, release, data, name, result, lanes, out)
+    for sigma in lanes.rows:
+        if (release.name, name, sigma) not in done:
+            scores = {} if result is None else _scores(config, release, lanes, inputs, result, sigma, seconds)
+            yield "attack", name, about | {"sigma": sigma} | scores
+    inputs.checkpoint.unlink(missing_ok=True)
 
 
-def _inputs(
-    config: Config, release: Release, data: Dataset, parts: Splits, out: Path, progress: bool
-) -> tuple[AttackInputs, Lanes]:
-    """What attacks are given, with the lanes of all noises one after the other, and where each noise's are."""
-    audit = config.audit(release)
-    method = audit.dr_method
-    folder = work_folder(out, release)
-    known, targets = data.x[parts.known[: release.n_known]], data.x[parts.targets]
-    public = np.concatenate([parts.shadow, parts.validation])
-    embed = functools.partial(_embed, known=known, dtype=audit.dtype, progress=progress)
+class _Embeddings:
+    """What one release's work folder holds or gets: coordinates and status of shadows and of what is attacked.
 
-    shadows = embed(folder / "shadows", config.key(release.name, "shadows"), method, targets=data.x[public])
+    Attributes:
+        config: What is computed.
+        release: Which release.
+        data: Its data set.
+        parts: Who is known, public and a target.
+        folder: Where it is kept.
+        stages: What records say of each kind of embedding that was asked for: `n_made` of `n_lanes` were made now.
+    """
+
+    def __init__(self, config: Config, release: Release, data: Dataset, out: Path, progress: bool) -> None:
+        self.config, self.release, self.data, self.progress = config, release, data, progress
+        self.parts = partition(config, data, release.repeat)
+        self.folder = work_folder(out, release)
+        self.stages: list[dict[str, Any]] = []
+
+    @property
+    def known(self) -> np.ndarray:
+        """Records that are in every data set."""
+        return self.data.x[self.parts.known[: self.release.n_known]]
+
+    def victims(self, sigma: float) -> np.ndarray:
+        """Records attacked at a noise."""
+        targets = self.data.x[self.parts.targets]
+        return targets[: self.config.n_noisy_targets] if sigma else targets
+
+    def targets(self, sigma: float) -> dict[str, np.ndarray]:
+        """Releases attacked at a noise."""
+        return self._embed(TARGETS, f"{TARGETS}-{sigma:g}", sigma, self.victims(sigma), f"{sigma:g}")
+
+    def shadows(self) -> dict[str, np.ndarray]:
+        """Releases of what attacks are trained and stopped on, in this order."""
+        public = np.concatenate([self.parts.shadow, self.parts.validation])
+        return self._embed(SHADOWS, SHADOWS, 0, self.data.x[public])
+
+    def noisy_shadows(self, sigma: float) -> dict[str, np.ndarray]:
+        """Releases of what attacks are trained on, with noise on all records."""
+        return self._embed(SHADOWS, f"{SHADOWS}-{sigma:g}", sigma, self.data.x[self.parts.shadow], f"{sigma:g}")
+
+    def _embed(self, kind: str, folder: str, sigma: float, records_: np.ndarray, *path: str) -> dict[str, np.ndarray]:
+        audit = self.config.audit(self.release)
+        method = _noisy(audit.dr_method, sigma) if sigma else audit.dr_method
+        key = self.config.key(self.release.name, kind, *path)
+        own, begun = self.folder / folder, time.perf_counter()
+        n_left = _n_left(own, len(records_))
+        shown = self.progress and kind == SHADOWS
+        found = _embed(own, key, method, known=self.known, targets=records_, dtype=audit.dtype, progress=shown)
+        facts = {"n_lanes": len(records_), "n_made": n_left, "seconds": time.perf_counter() - begun}
+        counts = count_status(found["status"])
+        self.stages.append({"name": kind, "sigma": sigma, **facts, "status_counts": counts})
+        return found
+
+
+def lanes_left(config: Config, task: Task, out: Path) -> Iterator[tuple[str, float, int]]:
+    """What embeddings a task needs that its work folder lacks: folder, noise, and how many."""
+    folder, plan = work_folder(out, task.release), config.plan(task.release)
+    wanted = [(SHADOWS, 0.0, plan.n_shadow + plan.n_validation)]
+    wanted += [(f"{TARGETS}-{s:g}", s, expected.n_lanes(config, task.release, s)) for s in task.sigmas]
+    if task.attack.startswith(ADAPTIVE):
+        wanted += [(f"{SHADOWS}-{s:g}", s, plan.n_shadow) for s in task.sigmas]
+    for name, sigma, total in wanted:
+        if n_left := _n_left(folder / name, total):
+            yield name, sigma, n_left
+
+
+def _n_left(folder: Path, total: int) -> int:
+    plan = folder / PLAN
+    if not plan.exists():
+        return total
+    size = int(records.load_arrays(plan)["size"])
+    n_chunks = next((i for i, file in enumerate(_chunks(folder, total, size)) if not file.exists()), -1)
+    return total - n_chunks * size if n_chunks >= 0 else 0
+
+
+def _chunks(folder: Path, total: int, size: int) -> list[Path]:
+    return [folder / f"{start:08d}.npz" for start in range(0, total, size)]
+
+
+def _inputs(made: _Embeddings, task: Task) -> tuple[AttackInputs, Lanes]:
+    """What an attack is given, with the lanes of all noises one after the other, and where each noise's are."""
+    config, data, parts = made.config, made.data, made.parts
+    shadows = made.shadows()
     usable = np.flatnonzero(is_usable(shadows["status"]))
+    public = np.concatenate([parts.shadow, parts.validation])
     shadow = usable[usable < len(parts.shadow)]
     validation = usable[usable >= len(parts.shadow)]
-    attacked, rows, stop = [], {}, 0
-    for sigma in config.sigmas_of(release):
-        victims = targets if sigma == 0 else targets[: config.n_noisy_targets]
-        released = method if sigma == 0 else _noisy(method, sigma)
-        key = config.key(release.name, "targets", f"{sigma:g}")
-        attacked.append((victims, embed(folder / f"targets-{sigma:g}", key, released, targets=victims)))
-        rows[sigma] = slice(stop, stop + len(victims))
-        stop += len(victims)
+    attacked = {sigma: made.targets(sigma) for sigma in task.sigmas}
+    stops = np.cumsum([0, *(len(found["status"]) for found in attacked.values())]).tolist()
     lanes = Lanes(
-        coords=np.concatenate([found["coords"] for _, found in attacked]),
-        status=np.concatenate([found["status"] for _, found in attacked]),
-        rows=rows,
+        coords=np.concatenate([found["coords"] for found in attacked.values()]),
+        status=np.concatenate([found["status"] for found in attacked.values()]),
+        rows={sigma: slice(*ends) for sigma, ends in zip(attacked, pairwise(stops), strict=True)},
     )
     inputs = AttackInputs(
-        key=config.key(release.name, "attacks"),
-        config=audit,
-        known=known,
+        key=config.key(task.release.name, "attacks"),
+        config=config.audit(task.release),
+        known=made.known,
         shadow=data.x[public[shadow]],
         shadow_coords=shadows["coords"][shadow],
         validation=data.x[public[validation]],
         validation_coords=shadows["coords"][validation],
         coords=lanes.coords,
-        targets=np.concatenate([victims for victims, _ in attacked]),
-        checkpoint=folder / "training.npz",
-        progress=progress,
+        targets=np.concatenate([made.victims(sigma) for sigma in attacked]),
+        checkpoint=made.folder / f"training-{task.attack}.npz",
+        progress=made.progress,
     )
     return inputs, lanes
 
 
-def _part(inputs: AttackInputs, lanes: Lanes, sigmas: Sequence[float], n: int | None) -> tuple[AttackInputs, Lanes]:
-    """What an attack is given that attacks the first n targets, all if None, of these noises."""
-    if n is None and len(sigmas) == len(lanes.rows):
+def _part(inputs: AttackInputs, lanes: Lanes, n: int | None) -> tuple[AttackInputs, Lanes]:
+    """What an attack is given that attacks the first n targets of every noise, all if None."""
+    if n is None:
         return inputs, lanes
-    kept = {sigma: np.arange(rows.start, rows.stop)[:n] for sigma, rows in lanes.rows.items() if sigma in sigmas}
+    kept = {sigma: np.arange(rows.start, rows.stop)[:n] for sigma, rows in lanes.rows.items()}
     stops = np.cumsum([len(rows) for rows in kept.values()])
     rows = {sigma: slice(stop - len(kept[sigma]), stop) for sigma, stop in zip(kept, stops.tolist(), strict=True)}
     chosen = np.concatenate(list(kept.values()))
@@ -193,13 +257,12 @@ def _embed(
     known, targets = known.astype(dtype), targets.astype(dtype)
     with jax.enable_x64(dtype == "float64"):
         # The chunk size decides the last bits: what goes on later goes on in the same chunks.
-        plan = _stored(folder / "plan.npz", lambda: {"size": shadow_batch_size(method, known, targets)})
+        plan = _stored(folder / PLAN, lambda: {"size": shadow_batch_size(method, known, targets)})
         size = int(plan["size"])
-        starts = range(0, len(targets), size)
-        files = [folder / f"{start:08d}.npz" for start in starts]
+        files = _chunks(folder, len(targets), size)
         n_done = next((i for i, file in enumerate(files) if not file.exists()), len(files))
         if n_done < len(files):
-            options = {"batch_size": size, "start": starts[n_done], "progress": progress}
+            options = {"batch_size": size, "start": n_done * size, "progress": progress}
             chunks = iter_shadow_embeddings(key, method, known, targets, **options)
             for file, (_, embedding) in zip(files[n_done:], chunks, strict=True):
                 records.save_arrays(file, coords=embedding.coords, status=embedding.status)
@@ -238,37 +301,12 @@ def _joined(results: Sequence[Reconstruction]) -> Reconstruction:
     return Reconstruction(x=x, y=None, candidates=x[:, None], residual_norm=residual_norm, status=status)
 
 
-def _trained_under(
-    config: Config,
-    release: Release,
-    data: Dataset,
-    parts: Splits,
-    out: Path,
-    inputs: AttackInputs,
-    progress: bool,
-    sigma: float,
-) -> AttackInputs:
+def _trained_under(made: _Embeddings, inputs: AttackInputs, sigma: float) -> AttackInputs:
     """The inputs with shadows of the same public records that had the noise added."""
-    audit = config.audit(release)
-    folder = work_folder(out, release) / f"shadows-{sigma:g}"
-    key = config.key(release.name, "shadows", f"{sigma:g}")
-    public = data.x[parts.shadow]
-    method = _noisy(audit.dr_method, sigma)
-    made = _embed(folder, key, method, known=inputs.known, targets=public, dtype=audit.dtype, progress=progress)
-    usable = is_usable(made["status"])
-    return dataclasses.replace(inputs, shadow=public[usable], shadow_coords=made["coords"][usable])
-
-
-def _reconstruct_adapted(
-    name: str, attack: Attack, inputs: AttackInputs, lanes: Lanes, trained: Callable[[float], AttackInputs]
-) -> tuple[Reconstruction, dict[str, Any]]:
-    """The answers of an attack that is trained under each noise, and the facts that it tells of each."""
-    found = {}
-    for sigma, rows in lanes.rows.items():
-        given = dataclasses.replace(trained(sigma), coords=inputs.coords[rows], targets=inputs.targets[rows])
-        found[sigma] = execute(name, attack, given)
-    facts = {f"{sigma:g}": told for sigma, (_, told) in found.items()}
-    return _joined([result for result, _ in found.values()]), facts
+    found = made.noisy_shadows(sigma)
+    usable = is_usable(found["status"])
+    public = made.data.x[made.parts.shadow]
+    return dataclasses.replace(inputs, shadow=public[usable], shadow_coords=found["coords"][usable])
 
 
 def _seen(inputs: AttackInputs, attack: Attack) -> AttackInputs:
@@ -331,7 +369,9 @@ def _keep_examples(
         sigma: slice(rows.start, min(rows.start + config.n_examples, rows.stop)) for sigma, rows in lanes.rows.items()
     }
     shown = {f"{sigma:g}": _images(np.asarray(result.x)[rows], data) for sigma, rows in first.items()}
-    records.save_arrays(folder / f"{release.data}-{release.method}-{release.n_known}-{attack}.npz", **shown)
+    file = folder / f"{release.data}-{release.method}-{release.n_known}-{attack}.npz"
+    # An attack that is trained under the noise comes once for every noise.
+    records.save_arrays(file, **{**(records.load_arrays(file) if file.exists() else {}), **shown})
     targets = partition(config, data, release.repeat).targets[: config.n_examples]
     records.save_arrays(folder / f"{release.data}.npz", original=_images(data.x[targets], data))
 
@@ -346,6 +386,7 @@ def work_folder(out: Path, release: Release) -> Path:
     return out / "work" / release.name.replace("/", "-")
 
 
-def cell_names(found: Sequence[Mapping[str, Any]]) -> set[CellName]:
-    """Names of the cells that records are of."""
-    return {(r["release"], r["attack"], r["sigma"]) for r in found if r["kind"] == "attack"}
+def identity(record: Mapping[str, Any]) -> tuple[str, str, float | None]:
+    """What tells records of a run apart, the first aside: release, attack or kind of embedding, and noise."""
+    what = record["attack"] if record["kind"] == "attack" else record["name"]
+    return record["release"], what, record.get("sigma")

@@ -30,6 +30,9 @@ DTYPES = {"tsne": "float32", "umap": "float32"}
 ADAPTIVE = "adaptive-"
 """Begins the name of an attack that is trained on releases with the noise that it meets."""
 
+NETWORK, DENSE_NETWORK = "network", "dense-network"
+"""Names of the paper's network and of the one that it compares with."""
+
 LEVELS = 255
 """The paper's noise is on pixels from 0 to this; records here are in [0, 1]."""
 
@@ -236,9 +239,12 @@ def _cpu() -> Iterator[Plan]:
 def _full() -> Iterator[Plan]:
     known = (9, 99, 199, 499, 999)
     yield _everywhere(5, data="mnist", n_known=known, max_known=999, n_shadow=4000, n_validation=500, n_targets=500)
-    # 1,000 images of 682 patients: what the data at hand allow.
+    # 1,000 images of 682 patients, each on one side of a split: what these data allow.
     xray = {"n_shadow": 600, "n_validation": 100, "n_targets": 100}
     yield _everywhere(5, data="nih_chest_xray", n_known=known[:3], max_known=199, **xray)
+    # 2,000 images without patients, of which what is not known is divided 80/10/10.
+    xray = {"n_shadow": 801, "n_validation": 100, "n_targets": 100}
+    yield _everywhere(5, data="cxr_mednist", n_known=known, max_known=999, **xray)
     # 1,797 images, of which what is not known is divided 80/10/10.
     yield _everywhere(
         5, data="digits", n_known=known[:4], max_known=499, n_shadow=1038, n_validation=130, n_targets=130

@@ -19,7 +19,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLoca
 
 from drjax.reports import plots
 from drjax.reports.ladder import number
-from experiments.dr_reconstruction.config import LEVELS
+from experiments.dr_reconstruction.config import LEVELS, NETWORK
 from experiments.dr_reconstruction.paper import (
     DATA_NAMES,
     METHOD_NAMES,
@@ -29,7 +29,7 @@ from experiments.dr_reconstruction.paper import (
     TABLE_4_DATA,
     TABLE_4_KNOWN,
 )
-from experiments.dr_reconstruction.results import BEST, MEAN, NEAREST, NETWORK, Estimate, Results
+from experiments.dr_reconstruction.results import BEST, MEAN, NEAREST, Estimate, Results
 
 MARKERS = ("o", "s", "^", "D", "v", "P")
 STYLES = {
@@ -49,6 +49,9 @@ NOISY_BOUNDS_NOTE = (
     "right, hollow with an arrow: at most this, an attack stronger elsewhere or trained under the noise was not run"
 )
 
+NOT_RUN, NOT_KEPT = "not run", "not kept"
+"""In place of a picture: of a cell that was not computed, and of one whose images are not at hand."""
+
 ARROW = 0.15
 """Length of the arrow of a bound, as a share of it."""
 
@@ -56,13 +59,15 @@ EXAMPLES_SHOWN = 2
 """Targets whose reconstructions are shown beside each other."""
 
 
-def error_by_known(results: Results, data: str) -> Figure:
+def error_by_known(results: Results, data: str) -> Figure | None:
     """Figures 2 and 4: error against the size of the known set, one line a method, the baselines beside.
 
     One panel for the paper's network, where it was run, and one for the strongest attack. On MNIST the values that the
-    paper prints (Table 4) are hollow.
+    paper prints (Table 4) are hollow. None where no attack was run.
     """
     lenses = [lens for lens in LENS_NAMES if _is_measured(results, data, lens)]
+    if not lenses:
+        return None
     fig = Figure(figsize=(plots.WIDTH, 4.3), layout="constrained")
     axes = fig.subplots(1, len(lenses), squeeze=False)[0]
     has_bounds = False
@@ -87,7 +92,9 @@ def error_by_known(results: Results, data: str) -> Figure:
     if NETWORK in lenses and data == TABLE_4_DATA:
         notes.append(f"left, hollow: as printed, from {N_SHADOW:,} shadows{_here(results, data)}")
     notes += [BOUNDS_NOTE] if has_bounds else []
-    fig.supxlabel("\n".join(["number of known records", *notes]), fontsize=8.5, color=plots.INK)
+    fig.supxlabel(
+        "\n".join(["number of known records", *notes, *_run_on(results, data)]), fontsize=8.5, color=plots.INK
+    )
     return fig
 
 
@@ -114,7 +121,8 @@ def attacks_by_known(results: Results, data: str) -> Figure:
     for ax in axes[len(methods) :]:
         ax.remove()
     fig.supylabel("mean squared error", fontsize=9, color=plots.INK)
-    fig.supxlabel(f"{DATA_NAMES.get(data, data)}: number of known records", fontsize=9, color=plots.INK)
+    about = [f"{DATA_NAMES.get(data, data)}: number of known records", *_run_on(results, data)]
+    fig.supxlabel("\n".join(about), fontsize=9, color=plots.INK)
     _legend(fig, axes[: len(methods)])
     return fig
 
@@ -122,25 +130,30 @@ def attacks_by_known(results: Results, data: str) -> Figure:
 def example_grid(results: Results, images: Mapping[str, np.ndarray], data: str, lens: str) -> Figure | None:
     """Figures 3 and 5: reconstructions by method (rows) and size of the known set (columns); None if there are none."""
     methods, sizes = results.methods(data), results.sizes(data)
-    shown = [n for n in sizes if any(_image(results, images, data, m, n, lens) is not None for m in methods)]
+    shown = [n for n in sizes if any(not isinstance(_image(results, images, data, m, n, lens), str) for m in methods)]
     if f"{data}/original" not in images or not shown:
         return None
     originals = images[f"{data}/original"][:EXAMPLES_SHOWN]
     columns = ["original", *map(str, shown)]
 
-    def picture(method: str, target: int, column: int) -> np.ndarray | None:
+    def picture(method: str, target: int, column: int) -> np.ndarray | str:
         if column == 0:
             return originals[target]
         found = _image(results, images, data, method, shown[column - 1], lens)
-        return None if found is None or target >= len(found) else found[target]
+        return found if isinstance(found, str) else found[target] if target < len(found) else NOT_KEPT
 
     title = f"{DATA_NAMES.get(data, data)}, by {LENS_NAMES[lens]}; columns: known records"
     return _pictures(methods, columns, len(originals), picture, title)
 
 
-def error_by_noise(results: Results, data: str) -> Figure:
-    """Figure 6: Eq. 12 of attacks that know of no noise, and the error against the original, by the noise."""
+def error_by_noise(results: Results, data: str) -> Figure | None:
+    """Figure 6: Eq. 12 of attacks that know of no noise, and the error against the original, by the noise.
+
+    None where no attack was run under noise.
+    """
     lenses = [lens for lens in LENS_NAMES if _is_measured(results, data, lens, noisy=True)]
+    if not lenses:
+        return None
     (n_known,) = results.noisy_sizes(data)
     sigmas, d = results.sigmas(data), results.n_features(data)
     fig = Figure(figsize=(plots.WIDTH, 3.4 * len(lenses) + 0.7), layout="constrained")
@@ -168,7 +181,7 @@ def error_by_noise(results: Results, data: str) -> Figure:
     fig.supxlabel(
         f"{DATA_NAMES.get(data, data)}: standard deviation of the noise, on pixels from 0 to 255\n"
         f"(left: attacks trained without noise, and baselines with {d} times their error against the original)"
-        f"{chr(10) + NOISY_BOUNDS_NOTE if has_bounds else ''}",
+        + "".join(f"\n{note}" for note in [*([NOISY_BOUNDS_NOTE] if has_bounds else []), *_run_on(results, data)]),
         fontsize=9,
         color=plots.INK,
     )
@@ -184,17 +197,17 @@ def noisy_examples(results: Results, images: Mapping[str, np.ndarray], data: str
     (n_known,) = sizes
     sigmas = [0.0, *results.sigmas(data)]
     original = images[f"{data}/original"][:1]
-    if all(_image(results, images, data, m, n_known, lens, s) is None for m in methods for s in sigmas):
+    if all(isinstance(_image(results, images, data, m, n_known, lens, s), str) for m in methods for s in sigmas):
         return None
     rng = np.random.default_rng(0)
     # Drawn for the eye: the noise of the releases is on all n records, anew in each of them.
     noisy = [np.clip(original[0] + s * rng.standard_normal(original[0].shape), 0, LEVELS) for s in sigmas]
 
-    def picture(row: str, target: int, column: int) -> np.ndarray | None:
+    def picture(row: str, target: int, column: int) -> np.ndarray | str:
         if row == "the record":
             return noisy[column]
         found = _image(results, images, data, row, n_known, lens, sigmas[column])
-        return None if found is None or target >= len(found) else found[target]
+        return found if isinstance(found, str) else found[target]
 
     about = f"{DATA_NAMES.get(data, data)}, {n_known} known, by {NOISY_LENS_NAMES[lens]}"
     title = f"{about}; columns: noise on pixels from 0 to 255"
@@ -205,7 +218,7 @@ def _pictures(
     rows: Sequence[str],
     columns: Sequence[str],
     n_targets: int,
-    picture: Callable[[str, int, int], np.ndarray | None],
+    picture: Callable[[str, int, int], np.ndarray | str],
     title: str,
 ) -> Figure:
     cell = min(0.95, (plots.WIDTH - 0.9) / (n_targets * len(columns) + 0.4 * (n_targets - 1)))
@@ -226,8 +239,8 @@ def _pictures(
                 for spine in ax.spines.values():
                     spine.set_color(plots.GRID)
                 found = picture(row, target, j)
-                if found is None:
-                    ax.text(0.5, 0.5, "not run", ha="center", va="center", fontsize=6, color=plots.FAINT)
+                if isinstance(found, str):
+                    ax.text(0.5, 0.5, found, ha="center", va="center", fontsize=6, color=plots.FAINT)
                 else:
                     ax.imshow(found, cmap="gray", vmin=0, vmax=LEVELS, interpolation="nearest")
                 if i == 0:
@@ -247,17 +260,25 @@ def _image(
     n_known: int,
     lens: str,
     sigma: float = 0,
-) -> np.ndarray | None:
+) -> np.ndarray | str:
+    """The images (n, h, w) of an attack, or why there are none."""
     name = results.named(lens, data, method, n_known, sigma)
-    return images.get(f"{data}/{method}/{n_known}/{name}/{sigma:g}")
+    if name is None or not results.records(data, method, n_known, name, sigma):
+        return NOT_RUN
+    return images.get(f"{data}/{method}/{n_known}/{name}/{sigma:g}", NOT_KEPT)
+
+
+def _run_on(results: Results, data: str) -> list[str]:
+    """A line on what a figure's cells were computed on; none where records do not say."""
+    devices = results.devices(data)
+    return [f"computed on {' and '.join(devices)}; a point that is not there was not run"] if devices else []
 
 
 def _is_measured(results: Results, data: str, lens: str, *, noisy: bool = False) -> bool:
-    sigma = results.sigmas(data)[0] if noisy else 0
+    sigmas = results.sigmas(data) if noisy else [0.0]
     sizes = results.noisy_sizes(data) if noisy else results.sizes(data)
-    return any(
-        results.estimate(data, m, n, lens, sigma=sigma) is not None for m in results.methods(data) for n in sizes
-    )
+    cells = itertools.product(results.methods(data), sizes, sigmas)
+    return any(results.estimate(data, m, n, lens, sigma=sigma) is not None for m, n, sigma in cells)
 
 
 def _times(estimate: Estimate | None, factor: float) -> Estimate | None:

@@ -5,13 +5,14 @@
 
 The first writes `results.md` and `figures/` into the folder of the run; the second somewhere else, with a copy of what
 they were drawn from, so that the first draws them again from there. Several folders, of machines that shared the work
-by `run --only`, are put together the second way.
+by `run --only`, are put together the second way (`merge.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import tyro
 
@@ -19,10 +20,9 @@ from drjax.audit.attacks import ATTACKS, fitting
 from drjax.core.types import Status
 from drjax.reports import plots, records
 from drjax.reports.ladder import number
-from experiments import merging
-from experiments.dr_reconstruction import claims, figures
-from experiments.dr_reconstruction.cells import EXAMPLES
-from experiments.dr_reconstruction.config import ADAPTIVE
+from experiments.dr_reconstruction import claims, figures, order
+from experiments.dr_reconstruction.config import ADAPTIVE, DENSE_NETWORK, NETWORK, SCALES, Config
+from experiments.dr_reconstruction.merge import merge
 from experiments.dr_reconstruction.paper import (
     DATA_NAMES,
     METHOD_NAMES,
@@ -34,22 +34,13 @@ from experiments.dr_reconstruction.paper import (
     TABLE_4_DATA,
     TABLE_4_KNOWN,
 )
-from experiments.dr_reconstruction.results import (
-    BEST,
-    DENSE_NETWORK,
-    MEAN,
-    NEAREST,
-    NETWORK,
-    Estimate,
-    Results,
-    examples,
-)
+from experiments.dr_reconstruction.results import BEST, MEAN, NEAREST, RESULTS, Estimate, Results, examples
 from experiments.dr_reconstruction.verdicts import NOT_TESTED
 
-RESULTS, IMAGES, TABLES, FIGURES = "results.jsonl", f"{EXAMPLES}.npz", "results.md", "figures"
+TABLES, FIGURES = "results.md", "figures"
 
-EXAMPLE_FIGURES = {"mnist": "figure3", "nih_chest_xray": "figure5"}
-CURVE_FIGURES = {"mnist": "figure2", "nih_chest_xray": "figure4"}
+EXAMPLE_FIGURES = {"mnist": "figure3", "nih_chest_xray": "figure5", "cxr_mednist": "figure5-mednist"}
+CURVE_FIGURES = {"mnist": "figure2", "nih_chest_xray": "figure4", "cxr_mednist": "figure4-mednist"}
 CLAIMS_NOTE = (
     f"The paper: known sets of {', '.join(map(str, SIZES))} records, {N_SHADOW:,} shadows, {N_TARGETS} targets, "
     f"{N_REPEATS} repeats. A claim of which a size or method was not run is not tested unless what was run refutes it. "
@@ -67,15 +58,13 @@ def write(sources: Sequence[Path], target: Path) -> list[Path]:
 
     Raises:
         FileNotFoundError: a source has no results.
-        ValueError: they hold no attack, or are of different configurations.
+        ValueError: they hold no attack, are of different configurations, or the target has a run in progress.
     """
-    results = Results.read(*(source / RESULTS for source in sources))
-    images = examples(*sources)
+    if [source.resolve() for source in sources] != [target.resolve()]:
+        merge(sources, target)
+    results, images = Results.read(target / RESULTS), examples(target)
     folder = target / FIGURES
     folder.mkdir(parents=True, exist_ok=True)
-    if [source.resolve() for source in sources] != [target.resolve()]:
-        merging.write([line for source in sources for line in records.read_records(source / RESULTS)], target / RESULTS)
-        records.save_arrays(target / IMAGES, **images)
     drawn = {}
     for data in results.data:
         drawn[CURVE_FIGURES.get(data, f"{data}-errors")] = figures.error_by_known(results, data)
@@ -102,13 +91,20 @@ def tables(results: Results) -> str:
     """All tables of a run as Markdown."""
     parts = [_head(results), "## Table 4 of the paper", table_4(results)]
     for data in results.data:
-        parts += [f"## {DATA_NAMES.get(data, data)}: error by known records", errors(results, data)]
+        parts += [f"## {DATA_NAMES.get(data, data)}: error by known records", _about(results, data)]
+        parts += [errors(results, data)]
     parts += ["## What the paper says", claims_table(results)]
     for data in results.data:
         if results.sigmas(data):
             parts += [f"## {DATA_NAMES.get(data, data)}: noise on the records", noise(results, data)]
     parts += ["## What was left out", _left_out(results)]
     return "\n\n".join(parts) + "\n"
+
+
+def _about(results: Results, data: str) -> str:
+    """What the records of a run say of a data set: where it is from, and whether it names patients."""
+    found = results.head["data"][data]
+    return f"{found['source']}. {found['note']}"
 
 
 def table_4(results: Results) -> str:
@@ -170,16 +166,28 @@ def errors(results: Results, data: str) -> str:
 
 def claims_table(results: Results) -> str:
     """The paper's claims with the verdict on each attack, what it rests on, and how that differs from the paper."""
-    rows = []
+    rows: list[list[str]] = []
+    lost: dict[str, int] = {}
+    config = results.head.get("config")
+    known = {plan["data"] for plan in config["plans"]} if config else {claim.data for claim in claims.CLAIMS}
     for claim, verdicts in claims.verdicts(results):
+        if claim.data not in known:
+            lost[claim.data] = lost.get(claim.data, 0) + 1
+            continue
         for lens, verdict in verdicts.items():
             about = claim.text if lens == claim.lenses[0] else ""
             section = claim.section if lens == claim.lenses[0] else ""
             is_tested = verdict.outcome != NOT_TESTED
             setting = ", ".join(claims.differences(results, claim, lens)) if is_tested else ""
-            rows.append([section, about, claims.LENSES[lens], f"**{verdict.outcome}**", setting, verdict.evidence])
-    heads = ["section", "claim", "asked", "verdict", "not as in the paper", "figures (mean squared error)"]
-    return f"{CLAIMS_NOTE}\n\n{_table(heads, rows)}"
+            devices = ", ".join(results.devices(claim.data, lens)) if is_tested else ""
+            asked = claims.LENSES[lens]
+            rows.append([section, about, asked, f"**{verdict.outcome}**", setting, devices, verdict.evidence])
+    heads = ["section", "claim", "asked", "verdict", "not as in the paper", "run on", "figures (mean squared error)"]
+    parts = [CLAIMS_NOTE, *([_table(heads, rows)] if rows else [])]
+    if lost:
+        names = ", ".join(f"{count} on {DATA_NAMES[data]}" for data, count in lost.items())
+        parts.append(f"{NOT_TESTED.capitalize()}, because the configuration lacks the data: {names}.")
+    return "\n\n".join(parts)
 
 
 def noise(results: Results, data: str) -> str:
@@ -218,10 +226,39 @@ def _head(results: Results) -> str:
         "Written by `experiments.dr_reconstruction.report`. Figures are means over targets and repeats ± half the "
         "width of the 95% interval, on records in [0, 1].\n\n"
         f"- {plans}\n- networks: the paper's by recipe {config['network']!r}, BCH22's by {config['dense_network']!r}\n"
-        f"- {few}\n- drjax {made['drjax']} at {made['commit'] or 'an unknown commit'}"
-        f"{' with changes' if made['dirty'] else ''}, Python {made['python']}, {versions}\n"
-        f"- {made['cpu']}, {made['cores']} cores, {made['device_kind']}; begun {made['utc']}"
+        f"- {few}\n- drjax {made['drjax']}, Python {made['python']}, {versions}, where the run began\n"
+        + "\n".join(f"- {line}" for line in _run_where(results))
     )
+
+
+def _run_where(results: Results) -> list[str]:
+    """Which cells were run where, and how many were not."""
+    lines = [
+        f"{count:,} cells {'by a run begun' if origin.get('of_run') else 'computed'} at commit "
+        f"{str(origin.get('commit'))[:9]}"
+        f"{' with changes' if origin['dirty'] else ''}, {str(origin['utc'])[:10]}, on {_device(origin)}"
+        for origin, count in results.origins()
+    ]
+    config = _config(results)
+    if config is None:
+        return lines
+    counts = {plan.data: [0, 0] for plan in config.plans}
+    for task in order.tasks(config):
+        for cell in task.cells:
+            counts[task.release.data][cell in results.done] += 1
+    told = ", ".join(f"{DATA_NAMES.get(d, d)} {done:,} of {done + lost:,}" for d, (lost, done) in counts.items())
+    return [*lines, f"cells run of those of this configuration: {told}"]
+
+
+def _device(origin: Mapping[str, Any]) -> str:
+    host = f"{origin['cores']} cores of {origin['cpu']}"
+    return host if origin["device_kind"] == "cpu" else f"{origin['device_kind']}, {host}"
+
+
+def _config(results: Results) -> Config | None:
+    """The scale that the results are of; None for a configuration of somebody's own."""
+    fingerprint = results.head["fingerprint"]
+    return next((c for c in SCALES.values() if records.config_fingerprint(c) == fingerprint), None)
 
 
 def _left_out(results: Results) -> str:

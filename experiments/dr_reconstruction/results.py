@@ -13,13 +13,17 @@ import numpy as np
 from scipy import stats
 
 from drjax.reports import records
-from experiments.dr_reconstruction.cells import EXAMPLES
-from experiments.dr_reconstruction.config import ADAPTIVE, METHODS
+from experiments import merging
+from experiments.dr_reconstruction.cells import ALL_TARGETS, EXAMPLES, TARGETS
+from experiments.dr_reconstruction.config import ADAPTIVE, DENSE_NETWORK, METHODS, NETWORK
+
+RESULTS, IMAGES = "results.jsonl", f"{EXAMPLES}.npz"
+"""In a folder: all records, and all images in one file."""
 
 NORMAL = float(stats.norm.ppf(0.975))
 
-NETWORK, DENSE_NETWORK, BEST, MEAN, NEAREST = "network", "dense-network", "best", "mean", "nearest"
-"""The paper's network; the one it compares with; the strongest attack beside these two; the two baselines."""
+BEST, MEAN, NEAREST = "best", "mean", "nearest"
+"""The strongest attack beside the paper's two networks; the two baselines."""
 
 MARGIN = 0.1
 """Share of an error by which another may be smaller and still count as no better: about what the intervals of some
@@ -108,6 +112,8 @@ class Results:
         head: The record of the run: configuration and provenance.
         labels: Attack -> its name in tables and figures, in the order of the ladder.
         refusals: Records of attacks that refused a release.
+        stages: Records of what was attacked.
+        done: Names of the cells, refused ones too.
     """
 
     def __init__(self, found: Iterable[Mapping[str, Any]]) -> None:
@@ -127,7 +133,10 @@ class Results:
         self.head = heads[0]
         self.labels = {r["attack"]: r["label"] for r in attacks}
         self.refusals = [r for r in attacks if "refused" in r]
-        self.stages = [r for r in found if r["kind"] == "stage"]
+        stages = [r for r in found if r["kind"] == "stage" and r["name"] in (TARGETS, ALL_TARGETS)]
+        whole = {r["release"] for r in stages if r["name"] == ALL_TARGETS}
+        self.stages = [r for r in stages if r["name"] == ALL_TARGETS or r["release"] not in whole]
+        self.done = {(r["release"], r["attack"], r["sigma"]) for r in attacks}
         self._baselines = {r["attack"] for r in attacks if r["is_baseline"]}
         self._estimates: dict[tuple, Estimate | None] = {}
         self._cells: dict[tuple, list[Mapping[str, Any]]] = defaultdict(list)
@@ -144,6 +153,35 @@ class Results:
             FileNotFoundError: there is no such file.
         """
         return cls(record for file in files for record in records.read_records(file))
+
+    def origins(self, data: str | None = None, attack: str | None = None) -> list[tuple[Mapping[str, Any], int]]:
+        """Where cells were computed, and how many there: the commits, machines and devices of their records.
+
+        Args:
+            data: Of this data set alone; of all if None.
+            attack: Of this attack alone, or of "best", which is any beside the paper's two networks.
+        """
+        networks = (NETWORK, DENSE_NETWORK)
+        chosen = [
+            record
+            for where, found in self._cells.items()
+            for record in found
+            if data in (None, where[0])
+            and (attack in (None, where[3]) or (attack == BEST and where[3] not in networks))
+        ]
+        counts: dict[tuple, int] = defaultdict(int)
+        places: dict[tuple, Mapping[str, Any]] = {}
+        for record in chosen:
+            origin = merging.origin_of(record, self.head)
+            name = tuple(origin.get(field) for field in ("of_run", "commit", "dirty", "cpu", "cores", "device_kind"))
+            counts[name] += 1
+            places.setdefault(name, origin)
+        return sorted(((places[name], count) for name, count in counts.items()), key=lambda pair: -pair[1])
+
+    def devices(self, data: str | None = None, attack: str | None = None) -> list[str]:
+        """What cells were computed on, as `origins` takes arguments: "cpu", or the name of a card."""
+        found = (origin["device_kind"] for origin, _ in self.origins(data, attack))
+        return list(dict.fromkeys(device for device in found if device is not None))
 
     @property
     def data(self) -> list[str]:
@@ -271,7 +309,7 @@ def examples(*folders: Path) -> dict[str, np.ndarray]:
     """
     found = {}
     for folder in folders:
-        gathered = folder / f"{EXAMPLES}.npz"
+        gathered = folder / IMAGES
         if gathered.exists():
             found |= records.load_arrays(gathered)
             continue

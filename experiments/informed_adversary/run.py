@@ -21,6 +21,7 @@ import tyro
 from drjax.core import validate
 from drjax.data import Dataset, Splits, load
 from drjax.reports import ladder, records
+from experiments import merging
 from experiments.informed_adversary.case import Case, parts_of
 from experiments.informed_adversary.cells import attack, attacks_of
 from experiments.informed_adversary.config import FACTORS, SCALES, Scale, settings
@@ -28,9 +29,6 @@ from experiments.informed_adversary.judges import judge_of
 from experiments.resume import cell_name, take_up
 
 RESULTS = "results.jsonl"
-
-PROVENANCE = ("commit", "dirty", "backend", "device_kind", "cpu", "cores")
-"""What every row says of where it was computed."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -74,9 +72,8 @@ def run(
     parts = {name: parts_of(split_key, data[name], name, scale) for name in names}
     file = out / RESULTS
     done = _cells(take_up(file, config, data))
-    made = records.provenance(config.seed)
     # A file may be gone on with by later code and on another machine, of which its first line says nothing.
-    where = {name: made[name] for name in PROVENANCE}
+    where = merging.origin(records.provenance(config.seed))
     for factor, i, setting in chosen:
         name = setting.data or scale.data
         sized = dataclasses.replace(

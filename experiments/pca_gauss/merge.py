@@ -10,7 +10,6 @@ from pathlib import Path
 
 import tyro
 
-from drjax.reports import records
 from experiments import merging
 from experiments.pca_gauss.run import RESULTS, identity, place
 
@@ -18,19 +17,14 @@ from experiments.pca_gauss.run import RESULTS, identity, place
 def merge(parts: Sequence[Path], out: Path) -> int:
     """Writes the cells of all parts to `out`, each once, in the order of a single run; returns how many.
 
-    Of a cell that several parts have, and of where results come from, what the first one says is kept.
+    Of a cell that several parts have, what the first one says is kept. Every line says where it was computed.
 
     Raises:
         ValueError: no parts, one without a line, or parts of different configurations.
         OSError: a part has no results, or `out` cannot be written.
     """
-    heads, cells = merging.gathered([part / RESULTS for part in parts], identity)
-    order = records.KINDS.index
-    found = sorted(
-        (line for _, line in cells), key=lambda line: (order(line["kind"]), *place(heads[0]["config"], line))
-    )
-    merging.write([heads[0], *found], out / RESULTS)
-    return len(cells)
+    files = [part / RESULTS for part in parts]
+    return merging.merge(files, out / RESULTS, identity, lambda head, line: place(head["config"], line))
 
 
 def main(*, parts: tuple[Path, ...], out: Path = Path("runs/pca_gauss")) -> None:

@@ -15,19 +15,13 @@ from experiments.tsne_property.run import RESULTS
 
 
 def merge(parts: Sequence[Path], out: Path) -> int:
-    """Writes the cells of all folders to `out`, each once; returns how many.
-
-    The first line is that of the first folder, with the provenance of all as `origins`; `origin` of a cell is its
-    place there.
+    """Writes the cells of all folders to `out`, each once and with where it was computed; returns how many.
 
     Raises:
         ValueError: no folders, one without results, or different configurations.
         OSError: results cannot be read or written.
     """
-    heads, cells = merging.gathered([part / RESULTS for part in parts], lambda line: line["id"])
-    head = {**heads[0], "origins": [one["provenance"] for one in heads]}
-    merging.write([head, *({**line, "origin": number} for number, line in cells)], out / RESULTS)
-    return len(cells)
+    return merging.merge([part / RESULTS for part in parts], out / RESULTS, lambda line: line["id"])
 
 
 def main(*, parts: tuple[Path, ...], out: Path = Path("runs/tsne_property")) -> None:

@@ -133,7 +133,8 @@ def test_a_path_object_is_never_a_name(no_data, monkeypatch):
 def test_the_catalog_lists_every_set_and_what_is_present():
     listed = {summary.name: summary for summary in available()}
     assert {
-        "digits", "mnist", "fashion_mnist", "cifar10", "lfw", "utkface", "nih_chest_xray", "adult", "census", "gfe",
+        "digits", "mnist", "fashion_mnist", "cifar10", "lfw", "utkface", "nih_chest_xray", "cxr_mednist", "adult",
+        "census", "gfe",
     } <= set(listed)  # fmt: skip
     assert [name for name, summary in listed.items() if summary.present] == ["digits"]
     assert {name for name, summary in listed.items() if summary.fetchable} == {
@@ -147,7 +148,9 @@ def test_the_catalog_lists_every_set_and_what_is_present():
 
 
 @needs_data
-@pytest.mark.parametrize("name", ["lfw", "lfw:all", "utkface", "nih_chest_xray", "census", "cifar10", "gfe"])
+@pytest.mark.parametrize(
+    "name", ["lfw", "lfw:all", "utkface", "nih_chest_xray", "cxr_mednist", "census", "cifar10", "gfe"]
+)
 def test_real_sets_are_as_the_catalog_says(name):
     data, source = on_disk(name), SOURCES[name]
     assert data.x.shape == (source.n, int(np.prod(source.shape)))
@@ -217,6 +220,19 @@ def test_faces_and_patients_come_with_groups():
     assert (len(np.unique(everybody.groups)), np.bincount(everybody.groups).max()) == (5749, 530)
     assert len(np.unique(on_disk("nih_chest_xray").groups)) == 682
     assert len(np.unique(on_disk("gfe").groups)) == 17
+
+
+@needs_data
+def test_two_files_of_chest_x_rays_are_two_sets_and_only_one_names_patients():
+    named, unnamed = on_disk("nih_chest_xray"), on_disk("cxr_mednist")
+    assert named.name != unnamed.name
+    assert not named.provenance.files.keys() & unnamed.provenance.files.keys()
+    assert named.groups is not None
+    assert unnamed.groups is None
+    assert unnamed.y is None
+    assert len(np.unique(unnamed.x, axis=0)) == 2000
+    assert "682 patients" in named.provenance.note
+    assert "one patient may be on two sides of a split" in unnamed.provenance.note
 
 
 @needs_data

@@ -1,4 +1,5 @@
 import dataclasses
+import functools
 import math
 
 import jax
@@ -9,7 +10,8 @@ from scipy import stats
 from drjax.audit import attacks as registry
 from drjax.data import load
 from drjax.reports import records
-from experiments.dr_reconstruction import cells, claims, config, figures, paper, report, results
+from experiments import merging
+from experiments.dr_reconstruction import cells, claims, config, figures, merge, order, paper, report, results
 from experiments.dr_reconstruction import run as experiment
 from experiments.dr_reconstruction.verdicts import CONFIRMED, NOT_TESTED, REFUTED, UNDECIDED, View
 
@@ -32,7 +34,7 @@ def digits():
 
 def without_times(record):
     """What a record says of the result: all but how long it took."""
-    kept = {k: v for k, v in record.items() if not k.endswith("_s") and k != "seconds"}
+    kept = {k: v for k, v in record.items() if not k.endswith("_s") and k not in ("seconds", "provenance")}
     if "scores" in kept:
         kept["scores"] = {k: v for k, v in kept["scores"].items() if k != "seconds_per_target"}
     return kept
@@ -114,7 +116,8 @@ def test_smoke_draws_the_figures_and_tables_and_a_copy_is_drawn_from_alike(smoke
 
 def test_a_killed_run_goes_on_to_the_same_results_and_a_finished_one_computes_nothing(tmp_path, monkeypatch):
     whole, cut = tmp_path / "whole", tmp_path / "cut"
-    experiment.run(ONE, whole, say=lambda _: None)
+    some = [f"*:{name}" for name in ("mean", "ridge", "closed-form-known", "adaptive-ridge")]
+    experiment.run(ONE, whole, only=some, say=lambda _: None)
     content = lines_of(whole)
 
     cut.mkdir()
@@ -123,7 +126,7 @@ def test_a_killed_run_goes_on_to_the_same_results_and_a_finished_one_computes_no
     at = is_noisy_ridge.index(True)
     (cut / experiment.RESULTS).write_bytes(b"".join(content[:at]) + content[at][:30])
     said = []
-    experiment.run(ONE, cut, say=said.append)
+    experiment.run(ONE, cut, only=some, say=said.append)
     assert len(said) == len([line for line in content[at:] if b'"kind": "attack"' in line])
     first, second = (
         [without_times(r) for r in records.read_records(folder / experiment.RESULTS) if r["kind"] == "attack"]
@@ -132,32 +135,36 @@ def test_a_killed_run_goes_on_to_the_same_results_and_a_finished_one_computes_no
     np.testing.assert_equal(second, first)
 
     before = lines_of(cut)
-    experiment.run(ONE, cut, say=said.append)
+    experiment.run(ONE, cut, only=some, say=said.append)
     assert lines_of(cut) == before
 
     monkeypatch.setitem(registry.ATTACKS, "again", dataclasses.replace(registry.ATTACKS["mean"], label="Again"))
-    experiment.run(ONE, cut, say=lambda _: None)
+    experiment.run(ONE, cut, only=[*some, "*:again"], say=lambda _: None)
     after = [r["attack"] for r in records.read_records(cut / experiment.RESULTS) if r["kind"] == "attack"]
     assert len(after) - len(first) == after.count("again") == 2 * 3  # both methods, without noise and with two
 
 
 def test_shadows_of_a_killed_release_are_taken_up_where_they_were(tmp_path, monkeypatch):
-    release = ONE.releases()[0]
-    data = digits()
+    (task,) = order.tasks(ONE, "digits/pca/20/0:ridge:0")
     monkeypatch.setattr(cells, "shadow_batch_size", lambda *_: 25)
-    parts = cells.partition(ONE, data, 0)
-    whole, _ = cells._inputs(ONE, release, data, parts, tmp_path / "whole", False)
-    cells._inputs(ONE, release, data, parts, tmp_path / "cut", False)
-    folder = cells.work_folder(tmp_path / "cut", release) / "shadows"
+
+    def inputs(out):
+        return cells._inputs(cells._Embeddings(ONE, task.release, digits(), out, False), task)[0]
+
+    whole = inputs(tmp_path / "whole")
+    inputs(tmp_path / "cut")
+    folder = cells.work_folder(tmp_path / "cut", task.release) / cells.SHADOWS
+    assert list(cells.lanes_left(ONE, task, tmp_path / "cut")) == []
     # 70 shadows are three chunks: a kill leaves the first.
     (folder / "00000025.npz").unlink()
     (folder / "00000050.npz").unlink()
+    assert list(cells.lanes_left(ONE, task, tmp_path / "cut")) == [(cells.SHADOWS, 0, 45)]
     started = []
     original = cells.iter_shadow_embeddings
     monkeypatch.setattr(
         cells, "iter_shadow_embeddings", lambda *a, **k: started.append(k["start"]) or original(*a, **k)
     )
-    again, _ = cells._inputs(ONE, release, data, parts, tmp_path / "cut", False)
+    again = inputs(tmp_path / "cut")
     assert started == [25]
     np.testing.assert_array_equal(again.shadow_coords, whole.shadow_coords)
     np.testing.assert_array_equal(again.validation_coords, whole.validation_coords)
@@ -165,7 +172,7 @@ def test_shadows_of_a_killed_release_are_taken_up_where_they_were(tmp_path, monk
 
 def test_a_cell_does_not_depend_on_what_else_is_computed(smoke, tmp_path):
     _, found = smoke
-    experiment.run(ONE, tmp_path, only="digits/srp/*", say=lambda _: None)
+    experiment.run(ONE, tmp_path, only=["digits/srp/*:ridge", "digits/srp/*:srp-closed-form"], say=lambda _: None)
     alone = results.Results.read(tmp_path / experiment.RESULTS)
     assert alone.methods("digits") == ["srp"]
     for name in ("ridge", "srp-closed-form"):
@@ -180,7 +187,7 @@ def test_an_attack_that_refuses_a_release_is_recorded_and_the_run_goes_on(tmp_pa
 
     picky = dataclasses.replace(registry.ATTACKS["ridge"], label="Picky", run=refuse, methods=("srp",))
     monkeypatch.setitem(registry.ATTACKS, "picky", picky)
-    experiment.run(ONE, tmp_path, say=lambda _: None)
+    experiment.run(ONE, tmp_path, only=["digits/srp/*:picky", "digits/srp/*:ridge"], say=lambda _: None)
     found = results.Results.read(tmp_path / experiment.RESULTS)
     assert {r["refused"] for r in found.refusals} == {"needs 50 known records, got 20"}
     assert found.estimate("digits", "srp", 20, "picky") is None
@@ -191,7 +198,8 @@ def test_an_attack_that_refuses_a_release_is_recorded_and_the_run_goes_on(tmp_pa
 def test_a_slow_attack_has_the_first_targets_of_every_noise_and_the_same_answers_on_them(smoke, tmp_path):
     _, found = smoke
     few = dataclasses.replace(ONE, few_targets={"ridge": 4})
-    experiment.run(few, tmp_path, only="digits/pca/*", say=lambda _: None)
+    only = ["digits/pca/*:ridge", "digits/pca/*:closed-form"]
+    experiment.run(few, tmp_path, only=only, say=lambda _: None)
     slow = results.Results.read(tmp_path / experiment.RESULTS)
     for sigma in (0, 8, 32):
         assert [
@@ -222,7 +230,9 @@ def test_results_of_another_configuration_and_patterns_without_a_release_are_ref
     content = lines_of(out)
     with pytest.raises(ValueError, match="out must be a new folder or one of the same configuration"):
         experiment.run(dataclasses.replace(SMOKE, seed=1), out)
-    with pytest.raises(ValueError, match=r"only must fit some release, such as digits/pca/9/0, got 'mnist/\*'"):
+    with pytest.raises(
+        ValueError, match=r"only must name some release or cell, such as digits/pca/9/0:mean:0, got 'mnist"
+    ):
         experiment.run(SMOKE, out, only="mnist/*")
     assert lines_of(out) == content
 
@@ -268,10 +278,17 @@ def test_the_full_scale_is_the_grid_of_the_paper():
     assert full.methods == ("pca", "srp", "mds", "isomap", "tsne", "umap")
     plans = {plan.data: plan for plan in full.plans}
     assert plans["mnist"].n_known == (9, 99, 199, 499, 999)
+    assert plans["cxr_mednist"].n_known == (9, 99, 199, 499, 999)
+    assert plans["nih_chest_xray"].n_known == (9, 99, 199)
     assert {plan.repeats for plan in full.plans} == {(5,) * 5, (5,) * 4, (5,) * 3}
     sizes = {name: (plan.n_shadow, plan.n_validation, plan.n_targets) for name, plan in plans.items()}
-    assert sizes == {"mnist": (4000, 500, 500), "nih_chest_xray": (600, 100, 100), "digits": (1038, 130, 130)}
-    assert len(full.releases()) == 6 * 5 * (5 + 3 + 4)
+    assert sizes == {
+        "mnist": (4000, 500, 500),
+        "nih_chest_xray": (600, 100, 100),
+        "cxr_mednist": (801, 100, 100),
+        "digits": (1038, 130, 130),
+    }
+    assert len(full.releases()) == 6 * 5 * (5 + 3 + 5 + 4)
     (noisy,) = [r for r in full.releases() if r.name == "mnist/umap/99/4"]
     assert full.sigmas_of(noisy) == (0, 2, 4, 8, 16, 32)
     assert {"network", "dense-network"} <= full.attacks(noisy).keys()
@@ -519,28 +536,98 @@ def test_every_release_and_purpose_has_a_key_of_its_own():
 def test_parts_of_one_configuration_are_put_together_and_others_refused(smoke, tmp_path):
     out, found = smoke
     parts = [tmp_path / "pca", tmp_path / "rest"]
-    for part in parts:
-        part.mkdir()
-    content = lines_of(out)
-    # Both hold the head; one cell is in both.
-    is_pca = [b'"release": "digits/pca' in line for line in content]
-    last = max(i for i, of_pca in enumerate(is_pca) if of_pca)
-    (parts[0] / report.RESULTS).write_bytes(
-        b"".join(line for line, p in zip(content, is_pca, strict=True) if p or line == content[0])
-    )
-    (parts[1] / report.RESULTS).write_bytes(
-        b"".join(line for line, p in zip(content, is_pca, strict=True) if not p) + content[last]
-    )
+    head, *content = records.read_records(out / report.RESULTS)
+    of_pca = [line for line in content if line["method"] == "pca"]
+    rest = [line for line in content if line["method"] != "pca"]
+    card = {"device_kind": "a card", "commit": "another"}
+    # One cell is in both parts.
+    merging.write([head, *of_pca], parts[0] / report.RESULTS)
+    elsewhere = [line | {"provenance": line["provenance"] | card} for line in (*rest, of_pca[-1])]
+    merging.write([head, *elsewhere], parts[1] / report.RESULTS)
     report.write(parts, tmp_path / "all")
     together = results.Results.read(tmp_path / "all" / report.RESULTS)
+    assert records.read_records(tmp_path / "all" / report.RESULTS)[0] == head
     for method in SMOKE.methods:
         for attack in ("mean", "ridge"):
             assert together.estimate("digits", method, 9, attack) == found.estimate("digits", method, 9, attack)
+    assert together.devices("digits") == ["cpu", "a card"]
+    assert [count for _, count in together.origins()] == [sum(r["kind"] == "attack" for r in p) for p in (of_pca, rest)]
+    label = figures.error_by_known(together, "digits").get_supxlabel()
+    assert label.endswith("computed on cpu and a card; a point that is not there was not run")
+    text = (tmp_path / "all" / report.TABLES).read_text()
+    assert "computed at commit another" in text
+    assert "on a card, " in text
+    # In the order of a single run, whichever part is named first.
+    merge.merge(parts[::-1], tmp_path / "turned")
+    names = [cells.identity(line) for line in records.read_records(tmp_path / "turned" / report.RESULTS)[1:]]
+    assert names == [cells.identity(line) for line in records.read_records(tmp_path / "all" / report.RESULTS)[1:]]
     with pytest.raises(ValueError, match="to must be given for results of other than one run, got 2"):
         report.main(tuple(parts))
+    merging.write([head | {"fingerprint": "of another"}, *rest], parts[1] / report.RESULTS)
+    with pytest.raises(ValueError, match="parts must be of one configuration"):
+        report.write(parts, tmp_path / "none")
     foreign = [{"kind": "run", "fingerprint": "of another"}, *made_up({("pca", 9): 0.1})]
     with pytest.raises(ValueError, match="records must be of one configuration, got 2 runs"):
         results.Results(foreign)
+
+
+def test_images_of_all_parts_are_kept_and_the_first_part_s_where_two_have_them(tmp_path):
+    head = {"schema": 1, "kind": "run", "fingerprint": "of all", "config": records.to_json(SMOKE)}
+    images = {
+        "a": {"digits/original": np.zeros((1, 8, 8), np.uint8)},
+        "b": {"digits/original": np.ones((1, 8, 8), np.uint8)},
+    }
+    images["b"]["digits/pca/9/ridge/0"] = np.full((1, 8, 8), 7, np.uint8)
+    for name, arrays in images.items():
+        merging.write([head], tmp_path / name / report.RESULTS)
+        records.save_arrays(tmp_path / name / results.IMAGES, **arrays)
+    merge.merge([tmp_path / "a", tmp_path / "b"], tmp_path / "a")
+    found = results.examples(tmp_path / "a")
+    assert {name: int(array[0, 0, 0]) for name, array in found.items()} == {
+        "digits/original": 0,
+        "digits/pca/9/ridge/0": 7,
+    }
+
+
+def test_whatever_an_interrupted_run_has_is_drawn_and_told(smoke, tmp_path):
+    out, _ = smoke
+    head, *content = records.read_records(out / report.RESULTS)
+    cell_of = {cells.identity(line): line for line in content}
+    stages = [line for line in content if line["kind"] == "stage"]
+    found = [cell_of[cell] for task in order.tasks(SMOKE) for cell in task.cells]
+    assert len(found) == len(content) - len(stages)
+    for count in (1, 3, 40):
+        merging.write([head, *stages, *found[:count]], tmp_path / str(count) / report.RESULTS)
+        drawn = report.write([tmp_path / str(count)], tmp_path / str(count))
+        assert f"digits (8x8) {count} of {len(found)}" in drawn[0].read_text()
+        assert (figures.error_by_known(results.Results([head, *found[:count]]), "digits") is None) == (count == 1)
+
+
+def test_a_picture_that_is_not_at_hand_was_not_kept_or_not_run():
+    found = results.Results(made_up({("pca", 9): 0.04, ("srp", 99): 0.1}, attacks=("best",)))
+    images = {"mnist/pca/9/ridge/0": np.zeros((1, 2, 2), np.uint8)}
+    picture = functools.partial(figures._image, found, images, "mnist")
+    assert isinstance(picture("pca", 9, "best"), np.ndarray)
+    assert picture("srp", 99, "best") == figures.NOT_KEPT
+    assert picture("srp", 9, "best") == picture("pca", 9, "network") == figures.NOT_RUN
+
+
+def test_claims_on_chest_x_rays_are_put_to_each_file_by_itself():
+    by_data = {data: [c for c in claims.CLAIMS if c.data == data] for data in paper.X_RAYS}
+    texts = {data: {c.text.split(": ", 1)[1] for c in found} for data, found in by_data.items()}
+    assert texts["nih_chest_xray"] == texts["cxr_mednist"]
+    assert len({paper.DATA_NAMES[data] for data in paper.X_RAYS}) == 2
+    assert len({report.CURVE_FIGURES[data] for data in paper.X_RAYS}) == 2
+    assert len({report.EXAMPLE_FIGURES[data] for data in paper.X_RAYS}) == 2
+    one = judged(
+        made_up({("pca", n): e for n, e in zip(paper.SIZES, AS_CLAIMED["pca"], strict=True)}, data="cxr_mednist")
+    )
+    assert one["cxr_mednist:no-trend"]["best"] == REFUTED
+    assert {o for name, told in one.items() if not name.startswith("cxr") for o in told.values()} == {NOT_TESTED}
+    head = {"kind": "run", "fingerprint": "of all", "config": records.to_json(config.of_scale("cpu"))}
+    text = report.claims_table(results.Results([head, *made_up(CLEAN)[1:]]))
+    assert "10 on chest X-ray (MedNIST)" in text
+    assert "chest X-ray (MedNIST):" not in text
 
 
 def test_results_without_an_attack_are_refused():

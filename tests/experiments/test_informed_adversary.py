@@ -11,6 +11,7 @@ from drjax.data import load
 from drjax.nets.classifiers import accuracy
 from drjax.nets.judge import JudgeConfig
 from drjax.reports import records
+from experiments import merging
 from experiments.informed_adversary import bound, cells, config, judges, report
 from experiments.informed_adversary import run as experiment
 from experiments.informed_adversary.case import Case, parts_of
@@ -57,7 +58,7 @@ def test_cells_are_computed_once_and_resumed(tmp_path, monkeypatch):
     assert estimate(found, "default", "inversion") < 1e-4 < estimate(found, "default", "mean")
     table = experiment.to_markdown(found).splitlines()
     assert len(table) == 2 + len(found)
-    assert all(set(c["provenance"]) == set(experiment.PROVENANCE) for c in found)
+    assert all(set(c["provenance"]) == set(merging.origin({})) for c in found)
     inverted = next(c for c in found if c["attack"] == "inversion")
     assert inverted["kl"]["mean"] < 1e-3 < next(c for c in found if c["attack"] == "mean")["kl"]["mean"]
     nearest = next(c for c in found if c["attack"] == "nearest")

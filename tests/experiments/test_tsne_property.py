@@ -257,14 +257,15 @@ def test_bad_input(change, message):
 
 def test_parts_make_the_whole(results, tmp_path):
     whole = records.read_records(results / run.RESULTS)
-    for name, lines in (("one", whole[:4]), ("two", [whole[0], *whole[2:]])):
+    elsewhere = {**whole[0], "provenance": {**whole[0]["provenance"], "device_kind": "a card"}}
+    for name, lines in (("one", whole[:4]), ("two", [elsewhere, *whole[2:]])):
         merging.write(lines, tmp_path / name / run.RESULTS)
     assert merge.merge([tmp_path / "one", tmp_path / "two"], tmp_path) == len(whole) - 1
     found = records.read_records(tmp_path / run.RESULTS)
     assert [line["id"] for line in found[1:]] == [line["id"] for line in whole[1:]]
-    assert [line.pop("origin") for line in found[1:]] == [0] * 3 + [1] * (len(whole) - 4)
-    assert found[1:] == whole[1:]
-    assert len(found[0]["origins"]) == 2
+    devices = [line.pop("provenance")["device_kind"] for line in found[1:]]
+    assert devices == ["cpu"] * 3 + ["a card"] * (len(whole) - 4)
+    assert found == whole
     merging.write([{**whole[0], "fingerprint": "other"}], tmp_path / "two" / run.RESULTS)
     with pytest.raises(ValueError, match="parts must be of one configuration"):
         merge.merge([tmp_path / "one", tmp_path / "two"], tmp_path)

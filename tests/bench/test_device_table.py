@@ -1,0 +1,81 @@
+"""The table of what was timed on a card: made from rows, with a place for what was not run."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench import device_table, harness
+
+DOCS = Path(__file__).parents[2] / "docs" / "kernels.md"
+
+
+def row(name, ms, *, device="a card", commit="abc", n=200, method="pca", **own):
+    labels = {"method": method, "threat_model": "none", "n": n, "d": 784, "k": 2, "shadows": 9, "dtype": "float32"}
+    found = {"schema": 1, "kind": "run", "name": name, **labels, "ms_per_shadow": ms, "compile_s": 1.25}
+    found |= {"gemm_share": 0.0213, "commit": commit, "dirty": False, "utc": "2026-01-02T03:04:05+00:00", "x64": False}
+    found |= {"device_kind": device, "cpu": "a host", "cores": 16, "versions": {"jax": "0.1"}}
+    return found | {"config": {"naive_limit_s": 0.01}} | own
+
+
+def written(folder, *rows):
+    (folder / device_table.SHADOWS).write_text("".join(f"{json.dumps(r)}\n" for r in rows), encoding="utf-8")
+    return device_table.measured(folder)
+
+
+def cells(found):
+    (line,) = device_table.table(found).splitlines()[2:]
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_the_documentation_has_the_table_of_the_committed_rows():
+    text = DOCS.read_text(encoding="utf-8")
+    assert device_table.replaced(text, device_table.section()) == text, (
+        "run: python -m bench.device_table --into docs/kernels.md"
+    )
+
+
+def test_a_line_has_ours_the_naive_vmap_and_the_host_of_the_same_run(tmp_path):
+    ours, naive, peer = row("drjax", 0.5), row("naive", 1.0, shadows=3), row("sklearn/pca_full", 50.0)
+    later = row("naive", 6.0, utc="2026-01-02T05:00:00+00:00")
+    elsewhere = [later, row("naive", 7.0, commit="xyz"), row("naive", 8.0, n=100), row("naive", 9.0, device="another")]
+    found = written(tmp_path, ours, *elsewhere, naive, peer, row("drjax", 3.0, device="cpu"), row("peak/gemm", 1.0))
+    assert cells(found) == [
+        "PCA",
+        "200",
+        "784",
+        "float32",
+        "0.5 (1.2)",
+        "1 (1.2)",
+        "2",
+        "sklearn/pca_full 50",
+        "2.1%",
+        "abc, 2026-01-02, a card, JAX 0.1",
+    ]
+
+
+def test_what_was_not_run_says_so(tmp_path):
+    skipped = row("naive", None, skipped="too slow")
+    found = written(tmp_path, row("drjax", 0.5, dirty=True), skipped)
+    assert cells(found)[5:8] == [device_table.NOT_RUN, "", device_table.NOT_RUN]
+    assert cells(found)[9].startswith("abc with changes, ")
+    told = device_table.gaps(found)
+    assert "n = 10, 100, 500, 1000: PCA" in told[1]
+    assert told[0].endswith("UMAP, at any size")
+    assert told[2:] == ["precision float64", "d = 64, 4096", "the naive `vmap` beside PCA"]
+    text = device_table.section(tmp_path)
+    assert "the naive `vmap` beside PCA (the runs skipped it by `--naive-limit-s 0.01`)" in text
+    assert device_table.section(tmp_path / "nothing") == "Nothing was measured on a card."
+
+
+def test_the_table_goes_between_its_marks(tmp_path):
+    file = tmp_path / "page.md"
+    file.write_text(f"before\n{device_table.BEGIN}\nold\n{device_table.END}\nafter\n", encoding="utf-8")
+    device_table.main(into=file)
+    text = file.read_text(encoding="utf-8")
+    assert text.startswith(f"before\n{device_table.BEGIN}\n\n")
+    assert text.endswith(f"\n\n{device_table.END}\nafter\n")
+    assert "old" not in text
+    assert device_table.section(harness.RESULTS) in text
+    with pytest.raises(ValueError, match=r"into must be a file with the lines .*, got one without"):
+        device_table.replaced("nothing", "table")

@@ -109,6 +109,37 @@ def test_dry_runs_and_empty_folders_are_refused(tmp_path):
         gpu_merge.merge([], tmp_path / "into")
 
 
+def test_cells_of_paper_000_are_filed_in_the_order_of_a_single_run_and_not_run_again(tmp_path, monkeypatch):
+    name = "dr_reconstruction-full"
+    file = tmp_path / "out" / papers.FOLDER / name / "results.jsonl"
+    resume.take_up(file, papers.KEPT[name].config(), {})
+    for number, method in enumerate(("tsne", "pca")):
+        place = {"data": "mnist", "method": method, "n_known": 199, "repeat": 0, "release": f"mnist/{method}/199/0"}
+        own = {"attack": "network", "sigma": 0.0, "provenance": {"commit": "abc"}}
+        records.put_record(file, "attack", str(number), **place, **own)
+    with Hour(tmp_path / "out", registry.CARD):
+        pass
+    gpu_merge.merge([tmp_path / "out"], tmp_path / "into")
+    lines = records.read_records(tmp_path / "into" / papers.KEPT[name].committed)[1:]
+    assert [line["method"] for line in lines] == ["pca", "tsne"]
+    before = len(cells_of("figure2"))
+    monkeypatch.setattr(papers, "ROOT", tmp_path / "into")
+    after = cells_of("figure2")
+    assert len(after) == before - 2
+    assert "reconstruction/mnist/pca/199/0:network:0" not in after
+
+
+def cells_of(family):
+    return [cell.name for step in registry.all_steps(registry.CARD, family) for cell in step.cells(None)]
+
+
+def test_what_is_committed_is_of_the_configuration_that_is_run():
+    for name, kept in papers.KEPT.items():
+        file = papers.ROOT / kept.committed
+        if file.exists():
+            assert records.read_records(file)[0]["fingerprint"] == records.config_fingerprint(kept.config()), name
+
+
 def test_committed_results_take_new_cells_and_lose_none(tmp_path):
     """What the repository holds now, whose older lines say where they were computed in another way."""
     for name, kept in papers.KEPT.items():

@@ -5,6 +5,7 @@ Run as a module, this file is the worker: it reads one JSON request per line and
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -32,6 +33,17 @@ ROWS_BLOCK = 256
 
 Step = Callable[[Iterator[np.ndarray]], tuple[int, float]]
 """Embeds one more shadow, or one more block: how many, and the sum of their iterations (UMAP: attractive updates)."""
+
+
+MODULES = {"umap": "umap", "opentsne": "openTSNE", "torchdr": "torchdr"}
+"""Modules that peers need beside scikit-learn, by how the peer's name begins."""
+
+
+def lacking(method: str) -> str | None:
+    """Why a peer cannot run here, None if it can: "torchdr is not installed"."""
+    modules = [module for start, module in MODULES.items() if method.startswith(start)]
+    absent = [module for module in modules if importlib.util.find_spec(module) is None]
+    return f"{absent[0]} is not installed" if absent else None
 
 
 def perplexity(n: int) -> float:
@@ -64,6 +76,10 @@ class PeerPool:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the workers once they have done what they were asked for."""
         for worker in self._workers:
             worker.communicate()
         self._folder.cleanup()
@@ -139,6 +155,8 @@ def _shadows(method: str, known: np.ndarray, targets: np.ndarray) -> Step:
         return one_by_one(fit)
     if method.startswith("opentsne"):
         return one_by_one(_opentsne(method, len(x)))
+    if method.startswith("torchdr"):
+        return one_by_one(_torchdr(method, len(x)))
     from sklearn import manifold
 
     if method == "mds":
@@ -169,6 +187,27 @@ def _opentsne(method: str, n: int) -> Callable[[np.ndarray], float]:
     def fit(data: np.ndarray) -> float:
         model.fit(data)
         return float(model.early_exaggeration_iter + model.n_iter)
+
+    return fit
+
+
+def _torchdr(method: str, n: int) -> Callable[[np.ndarray], float]:
+    # Brings PyTorch, which no extra of drjax does.
+    import torch  # pyright: ignore[reportMissingImports]
+    import torchdr  # pyright: ignore[reportMissingImports]
+
+    own: dict[str, dict[str, Any]] = {"pca": {}, "tsne": {"perplexity": perplexity(n)}, "umap": {"n_neighbors": 15}}
+    name = method.removeprefix("torchdr_")
+    if name not in own:
+        raise ValueError(f"method must be a peer's name, got {method!r}")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    kind = {"pca": "PCA", "tsne": "TSNE", "umap": "UMAP"}[name]
+
+    def fit(data: np.ndarray) -> float:
+        # The result is copied to the host, which waits for the device.
+        model = getattr(torchdr, kind)(n_components=2, device=device, **own[name])
+        np.asarray(model.fit_transform(data))
+        return float(getattr(model, "n_iter_", 0))
 
     return fit
 

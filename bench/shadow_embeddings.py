@@ -21,7 +21,7 @@ import numpy as np
 import tyro
 
 from bench import harness, work
-from bench.peers import PeerPool
+from bench.peers import PeerPool, lacking
 from drjax.attacks.shadow import Randomness, shadow_batch_size, shadow_embeddings
 from drjax.core import batching
 from drjax.core.types import DRMethod, count_status
@@ -51,13 +51,24 @@ NAIVE_RATE = 1e9
 NAIVE_LANES_S = 0.5
 NAIVE_LANES_BYTES = 64 * 2**20
 NAIVE_LANES_MAX = 256
-"""A naive batch is as large as fits into these seconds (predicted), bytes of data sets, and lanes."""
+"""A naive batch is as large as fits into these seconds (predicted), and on a CPU bytes of data sets, and lanes.
+
+On an accelerator, which many lanes are needed to fill, it is as large as fits into these seconds and the memory."""
+
+NAIVE_TRIES = 3
+"""A batch that takes less than a quarter of its seconds is timed again with more lanes, at most so often."""
+
+TORCHDR = ("pca", "tsne", "umap")
+"""Methods that TorchDR has; it embeds one data set after the other."""
 
 QUICK_PEAKS = {"gemm_size": 512, "copy_entries": 2**22, "repeats": 3}
 
 PEER_TARGETS = 512
 """Different targets that the peers cycle through; more would only cost memory."""
 
+
+NaiveRates = dict[tuple[str, Randomness], float]
+"""`work.naive_flops` per second of naive vmap, by kind of cell."""
 
 Method = Literal["pca", "srp", "classical_mds", "mds", "isomap", "tsne", "umap"]
 
@@ -78,6 +89,8 @@ class Config:
         budget_s: Seconds after which drjax's runs of a cell are not repeated again.
         peer_s: Seconds that each peer runs per cell; projections get a third.
         naive_limit_s: A naive cell predicted to take longer for one call is skipped.
+        cell_s: Seconds that one call with all shadows of a cell may be predicted to take on two CPU cores.
+        torchdr: Time TorchDR too, by itself on the default device; what it lacks is said in its row.
         out: JSON-lines file that the rows are added to.
         quick: A small grid in seconds, to see that everything runs; its figures mean nothing.
     """
@@ -93,6 +106,8 @@ class Config:
     budget_s: float = 2.0
     peer_s: float = 1.5
     naive_limit_s: float = 20.0
+    cell_s: float = CELL_S
+    torchdr: bool = False
     out: Path = harness.RESULTS / "shadow_embeddings.jsonl"
     quick: bool = False
 
@@ -138,33 +153,62 @@ def main(config: Config) -> None:
     """Runs every cell, adds its rows to the results as soon as they are there, and prints the table."""
     start = time.perf_counter()
     peaks = harness.machine_peaks(**QUICK_PEAKS) if config.quick else harness.machine_peaks()
-    # Where files lie on this machine is not what was measured.
-    run = {"config": {name: value for name, value in vars(config).items() if name not in ("data_dir", "out")}}
+    run = published(config)
     for row in peaks:
         harness.append_row(config.out, row | run)
     ours: dict[str, list[dict[str, Any]]] = {}
-    with PeerPool(_n_workers()) as pool:
+    with PeerPool(n_workers()) as pool:
         for dtype in config.dtype:
             jax.config.update("jax_enable_x64", dtype == "float64")
-            naive_rates: dict[tuple[str, Randomness], float] = {}
-            for cell, source in _cells(config, dtype):
+            naive_rates: NaiveRates = {}
+            for cell, source in cells(config, dtype):
                 print(*cell.labels.values(), file=sys.stderr, flush=True)
-                rivals = [_measure_naive(cell, config, naive_rates), *_measure_peers(cell, config, pool)]
-                row = _measure_drjax(cell, config, peaks)
-                timed = [rival for rival in rivals if "skipped" not in rival]
-                row["speedup"] = {rival["name"]: rival["ms_per_shadow"] / row["ms_per_shadow"] for rival in timed}
+                row, rivals = measure_cell(cell, config, pool, peaks, naive_rates)
                 for entry in (row, *rivals):
                     harness.append_row(config.out, entry | run | {"data": source})
                 ours.setdefault(cell.method, []).append(row)
-    print(_machine(peaks), *(_table(method, rows) for method, rows in ours.items()), sep="\n")
+    print(machine(peaks), *(table(method, rows) for method, rows in ours.items()), sep="\n")
     print(f"\n{time.perf_counter() - start:.0f} s in all")
 
 
-def _n_workers() -> int:
+def published(config: Config) -> dict[str, Any]:
+    """The field `config` of a row: where files lie on this machine is not what was measured."""
+    return {"config": {name: value for name, value in vars(config).items() if name not in ("data_dir", "out")}}
+
+
+def measure_cell(
+    cell: Cell, config: Config, pool: PeerPool, peaks: list[dict[str, Any]], naive_rates: NaiveRates
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Times all engines of a cell, one after the other.
+
+    Args:
+        cell: What is embedded.
+        config: How long each engine may take.
+        pool: Workers of the reference libraries.
+        peaks: Rows of `harness.machine_peaks` of this machine and device.
+        naive_rates: What was learned of naive vmap's speed in earlier cells; gets this cell's.
+
+    Returns:
+        drjax's row, with `naive` (milliseconds a shadow by naive vmap, or why it was not timed) and `speedup` over each
+        engine that was timed; and the rows of the others, with `skipped` where one was not.
+    """
+    rivals = [_measure_naive(cell, config, naive_rates), *_measure_peers(cell, config, pool)]
+    if config.torchdr:
+        rivals.append(_measure_torchdr(cell, config))
+    row = _measure_drjax(cell, config, peaks)
+    timed = [rival for rival in rivals if "skipped" not in rival]
+    row["speedup"] = {rival["name"]: rival["ms_per_shadow"] / row["ms_per_shadow"] for rival in timed}
+    row["naive"] = rivals[0].get("ms_per_shadow", rivals[0].get("skipped"))
+    return row, rivals
+
+
+def n_workers() -> int:
+    """Processes of the reference libraries: one a core."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _cells(config: Config, dtype: str) -> Iterator[tuple[Cell, str]]:
+def cells(config: Config, dtype: str) -> Iterator[tuple[Cell, str]]:
+    """The cells of a configuration in one precision, each with the source of its records, "synthetic" or "mnist"."""
     for d in config.d:
         records, source = _records(config, max(config.n) - 1 + config.shadows, d)
         records = records.astype(dtype)
@@ -172,7 +216,7 @@ def _cells(config: Config, dtype: str) -> Iterator[tuple[Cell, str]]:
             known = records[: n - 1]
             for method, randomness in PEERS:
                 if method in config.method:
-                    fits = int(CELL_S / max(work.seconds(method, n), 1e-9))
+                    fits = int(config.cell_s / max(work.seconds(method, n), 1e-9))
                     shadows = min(config.shadows, max(FEWEST_SHADOWS, fits))
                     yield Cell(method, randomness, known, records[len(records) - shadows :]), source
 
@@ -230,33 +274,68 @@ def _measure_drjax(cell: Cell, config: Config, peaks: list[dict[str, Any]]) -> d
 def _measure_peers(cell: Cell, config: Config, pool: PeerPool) -> list[dict[str, Any]]:
     pool.load(cell.known, cell.targets[:PEER_TARGETS])
     budget = config.peer_s / 3 if cell.method == "srp" else config.peer_s
-    peers = PEERS[cell.kind]
     library = "umap-learn" if cell.method == "umap" else "sklearn"
-    return [harness.make_row(f"{library}/{peer}", cell.labels, pool.fit(peer, budget_s=budget)) for peer in peers]
+    return [_peer_row(f"{library}/{peer}", peer, cell, pool, budget) for peer in PEERS[cell.kind]]
 
 
-def _measure_naive(cell: Cell, config: Config, rates: dict[tuple[str, Randomness], float]) -> dict[str, Any]:
+def _peer_row(name: str, peer: str, cell: Cell, pool: PeerPool, budget_s: float) -> dict[str, Any]:
+    reason = lacking(peer)
+    fields = pool.fit(peer, budget_s=budget_s) if reason is None else {"skipped": reason}
+    return harness.make_row(name, cell.labels, fields)
+
+
+def _measure_torchdr(cell: Cell, config: Config) -> dict[str, Any]:
+    name, peer = f"torchdr/{cell.method}", f"torchdr_{cell.method}"
+    if cell.method not in TORCHDR:
+        return harness.make_row(name, cell.labels, {"skipped": "TorchDR has no such method"})
+    if reason := lacking(peer):
+        return harness.make_row(name, cell.labels, {"skipped": reason})
+    # A process of its own: two libraries that allocate a device's memory ahead do not get on in one.
+    with PeerPool(1) as own:
+        own.load(cell.known, cell.targets[:PEER_TARGETS])
+        return _peer_row(name, peer, cell, own, config.peer_s)
+
+
+def _measure_naive(cell: Cell, config: Config, rates: NaiveRates) -> dict[str, Any]:
     """Times jit(vmap(fit_transform)) on one bounded batch, or says why not; keeps the rate to predict the next cell."""
     method, flops = cell.instance, work.naive_flops(cell.method, len(cell.known) + 1, cell.known.shape[1])
     lane_s = flops / rates.get(cell.kind, NAIVE_RATE)
-    labels = cell.labels
     if lane_s > config.naive_limit_s:
         reason = f"one fit is predicted to take {lane_s:.0f} s, over the limit of {config.naive_limit_s:g} s"
-        return harness.make_row("naive", labels, {"skipped": reason})
-    fits = NAIVE_LANES_BYTES // (cell.known.nbytes + cell.known[0].nbytes)
-    lanes = int(np.clip(min(fits, NAIVE_LANES_S / lane_s), 1, min(NAIVE_LANES_MAX, len(cell.targets))))
-    labels["shadows"] = lanes
+        return harness.make_row("naive", cell.labels, {"skipped": reason})
 
-    @jax.jit
-    def batch(known: jax.Array, targets: jax.Array) -> jax.Array:
+    def batch(known: jax.Array, lanes: tuple[jax.Array, jax.Array]) -> jax.Array:
         def one(index: jax.Array, target: jax.Array) -> jax.Array:
             key = jax.random.key(0) if cell.randomness == "shared" else jax.random.fold_in(jax.random.key(0), index)
             return method.fit_transform(key, jnp.concatenate([target[None], known])).coords
 
-        return jax.vmap(one)(jnp.arange(lanes), targets)
+        return jax.vmap(one)(*lanes)
 
-    arguments: tuple[Any, ...] = (jnp.asarray(cell.known), jnp.asarray(cell.targets[:lanes]))
-    row = harness.measure("naive", batch, *arguments, repeats=3, budget_s=NAIVE_LANES_S, **labels)
+    known, numbers = jnp.asarray(cell.known), np.arange(len(cell.targets))
+    fits = NAIVE_LANES_BYTES // (cell.known.nbytes + cell.known[0].nbytes)
+    most = max(1, min(fits, NAIVE_LANES_MAX, len(cell.targets)))
+    if jax.default_backend() != "cpu":
+        most = batching.choose_batch_size(batch, known, (numbers, cell.targets))
+    run = jax.jit(batch)
+    row: dict[str, Any] = {"skipped": "it ran out of memory"}
+    for _ in range(NAIVE_TRIES):
+        lanes = int(np.clip(NAIVE_LANES_S / lane_s, 1, most))
+        given: Any = (jnp.asarray(numbers[:lanes]), jnp.asarray(cell.targets[:lanes]))
+        labels = cell.labels | {"shadows": lanes}
+        try:
+            row = harness.measure("naive", run, known, given, repeats=3, budget_s=NAIVE_LANES_S, **labels)
+        except jax.errors.JaxRuntimeError as error:
+            if "RESOURCE_EXHAUSTED" not in str(error):
+                raise
+            # What an operation of the backend needs beside its arrays, no trace says.
+            most = max(1, lanes // 8)
+            continue
+        lane_s = row["run_s"] / lanes
+        if lanes == most or row["run_s"] >= NAIVE_LANES_S / 4:
+            break
+    if "skipped" in row:
+        return harness.make_row("naive", cell.labels, row)
+    lanes = row["shadows"]
     rates[cell.kind] = lanes * flops / row["run_s"]
     return row | {"ms_per_shadow": 1e3 * row["run_s"] / lanes}
 
@@ -267,6 +346,7 @@ COLUMNS: dict[str, Callable[[dict[str, Any]], str]] = {
     "d": lambda r: str(r["d"]),
     "n": lambda r: str(r["n"]),
     "ms/shadow": lambda r: f"{r['ms_per_shadow']:.4f}",
+    "naive vmap, ms/shadow": lambda r: r["naive"] if isinstance(r["naive"], str) else f"{r['naive']:.4f}",
     "total s": lambda r: f"{r['run_s']:.3f} ± {r['run_iqr_s']:.3f}",
     "of it prepare s": lambda r: f"{r['prepare_s']:.3f}",
     "compile s": lambda r: f"{r['compile_s']:.2f}",
@@ -280,7 +360,7 @@ COLUMNS: dict[str, Callable[[dict[str, Any]], str]] = {
 }
 
 
-def _table(method: str, rows: list[dict[str, Any]]) -> str:
+def table(method: str, rows: list[dict[str, Any]]) -> str:
     """A Markdown table of drjax's rows of one method; one column per peer says how many times faster drjax is."""
     rivals = list(dict.fromkeys(name for row in rows for name in row["speedup"]))
     lines = [[*COLUMNS, *(f"x {rival}" for rival in rivals)]]
@@ -291,7 +371,8 @@ def _table(method: str, rows: list[dict[str, Any]]) -> str:
     return f"\n{method}\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _machine(peaks: list[dict[str, Any]]) -> str:
+def machine(peaks: list[dict[str, Any]]) -> str:
+    """What the machine is and reaches at best, in a line."""
     gemm = ", ".join(f"{harness.best_peak(peaks, 'peak/gemm', t):.0f} GFLOP/s {t}" for t in ("float32", "float64"))
     triad = harness.best_peak(peaks, "peak/triad", "float32")
     first = peaks[0]

@@ -8,6 +8,7 @@ import functools
 import time
 import zlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -41,7 +42,9 @@ def attacks_of(setting: Setting) -> tuple[str, ...]:
     return (*BASELINES, *setting.learned, *((INVERSION,) if setting.is_invertible else ()))
 
 
-def attack(case: Case, name: str, score_key: jax.Array, judge: Judge | None = None) -> dict[str, Any]:
+def attack(
+    case: Case, name: str, score_key: jax.Array, judge: Judge | None = None, *, checkpoint: Path | None = None
+) -> dict[str, Any]:
     """Scores of one attack, with what else it says.
 
     Args:
@@ -49,12 +52,17 @@ def attack(case: Case, name: str, score_key: jax.Array, judge: Judge | None = No
         name: One of `attacks_of`.
         score_key: Of decoys and intervals.
         judge: Reads targets and reconstructions, for the divergence of what it says of them.
+        checkpoint: Where the training of a network is kept between epochs, see `reconn.fit`. Where one is gone on with,
+            the facts say `resumed`, and the seconds are those of this process alone. The shadow models are not kept.
     """
     # Releases are no work of the adversary's, and shadow models are every learned attack's.
     seconds = case.shadows.seconds if name in case.setting.learned else 0.0
     jax.block_until_ready(case.released)
     begun = time.perf_counter()
-    found, status, facts = _ATTACKS.get(name, functools.partial(_learned, name=name))(case)
+    resumed = checkpoint is not None and checkpoint.exists()
+    found, status, facts = _ATTACKS.get(name, functools.partial(_learned, name=name, checkpoint=checkpoint))(case)
+    if resumed:
+        facts["resumed"] = True
     seconds += time.perf_counter() - begun
     truth = case.x[case.targets].astype(np.float64)
     public = np.concatenate([case.x[case.known], case.x[case.shadow]])
@@ -128,7 +136,7 @@ def _inversion(case: Case) -> Found:
     return found.x, np.where(np.isfinite(found.x).all(axis=1), 0, found.status).astype(np.uint32), facts
 
 
-def _learned(case: Case, *, name: str) -> Found:
+def _learned(case: Case, *, name: str, checkpoint: Path | None) -> Found:
     shadows = case.shadows
     released = case.vectors(case.released) - shadows.base
     vectors, targets = shadows.vectors, case.x[shadows.rows].astype(np.float64)
@@ -145,6 +153,7 @@ def _learned(case: Case, *, name: str) -> Found:
             targets[:-held_out],
             recipe,
             validation=(vectors[-held_out:], targets[-held_out:]),
+            checkpoint=checkpoint,
         )
         found = reconn.reconstruct(model, released)
     return found.x, found.status, {"shadow_seconds": shadows.seconds}

@@ -11,7 +11,8 @@ on with an interrupted run. All settings attack the same targets. Runtime and fi
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,16 +20,20 @@ import jax
 import tyro
 
 from drjax.core import validate
+from drjax.core.store import key_of
 from drjax.data import Dataset, Splits, load
 from drjax.reports import ladder, records
 from experiments import merging
 from experiments.informed_adversary.case import Case, parts_of
 from experiments.informed_adversary.cells import attack, attacks_of
-from experiments.informed_adversary.config import FACTORS, SCALES, Scale, settings
+from experiments.informed_adversary.config import FACTORS, SCALES, Scale, Setting, settings
 from experiments.informed_adversary.judges import judge_of
 from experiments.resume import cell_name, take_up
 
 RESULTS = "results.jsonl"
+
+WORK = "work"
+"""Folder of trainings that were interrupted."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,8 +53,24 @@ class Config:
         validate.integer(minimum=0, seed=self.seed)
 
 
+def places(scale: Scale, factors: Iterable[str]) -> Iterator[tuple[str, Setting, str]]:
+    """Factor, setting and attack of every cell of some factors, sizes that a setting leaves open filled in."""
+    for factor in factors:
+        for setting in settings(factor, scale):
+            sized = dataclasses.replace(
+                setting, n_fixed=setting.n_fixed or scale.n_fixed, n_shadow=setting.n_shadow or scale.n_shadow
+            )
+            for which in attacks_of(sized):
+                yield factor, sized, which
+
+
+def path_of(factor: str, setting: Setting, which: str) -> str:
+    """What a cell is called: "cifar10/CNN, ReLU/ridge"."""
+    return f"{factor}/{setting.name}/{which}"
+
+
 def run(
-    config: Config, out: Path, *, factors: Iterable[str], say: Callable[[str], None] = print
+    config: Config, out: Path, *, factors: Iterable[str], only: str = "*", say: Callable[[str], None] = print
 ) -> list[dict[str, Any]]:
     """Computes the cells of some factors that `out` does not hold yet, and returns the records of all it holds.
 
@@ -57,16 +78,24 @@ def run(
         config: What to compute.
         out: Folder of `results.jsonl`; made if missing.
         factors: Names in `FACTORS`.
+        only: Pattern as in a shell of the cells to compute, "shadows/59000 shadows/*"; all by default.
         say: Told of each cell as it is done.
 
     Raises:
-        ValueError: an unknown factor, results of another configuration in `out`, or too few records for the split.
+        ValueError: an unknown factor, a pattern that no cell fits, results of another configuration in `out`, or too
+            few records for the split.
         OSError: `out` cannot be written, or the data set is not there.
     """
     scale, factors = config.scale, tuple(factors)
     validate.one_of(FACTORS, **{f"factor {i + 1}": name for i, name in enumerate(factors)})
-    chosen = [(factor, i, setting) for factor in factors for i, setting in enumerate(settings(factor, scale))]
-    names = dict.fromkeys([scale.data, *(s.data for _, _, s in chosen if s.data)])
+    chosen: dict[tuple[str, str], tuple[Setting, list[str]]] = {}
+    for factor, setting, which in places(scale, factors):
+        if fnmatchcase(path_of(factor, setting, which), only):
+            chosen.setdefault((factor, setting.name), (setting, []))[1].append(which)
+    if not chosen:
+        example = path_of(*next(places(scale, factors or FACTORS)))
+        raise ValueError(f"only must fit some cell, such as {example!r}, got {only!r}")
+    names = dict.fromkeys([scale.data, *(s.data for s, _ in chosen.values() if s.data)])
     data = {name: load(name) for name in names}
     split_key, case_key, score_key, judge_key = _keys(config.seed)
     parts = {name: parts_of(split_key, data[name], name, scale) for name in names}
@@ -74,22 +103,23 @@ def run(
     done = _cells(take_up(file, config, data))
     # A file may be gone on with by later code and on another machine, of which its first line says nothing.
     where = merging.origin(records.provenance(config.seed))
-    for factor, i, setting in chosen:
-        name = setting.data or scale.data
-        sized = dataclasses.replace(
-            setting, n_fixed=setting.n_fixed or scale.n_fixed, n_shadow=setting.n_shadow or scale.n_shadow
-        )
-        missing = [attack for attack in attacks_of(sized) if (factor, setting.name, attack) not in done]
+    for (factor, _), (setting, attacks) in chosen.items():
+        missing = [attack for attack in attacks if (factor, setting.name, attack) not in done]
         if not missing:
             continue
-        case = Case(sized, data[name], parts[name], case_key)
+        name = setting.data or scale.data
+        case = Case(setting, data[name], parts[name], case_key)
         judge = judge_of(out / f"judge-{name}.npz", judge_key, data[name], parts[name].targets, name)
+        numbers = [one.name for one in settings(factor, scale)]
         for which in missing:
-            facts = attack(case, which, score_key, judge)
+            checkpoint = out / WORK / f"{key_of(path_of(factor, setting, which))}.npz"
+            checkpoint.parent.mkdir(exist_ok=True)
+            facts = attack(case, which, score_key, judge, checkpoint=checkpoint)
             place = {"factor": factor, "setting": setting.name, "attack": which}
-            order = FACTORS.index(factor), i, attacks_of(sized).index(which)
-            own = {**place, "of": sized, "provenance": where, **facts}
+            order = FACTORS.index(factor), numbers.index(setting.name), attacks_of(setting).index(which)
+            own = {**place, "of": setting, "provenance": where, **facts}
             records.put_record(file, "attack", cell_name(*order, *place.values()), **own)
+            checkpoint.unlink(missing_ok=True)
             say(f"{factor}, {setting.name}, {which}: {facts['scores'].mse.estimate:.3g}")
     return list(_cells(records.gather_records(file)).values())
 
@@ -130,8 +160,9 @@ def to_markdown(cells: Iterable[Mapping[str, Any]]) -> str:
 
 def main(
     *,
-    scale: Literal["smoke", "cpu", "full"] = "cpu",
+    scale: Literal["smoke", "cpu", "full", "paper"] = "cpu",
     factors: tuple[str, ...] = (),
+    only: str = "*",
     seed: int = 0,
     out: Path | None = None,
 ) -> None:
@@ -140,12 +171,13 @@ def main(
     Args:
         scale: How much is computed.
         factors: Those to run, all of the scale's if none is given.
+        only: Pattern of the cells to compute, such as "shadows/59000 shadows/*".
         seed: Of the split, the models and the intervals.
         out: Folder of the results; runs/informed_adversary-SCALE if not given.
     """
     folder = out or Path("runs") / f"informed_adversary-{scale}"
     config = Config(scale=SCALES[scale], seed=seed)
-    print(to_markdown(run(config, folder, factors=factors or config.scale.factors)))
+    print(to_markdown(run(config, folder, factors=factors or config.scale.factors, only=only)))
 
 
 def records_of(config: Mapping[str, Any], name: str | None = None) -> tuple[Dataset, Splits]:
@@ -157,13 +189,18 @@ def records_of(config: Mapping[str, Any], name: str | None = None) -> tuple[Data
     return data, parts_of(_keys(config["seed"])[0], data, name, scale)
 
 
+def identity(record: Mapping[str, Any]) -> tuple[str, str, str]:
+    """What tells the records of cells apart."""
+    return record["factor"], record["setting"], record["attack"]
+
+
 def _keys(seed: int) -> jax.Array:
     """Of the split, the models, the scores and the judges."""
     return jax.random.split(jax.random.key(seed), 4)
 
 
 def _cells(found: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str, str], dict[str, Any]]:
-    return {(r["factor"], r["setting"], r["attack"]): dict(r) for r in found if r["kind"] == "attack"}
+    return {identity(r): dict(r) for r in found if r["kind"] == "attack"}
 
 
 if __name__ == "__main__":

@@ -91,6 +91,7 @@ def attack(store: Store, cell: Cell, config: PropertyConfig) -> dict[str, Any]:
         FileNotFoundError: pictures that are not there.
     """
     begun, cpu = time.perf_counter(), time.process_time()
+    resumed = _checkpoint(store, cell).exists()
     levels = LEVELS if cell.task == "classification" else cell.test.levels
     trained = [store.get(w).at(levels, limit) for w, limit in zip(cell.train, cell.limits, strict=True)]
     tried = store.get(cell.test).at(levels)
@@ -114,12 +115,19 @@ def attack(store: Store, cell: Cell, config: PropertyConfig) -> dict[str, Any]:
         "seconds": time.perf_counter() - begun,
         "cpu_seconds": time.process_time() - cpu,
         "map_cpu_seconds": sum(s.cpu_seconds for s in (*trained, tried)),
+        # The seconds are then those of this process alone.
+        **({"resumed": True} if resumed else {}),
     }
 
 
 def model_file(store: Store, cell: Cell) -> Path:
     """Where the network on pictures of a cell is kept, for all cells that train the same."""
     return store.folder / f"picture-{records.config_fingerprint(_training(cell))[:16]}.npz"
+
+
+def _checkpoint(store: Store, cell: Cell) -> Path:
+    """Where the training of a cell's network is kept between epochs, for a run that goes on with a killed one."""
+    return store.folder / f"training-{records.config_fingerprint(_training(cell))[:16]}.npz"
 
 
 @dataclass(frozen=True)
@@ -145,11 +153,20 @@ def _trained(
             return kept
     inputs = _joined([_inputs(kind, one, config) for one in trained])
     key = jax.random.fold_in(split_key(cell.test.seed), zlib.crc32(repr(_training(cell)).encode()) & 0x7FFFFFFF)
-    if kind != "picture":
+    if kind == "descriptors":
         return models.fit(key, inputs, y, task=cell.task, kind=kind, config=config)
-    redrawn = np.concatenate([_redrawn(key, one.coords, config.network.size) for one in trained])
-    model = models.fit(key, inputs, y, task=cell.task, kind=kind, config=config, redrawn=redrawn)
-    model.save(model_file(store, cell))
+    options: dict[str, Any] = {
+        "task": cell.task,
+        "kind": kind,
+        "config": config,
+        "checkpoint": _checkpoint(store, cell),
+    }
+    if kind == "picture":
+        options["redrawn"] = np.concatenate([_redrawn(key, one.coords, config.network.size) for one in trained])
+    model = models.fit(key, inputs, y, **options)
+    if kind == "picture":
+        model.save(model_file(store, cell))
+    _checkpoint(store, cell).unlink(missing_ok=True)
     return model
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,7 +25,7 @@ from drjax.attacks.property.models import CONFIGS
 from drjax.core import validate
 from drjax.data import describe, load
 from drjax.reports import records
-from experiments import resume
+from experiments import merging, resume
 from experiments.tsne_property import cells, data, extractors
 from experiments.tsne_property.cells import MEAN, Cell, Utility
 from experiments.tsne_property.config import SCALES, Config
@@ -57,6 +58,7 @@ class Plan:
             "fine": self._fine,
             "numbers": self._numbers,
             "set": self._set,
+            "coordinates": self._coordinates,
         }
 
     def _side(self, side: str, prop: str, seed: int, task: str = "regression", **changes: Any) -> Wanted:
@@ -143,6 +145,17 @@ class Plan:
                 test = {"defence": name}
                 yield self._cell("pictures", prop, seed, "picture", "classification", test=test, note="not adaptive")
 
+    def _coordinates(self) -> Iterator[Cell]:
+        """Networks on pictures trained on plots with the noise on coordinates that they are tried on: table 6."""
+        prop = self.config.main[0]
+        seeds = {"picture": min(self.config.defence_seeds, self.config.picture_seeds)}
+        seeds["densenet"] = min(self.config.defence_seeds, self.config.densenet_seeds)
+        for attack, count in seeds.items():
+            for seed in range(count):
+                for name in (name for name in ADAPTIVE if name.startswith("C")):
+                    own = {"defence": name}
+                    yield from self._both("coordinates", prop, seed, attack, train=own, test=own, note="adaptive")
+
     def _noised(self) -> Iterator[Cell]:
         # The publisher's data set is larger than the plot, so plots are half as large as elsewhere.
         prop, half = self.config.main[0], {"n": self.config.n // 2, "defence": ""}
@@ -220,36 +233,64 @@ def sizes(config: Config, side: str, task: str) -> dict[str, Any]:
     return {"levels": shares, "per_level": counts[SIDES.index(side)]}
 
 
+def path_of(cell: Cell | Utility) -> str:
+    """What a cell is called: "main/utkface:male/0/densenet/regression", with a defence, at last, where it has one."""
+    words = [cell.part, cell.test.prop, str(cell.test.seed)]
+    words += [cell.attack, cell.task] if isinstance(cell, Cell) else []
+    return "/".join(words + ([cell.test.defence] if cell.test.defence else []))
+
+
 def run(
-    config: Config, out: Path, *, parts: tuple[str, ...] = (), say: Callable[[str], None] = print
+    config: Config,
+    out: Path,
+    *,
+    parts: tuple[str, ...] = (),
+    only: str = "*",
+    say: Callable[[str], None] = print,
 ) -> list[dict[str, Any]]:
     """Computes the cells that `out` does not hold yet, and returns all.
 
     Cells whose pictures are not there are named, and left for the day when they are.
 
+    Args:
+        config: What to compute.
+        out: Folder of `results.jsonl`, of the maps and of trainings that were interrupted; made if missing.
+        parts: Which parts of `Plan`; all if none.
+        only: Pattern as in a shell of the paths of cells, see `path_of`; all by default.
+        say: Told of each cell as it is done.
+
     Raises:
-        ValueError: results of another configuration in `out`, a part that there is not, or too few records.
+        ValueError: results of another configuration in `out`, a part that there is not, a pattern that no cell fits, or
+            too few records.
         OSError: `out` cannot be written.
     """
     file, store, plan = out / RESULTS, Store(out / CACHE), Plan(config)
     for part in parts:
         validate.one_of(plan.parts, parts=part)
+    chosen = [
+        (list(plan.parts).index(part), i, cell)
+        for part in parts or plan.parts
+        for i, cell in enumerate(plan.parts[part]())
+        if fnmatchcase(path_of(cell), only)
+    ]
+    if only != "*" and not chosen:
+        raise ValueError(f"only must fit some cell, such as {path_of(next(plan.parts['main']()))!r}, got {only!r}")
     found = resume.take_up(file, config, _sources(config))
     done = {record["id"] for record in found[1:]}
-    for part in parts or plan.parts:
-        for i, cell in enumerate(plan.parts[part]()):
-            name = records.config_fingerprint(cell)[:16]
-            if name in done:
-                continue
-            try:
-                facts = _measured(store, config, cell)
-            except FileNotFoundError as error:
-                say(f"left out: {error}")
-                continue
-            place = resume.cell_name(list(plan.parts).index(part), i, part, name)
-            records.put_record(file, "attack", place, id=name, **described(cell), **facts)
-            done.add(name)
-            say(_line(cell, facts))
+    where = merging.origin(records.provenance(config.seed))
+    for number, i, cell in chosen:
+        name = records.config_fingerprint(cell)[:16]
+        if name in done:
+            continue
+        try:
+            facts = _measured(store, config, cell)
+        except FileNotFoundError as error:
+            say(f"left out: {error}")
+            continue
+        place = resume.cell_name(number, i, cell.part, name)
+        records.put_record(file, "attack", place, id=name, **described(cell), **facts, provenance=where)
+        done.add(name)
+        say(_line(cell, facts))
     return records.gather_records(file)
 
 
@@ -296,6 +337,7 @@ def main(
     *,
     scale: Annotated[str, tyro.conf.arg(metavar="{" + ",".join(SCALES) + "}")] = "cpu",
     parts: tuple[str, ...] = (),
+    only: str = "*",
     out: Path = Path("runs/tsne_property"),
 ) -> None:
     """Computes what is missing.
@@ -303,11 +345,12 @@ def main(
     Args:
         scale: How much: smoke is digits alone, full has the paper's numbers.
         parts: Which of main, picture, densenet, defences, pictures, noised, properties, separability, extractors,
-            transfer, mixed, density, fine, numbers and set; all if none.
+            transfer, mixed, density, fine, numbers, set and coordinates; all if none.
+        only: Pattern of the cells to compute, such as "main/*/0/densenet/*".
         out: Folder of the results and of the plots, some 200 MB at scale cpu.
     """
     validate.one_of(SCALES, scale=scale)
-    run(SCALES[scale], out, parts=parts)
+    run(SCALES[scale], out, parts=parts, only=only)
 
 
 if __name__ == "__main__":

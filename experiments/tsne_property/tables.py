@@ -63,6 +63,7 @@ TITLES = {
     "density": "Density: points of the maps (figures 8 and 9)",
     "numbers": "Training maps for each level (figure 7)",
     "pictures": "Defences against the network on pictures",
+    "coordinates": "Noise on coordinates against networks on pictures that were trained under it",
     "noised": "A noised share: epsilon-DP at epsilon 1 for data sets whose shares differ by 1% or 10%",
     "fine": "Extractors that each side fine-tuned on its own pictures (table 7)",
 }

@@ -1,8 +1,10 @@
 """The benchmark harness on toy functions: what a row holds, what memory it sees, what a broken append leaves."""
 
 import json
+import sys
 import time
-from typing import get_args
+import types
+from typing import ClassVar, get_args
 
 import jax
 import jax.numpy as jnp
@@ -180,6 +182,96 @@ def test_every_peer_fits_the_target_beside_the_known_records(monkeypatch, method
         np.testing.assert_array_equal(seen[i], np.concatenate([targets[i : i + 1], known]))
 
 
+class Peer:
+    """Stands for a class of TorchDR."""
+
+    made: ClassVar[list] = []
+
+    def __init__(self, **options):
+        self.made.append((options, []))
+        self.n_iter_ = 7
+
+    def fit_transform(self, x):
+        self.made[-1][1].append(x.copy())
+        return x[:, :2]
+
+
+def test_torchdr_fits_the_target_beside_the_known_records(monkeypatch):
+    cuda = types.SimpleNamespace(is_available=lambda: True)
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(cuda=cuda))
+    monkeypatch.setitem(sys.modules, "torchdr", types.SimpleNamespace(PCA=Peer, TSNE=Peer, UMAP=Peer))
+    rng = np.random.default_rng(1)
+    known, targets = rng.uniform(size=(19, 6)), rng.uniform(size=(3, 6))
+    common = {"n_components": 2, "device": "cuda"}
+    own = {"pca": {}, "tsne": {"perplexity": peers.perplexity(20)}, "umap": {"n_neighbors": 15}}
+    assert set(own) == set(shadow_embeddings.TORCHDR)
+    for name, options in own.items():
+        step = peers._shadows(f"torchdr_{name}", known, targets)
+        assert step(iter(targets[1:])) == (1, 7)
+        given, (seen,) = Peer.made[-1]
+        assert given == common | options
+        np.testing.assert_array_equal(seen, np.concatenate([targets[1:2], known]))
+    with pytest.raises(ValueError, match="got 'torchdr_mds'"):
+        peers._shadows("torchdr_mds", known, targets)
+
+
+def test_a_peer_that_is_not_installed_is_said_and_not_asked(monkeypatch):
+    monkeypatch.setattr(peers.importlib.util, "find_spec", lambda _: None)
+    assert peers.lacking("torchdr_pca") == "torchdr is not installed"
+    assert peers.lacking("umap") == "umap is not installed"
+    assert peers.lacking("pca_full") is None
+    cell = Cell("umap", "fresh", np.zeros((9, 4), np.float32), np.zeros((3, 4), np.float32))
+    row = shadow_embeddings._peer_row("umap-learn/umap", "umap", cell, None, 1.0)
+    assert row["skipped"] == "umap is not installed"
+
+
+def naive_of(monkeypatch, method, seconds):
+    """The row of naive vmap where a call with so many lanes takes `seconds(lanes)`, and the lanes that were tried."""
+    tried = []
+
+    def measure(name, fn, known, given, *, repeats, budget_s, **labels):
+        del fn, known, repeats, budget_s
+        tried.append(len(given[0]))
+        return {"name": name, "run_s": seconds(tried[-1])} | labels
+
+    monkeypatch.setattr(harness, "measure", measure)
+    cell = Cell(method, "fresh", np.zeros((99, 64), np.float32), np.zeros((300, 64), np.float32))
+    return shadow_embeddings._measure_naive(cell, shadow_embeddings.Config(), {}), tried
+
+
+def test_a_naive_batch_that_was_too_small_is_timed_again_with_more_lanes(monkeypatch):
+    row, tried = naive_of(monkeypatch, "tsne", lambda lanes: 0.02 + 1e-4 * lanes)
+    assert tried == sorted(tried)
+    assert 1 < len(tried) <= shadow_embeddings.NAIVE_TRIES
+    assert row["shadows"] == tried[-1] == shadow_embeddings.NAIVE_LANES_MAX
+    assert row["ms_per_shadow"] == pytest.approx(1e3 * row["run_s"] / tried[-1])
+
+
+def test_naive_vmap_that_runs_out_of_memory_is_tried_with_fewer_lanes_and_then_said(monkeypatch):
+    def full(lanes):
+        raise jax.errors.JaxRuntimeError(f"RESOURCE_EXHAUSTED: {lanes} lanes")
+
+    def broken(_):
+        raise jax.errors.JaxRuntimeError("INTERNAL: x")
+
+    row, tried = naive_of(monkeypatch, "pca", full)
+    assert tried == sorted(tried, reverse=True)
+    assert len(set(tried)) == shadow_embeddings.NAIVE_TRIES
+    assert row["skipped"] == "it ran out of memory"
+    with pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL"):
+        naive_of(monkeypatch, "pca", broken)
+
+
+def test_a_table_has_naive_vmap_beside_every_row():
+    row = {"naive": 2.5} | dict.fromkeys(("n", "d", "n_iter", "n_updates", "chunk", "extra_rss_bytes"), 1)
+    row |= {"threat_model": "none", "dtype": "float32", "speedup": {}, "status": {}}
+    row |= dict.fromkeys(("ms_per_shadow", "run_s", "run_iqr_s", "prepare_s", "compile_s", "gflop_per_s"), 1.0)
+    row |= dict.fromkeys(("gemm_share", "gbyte_per_s", "memory_share", "output_bytes", "chunk_budget_bytes"), 1.0)
+    lines = shadow_embeddings.table("pca", [row, row | {"naive": "it ran out of memory"}]).splitlines()
+    column = lines[3].split(" | ").index("naive vmap, ms/shadow")
+    assert [line.split(" | ")[column] for line in lines[5:]] == ["2.5000", "it ran out of memory"]
+
+
 def test_every_method_has_cells_and_peers_and_a_model_of_its_operations():
     assert {method for method, _ in shadow_embeddings.PEERS} == set(METHODS) == set(get_args(shadow_embeddings.Method))
     for name, randomness in shadow_embeddings.PEERS:
@@ -217,7 +309,7 @@ def test_peers_report_their_iterations():
 
 def test_a_quick_run_measures_every_method(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(harness, "machine_peaks", lambda **_: PEAKS)
-    monkeypatch.setattr(shadow_embeddings, "_n_workers", lambda: 1)
+    monkeypatch.setattr(shadow_embeddings, "n_workers", lambda: 1)
     out = tmp_path / "rows.jsonl"
     before = jax.config.jax_enable_x64
     try:

@@ -181,6 +181,7 @@ def test_progress_goes_to_standard_error_and_not_into_the_output(capsys, monkeyp
     assert "6/6" in captured.err
 
 
+@pytest.mark.gpu
 def test_lane_bytes_count_only_the_branch_of_this_platform():
     def small(context, x):
         del context

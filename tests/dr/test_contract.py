@@ -121,6 +121,7 @@ def test_the_same_key_gives_the_same_result(method):
     np.testing.assert_array_equal(first.coords, second.coords)
 
 
+@pytest.mark.gpu
 def test_vmap_equals_a_loop(method, dtype):
     x = np.stack([data(dtype=dtype, seed=i) for i in range(M)])
     keys = jax.random.split(KEY, M)
@@ -131,6 +132,7 @@ def test_vmap_equals_a_loop(method, dtype):
         assert int(batch.status[i]) == int(one.status)
 
 
+@pytest.mark.gpu
 @pytest.mark.parametrize(
     ("n", "d", "dtype", "shared_key"),
     [(N, D, dtype, randomness) for dtype in ("float32", "float64") for randomness in ("fresh", "shared")]
@@ -148,6 +150,7 @@ def test_insert_equals_fit_transform_with_the_target_first(method, dtype, shared
     assert int(inserted.status) == int(fitted.status)
 
 
+@pytest.mark.gpu
 def test_insert_batch_equals_stacked_inserts(method, dtype, shared_key):
     known, targets = data(dtype=dtype)[1:], data(M, dtype=dtype, seed=9)
     shared = method.prepare(known, shared_key=shared_key)

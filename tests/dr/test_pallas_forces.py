@@ -13,6 +13,8 @@ from sklearn.manifold._t_sne import _kl_divergence
 
 from drjax.dr import MDS, mds, pallas_forces, smacof
 
+pytestmark = pytest.mark.gpu
+
 DIGITS = load_digits().data / 16
 TRITON, MOSAIC = "__gpu$xla.gpu.triton", "tpu_custom_call"
 # Relative to the largest force: sums of some hundred terms in the working precision.

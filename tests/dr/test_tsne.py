@@ -286,6 +286,7 @@ class TestManyFits:
             assert float(found.objective[i]) == pytest.approx(float(one.objective), rel=1e-10)
             assert int(found.n_iter[i]) == 20
 
+    @pytest.mark.gpu
     @pytest.mark.parametrize("init", ["pca", "random"])
     def test_other_devices_start_and_step_as_fit_transform_does(self, init):
         x = jnp.asarray(DIGITS[:300] / 16, jnp.float32)
@@ -308,6 +309,7 @@ class TestManyFits:
         single = jax.jit(method.fit_batch)(self.KEYS[2:3], x[self.SETS[2:3]])
         np.testing.assert_array_equal(single.coords[0], own.coords[2])
 
+    @pytest.mark.gpu
     def test_whole_maps_are_worth_those_of_fit_transform(self):
         # 24 sets of 60 records, as of scikit-learn's above.
         rng = np.random.default_rng(0)
@@ -318,6 +320,7 @@ class TestManyFits:
         difference = many - [float(fit_transform(KEY, own).objective) for own in x]
         assert abs(difference.mean()) < 4 * difference.std() / np.sqrt(24) + 1e-4
 
+    @pytest.mark.gpu
     def test_a_set_that_fails_says_so_and_leaves_the_others_alone(self):
         method = TSNE(perplexity=12.0, max_iter=60)
         x = (DIGITS[self.SETS] / 16).astype(np.float32)

@@ -77,6 +77,49 @@ def test_cells_are_computed_once_and_resumed(tmp_path, monkeypatch):
     assert len(records.read_records(file)) == len(lines)
 
 
+def test_a_pattern_chooses_cells_and_one_that_fits_none_is_refused(tmp_path):
+    found = experiment.run(SMALL, tmp_path, factors=("default",), only="default/default/[mn]e*", say=lambda _: None)
+    assert {c["attack"] for c in found} == {"mean", "nearest"}
+    with pytest.raises(ValueError, match="only must fit some cell, such as 'default/default/mean', got 'x'"):
+        experiment.run(SMALL, tmp_path, factors=("default",), only="x")
+    assert list((tmp_path / experiment.WORK).iterdir()) == []
+
+
+def test_a_killed_training_goes_on_and_the_cell_says_so(tmp_path, monkeypatch):
+    class Killed(Exception):
+        pass
+
+    def kill(*_, checkpoint, **__):
+        checkpoint.write_bytes(b"half")
+        raise Killed
+
+    only = {"factors": ("default",), "only": "default/default/fast", "say": lambda _: None}
+    fit = cells.reconn.fit
+    monkeypatch.setattr(cells.reconn, "fit", kill)
+    with pytest.raises(Killed):
+        experiment.run(SMALL, tmp_path, **only)
+    (left,) = (tmp_path / experiment.WORK).iterdir()
+    seen = []
+
+    def go_on(*args, checkpoint, **options):
+        seen.append(checkpoint.read_bytes())
+        checkpoint.unlink()
+        return fit(*args, checkpoint=checkpoint, **options)
+
+    monkeypatch.setattr(cells.reconn, "fit", go_on)
+    (cell,) = experiment.run(SMALL, tmp_path, **only)
+    assert seen == [b"half"]
+    assert cell["resumed"]
+    assert not left.exists()
+
+
+def test_the_papers_number_of_shadow_models_is_what_mnist_has_room_for():
+    scale = config.SCALES["paper"]
+    data = dataclasses.replace(load("digits"), x=np.zeros((70_000, 1), np.float32))
+    parts = parts_of(jax.random.key(0), data, "mnist", scale)
+    assert [len(rows) for rows in parts] == [9999, 59_000, 1, 1000]
+
+
 def test_what_is_unknown_is_drawn_for_each_model(tmp_path, monkeypatch):
     names = ("start unknown", "mini-batches, order unknown", "mini-batches, order known")
     monkeypatch.setattr(

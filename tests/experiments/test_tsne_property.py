@@ -72,12 +72,50 @@ def test_an_interrupted_run_computes_what_is_missing_and_the_same(results, tmp_p
     said = []
     run.run(SMALL, tmp_path, parts=("main",), say=said.append)
     assert len(said) == 4
-    timed = {"seconds", "cpu_seconds", "map_cpu_seconds"}
+    timed = {"seconds", "cpu_seconds", "map_cpu_seconds", "provenance"}
     before, after = (
         [{k: v for k, v in json.loads(line).items() if k not in timed} for line in lines[1:9]]
         for lines in (whole, (tmp_path / run.RESULTS).read_text().splitlines())
     )
     assert before == after
+
+
+def test_a_pattern_chooses_cells_and_one_that_fits_none_is_refused(tmp_path):
+    found = run.run(SMALL, tmp_path, only="main/digits:even/1/mean/regression", say=lambda _: None)
+    assert [(cell["attack"], cell["task"], cell["test"]["seed"]) for cell in found[1:]] == [("mean", "regression", 1)]
+    assert found[1]["provenance"]["device_kind"] == jax.devices()[0].device_kind
+    with pytest.raises(ValueError, match="only must fit some cell, such as 'main/digits:even/0/descriptors/classif"):
+        run.run(SMALL, tmp_path, only="main/digits:odd/*")
+
+
+def test_networks_meet_the_noise_on_coordinates_that_they_were_trained_under():
+    plan = run.Plan(dataclasses.replace(config.SCALES["full"]))
+    found = list(plan.parts["coordinates"]())
+    assert {cell.attack for cell in found} == {"picture", "densenet"}
+    assert {cell.task for cell in found} == set(cells.TASKS)
+    for cell in found:
+        assert cell.test.defence == cell.train[0].defence
+        assert cell.test.defence.startswith("C-N")
+        assert cell.note == "adaptive"
+    assert len({run.path_of(cell) for cell in found}) == len(found)
+    assert not list(run.Plan(dataclasses.replace(SMALL, picture_seeds=0)).parts["coordinates"]())
+
+
+def test_a_networks_training_is_kept_until_its_cell_is_done(tmp_path, monkeypatch):
+    seen = []
+    fit = cells.models.fit
+
+    def watched(*args, checkpoint=None, **options):
+        seen.append(checkpoint)
+        model = fit(*args, checkpoint=checkpoint, **options)
+        assert checkpoint.exists()
+        return model
+
+    monkeypatch.setattr(cells.models, "fit", watched)
+    found = run.run(SMALL, tmp_path, only="main/*/picture/classification", say=lambda _: None)
+    assert len(found) == 2
+    assert "resumed" not in found[1]
+    assert [file.exists() for file in seen] == [False]
 
 
 def test_the_report(results, tmp_path, monkeypatch):
@@ -257,15 +295,15 @@ def test_bad_input(change, message):
 
 def test_parts_make_the_whole(results, tmp_path):
     whole = records.read_records(results / run.RESULTS)
-    elsewhere = {**whole[0], "provenance": {**whole[0]["provenance"], "device_kind": "a card"}}
-    for name, lines in (("one", whole[:4]), ("two", [elsewhere, *whole[2:]])):
+    elsewhere = [{**line, "provenance": {**line["provenance"], "device_kind": "a card"}} for line in whole]
+    for name, lines in (("one", whole[:4]), ("two", [elsewhere[0], *elsewhere[2:]])):
         merging.write(lines, tmp_path / name / run.RESULTS)
     assert merge.merge([tmp_path / "one", tmp_path / "two"], tmp_path) == len(whole) - 1
     found = records.read_records(tmp_path / run.RESULTS)
     assert [line["id"] for line in found[1:]] == [line["id"] for line in whole[1:]]
     devices = [line.pop("provenance")["device_kind"] for line in found[1:]]
     assert devices == ["cpu"] * 3 + ["a card"] * (len(whole) - 4)
-    assert found == whole
+    assert found == [whole[0], *({k: v for k, v in line.items() if k != "provenance"} for line in whole[1:])]
     merging.write([{**whole[0], "fingerprint": "other"}], tmp_path / "two" / run.RESULTS)
     with pytest.raises(ValueError, match="parts must be of one configuration"):
         merge.merge([tmp_path / "one", tmp_path / "two"], tmp_path)

@@ -29,6 +29,7 @@ def test_a_map_is_that_of_its_own_records():
         np.testing.assert_allclose(coords, alone, atol=1e-4 * np.abs(alone).max())
 
 
+@pytest.mark.gpu
 @pytest.mark.parametrize("defence", [None, NOISE, CoordinateNoise(scale=0.1), EmbeddingThreshold(keep=0.5)])
 @pytest.mark.parametrize("init", ["pca", "random"])
 def test_map_i_depends_on_the_key_and_i_alone(defence, init):
@@ -86,6 +87,7 @@ def test_any_method_makes_maps(name):
         np.testing.assert_allclose(found.coords[1], alone, atol=1e-4)  # float32 of coordinates of size 2
 
 
+@pytest.mark.gpu
 def test_a_map_that_fails_says_so_and_leaves_the_others_alone():
     x = X.copy()
     x[GROUPS.rows[1]] = x[GROUPS.rows[1][0]]

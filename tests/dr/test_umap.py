@@ -117,9 +117,9 @@ def maps_of_umap_learn(count, n):
 
 
 @pytest.mark.filterwarnings("ignore:n_jobs value")
-@pytest.mark.parametrize("run", [fit, fit_in_xla])
-def test_maps_are_as_good_as_those_of_umap_learn(run):
-    sets, theirs = maps_of_umap_learn(20, 100)
+@pytest.mark.parametrize(("run", "count"), [(fit, 20), (fit_in_xla, 10)])
+def test_maps_are_as_good_as_those_of_umap_learn(run, count):
+    sets, theirs = (made[:count] for made in maps_of_umap_learn(20, 100))
     method = UMAP()
     objective = jax.jit(method.objective)
     rows = []
@@ -129,10 +129,10 @@ def test_maps_are_as_good_as_those_of_umap_learn(run):
         entropy = [float(objective(y, x)) for y in (own, reference)]
         rows.append([score[0] - score[1], entropy[0] / entropy[1] - 1])
     mean, error = np.mean(rows, axis=0), np.std(rows, axis=0) / np.sqrt(len(rows))
-    # Margins of three standard errors and more, which are 0.002 and 0.01; a record that negative samples may drive off
-    # its own former place has a cross entropy 6% larger.
-    assert error[0] < 0.005
-    assert error[1] < 0.015
+    # Margins of two to four standard errors, which are 0.002 and 0.01 for 20 maps; a record that negative samples may
+    # drive off its own former place has a cross entropy 6% larger.
+    assert error[0] < 0.005 * np.sqrt(20 / count)
+    assert error[1] < 0.015 * np.sqrt(20 / count)
     assert abs(mean[0]) < 0.01
     assert abs(mean[1]) < 0.035
 

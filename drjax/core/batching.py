@@ -18,7 +18,7 @@ import numpy as np
 from jax.extend import core as jex_core
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from drjax.core import host, memory, validate
+from drjax.core import host, memory, named_calls, validate
 from drjax.core.progress import shown
 from drjax.core.types import PyTree
 
@@ -286,7 +286,7 @@ def _host_bytes(jaxpr: jex_core.Jaxpr) -> int:
     """Bytes of all operands of calls to the host."""
     total = 0
     for eqn in jaxpr.eqns:
-        if eqn.primitive.name == "pure_callback":
+        if eqn.primitive.name == "pure_callback" or eqn.params.get("target_name") == named_calls.TARGET:
             total += sum(_n_bytes(v.aval) for v in eqn.invars)
         total += sum(_host_bytes(sub) for param in _params(eqn) for sub in _sub_jaxprs(param))
     return total

@@ -177,7 +177,7 @@ def choose_batch_size(
         return math.ceil(m / math.ceil(m / fits))
     sizes = {count: _one_of_few(count, fits) for count in (m, *also)}
     least = min(sizes.values())
-    return least if all(least >= count / 16 and _surplus(count, least) <= count / 8 for count in sizes) else sizes[m]
+    return least if all(least >= count / 4 and _surplus(count, least) <= count / 8 for count in sizes) else sizes[m]
 
 
 def _one_of_few(m: int, fits: int) -> int:

@@ -202,9 +202,9 @@ def test_one_chunk_size_for_several_calls_where_it_suits_all():
     plenty = 10**4 * batching.lane_bytes(wide_to_narrow, SCALE, np.ones((1, 4), np.float32))
     assert chosen(1100, budget=plenty) == 1152
     assert chosen(1100, 400, budget=plenty) == chosen(400, 1100, budget=plenty) == 400
-    # Three times 500 for 1100 would be a third too many, and four lanes at a time too few.
+    # Three times 512 for 1100 would be a third too many, and 11 chunks for one too dear.
     assert (chosen(1100, 500, budget=plenty), chosen(500, 1100, budget=plenty)) == (1152, 512)
-    assert chosen(1100, 4, budget=plenty) == 1152
+    assert (chosen(1100, 100, budget=plenty), chosen(100, 1100, budget=plenty)) == (1152, 100)
 
 
 def test_results_of_a_chunk_that_was_filled_up_are_on_the_host():

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from drjax.core import validate
+from drjax.core import programs, validate
 from drjax.core.linalg import HIGHEST
 from drjax.core.store import remove_stale
 from drjax.reports import records
@@ -57,7 +57,8 @@ def measure(
         **labels: Copied into the row: sizes, dtype, threat model.
 
     Returns:
-        name, labels, and: first_s, compile_s (first call minus median), run_s (median), run_iqr_s, run_min_s, repeats,
+        name, labels, and: first_s, compile_s (first call minus median), programs_compiled and programs_found (by the
+        first call; what is found on disk is not compiled), run_s (median), run_iqr_s, run_min_s, repeats,
         gflop_per_s, gbyte_per_s, output_bytes, extra_rss_bytes (most the process grew above its size before the
         repeats; None where the system does not say), device_peak_bytes (None on CPU), then the provenance.
 
@@ -66,7 +67,9 @@ def measure(
     """
     validate.integer(repeats=repeats)
     validate.positive(budget_s=budget_s)
-    first, output_bytes = _timed(fn, args)
+    programs.keep_programs()
+    with programs.watched() as seen:
+        first, output_bytes = _timed(fn, args)
     seconds: list[float] = []
     memory = MemoryMeter()
     while len(seconds) < repeats and sum(seconds) < budget_s:
@@ -77,6 +80,8 @@ def measure(
     fields = {
         "first_s": first,
         "compile_s": max(0.0, first - run),
+        "programs_compiled": seen.compiled,
+        "programs_found": seen.found,
         "run_s": run,
         "run_iqr_s": float(high - low),
         "run_min_s": min(seconds),

@@ -1,10 +1,15 @@
 """Two CPU devices for every test, so that sharding over a mesh is tested on any machine."""
 
+import os
+
 import chex
 import jax
 import pytest
 
 jax.config.update("jax_num_cpu_devices", 2)
+
+# Commands that tests run keep no programs of their own accord: .ci/run names a folder, and without one there is none.
+os.environ["DRJAX_KEEP_PROGRAMS"] = "0"
 
 
 @pytest.fixture(params=["float32", "float64"])

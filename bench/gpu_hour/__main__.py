@@ -15,7 +15,7 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 from bench.gpu_hour import listing, registry
 from bench.gpu_hour.hour import CELLS, Hour, run
-from drjax.core import validate
+from drjax.core import programs, validate
 from drjax.data.sources import DATA_VARIABLE
 
 RUNS = Path("runs/gpu_hour")
@@ -57,6 +57,8 @@ def main(
         os.environ[DATA_VARIABLE] = str(data.resolve())
     scale = registry.TOY if dry_run else registry.CARD
     steps = registry.all_steps(scale, only)
+    if not list_:
+        programs.keep_programs()
     with tempfile.TemporaryDirectory() as scratch:
         folder = out or (Path(scratch) if dry_run else RUNS)
         if list_:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -75,7 +75,8 @@ def iter_shadow_embeddings(
             meets the same chunks and its results are bit-identical. Other arguments as `shadow_embeddings`.
 
     Yields:
-        (index of the chunk's first shadow, Embedding of device arrays with a leading axis of at most batch_size).
+        (index of the chunk's first shadow, Embedding with a leading axis of at most batch_size, on the device but for a
+        last chunk that is not full).
     """
     context, lanes, kernel = _plan(key, method, known, targets, randomness)
     yield from batching.iter_chunks(
@@ -90,10 +91,18 @@ def iter_shadow_embeddings(
     )
 
 
-def shadow_batch_size(method: DRMethod, known: Array, targets: Array, *, randomness: Randomness = "fresh") -> int:
-    """The chunk size that `shadow_embeddings` would choose: record it to resume with the same chunks."""
+def shadow_batch_size(
+    method: DRMethod, known: Array, targets: Array, *, randomness: Randomness = "fresh", also: Sequence[int] = ()
+) -> int:
+    """The chunk size that `shadow_embeddings` would choose: record it to resume with the same chunks.
+
+    Args:
+        method, known, targets, randomness: As for `shadow_embeddings`.
+        also: Numbers of targets of other calls with as many known records; where one size suits all, it is found, and
+            all of them run one program.
+    """
     context, lanes, kernel = _plan(jax.random.key(0), method, known, targets, randomness)
-    return batching.choose_batch_size(kernel, context, lanes)
+    return batching.choose_batch_size(kernel, context, lanes, also=also)
 
 
 class ShadowNeeds(NamedTuple):

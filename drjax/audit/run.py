@@ -288,7 +288,15 @@ def _shadows(
         folder.arrays(
             f"{stage}/plan",
             lambda: {
-                "batch_size": np.asarray(shadow_batch_size(method, known_x, target_x, randomness=config.randomness))
+                "batch_size": np.asarray(
+                    shadow_batch_size(
+                        method,
+                        known_x,
+                        target_x,
+                        randomness=config.randomness,
+                        also=(config.n_shadow + config.n_validation, config.n_targets),
+                    )
+                )
             },
         )["batch_size"]
     )

@@ -18,7 +18,7 @@ from drjax.cli import (
     property_commands,
     release_commands,
 )
-from drjax.core import memory
+from drjax.core import memory, programs
 
 DESCRIPTION = "What an informed adversary can take back out of a published embedding or network."
 
@@ -46,6 +46,7 @@ def _main(argv: Sequence[str] | None) -> None:
         print(f"drjax {drjax.__version__}")
         return
     try:
+        programs.keep_programs()
         _app().cli(prog="drjax", description=DESCRIPTION, args=arguments or ["--help"])
     except KeyboardInterrupt:
         kept = "; what is finished is in the run folder, if it came so far: go on with --resume" if is_audit else ""

@@ -2,7 +2,8 @@
 
 A batched function `fn(context, lanes)` is called on chunks of a fixed size, so that it compiles once; the last
 chunk is filled up by repeating its last lane and the surplus is cut off before anybody sees it. The chunk size
-comes from the bytes that one lane needs, unless the caller fixes it.
+comes from the bytes that one lane needs, unless the caller fixes it; there are few sizes, so that calls with other
+numbers of lanes find the same program.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -18,7 +19,7 @@ import numpy as np
 from jax.extend import core as jex_core
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from drjax.core import host, memory, validate
+from drjax.core import host, memory, named_calls, validate
 from drjax.core.progress import shown
 from drjax.core.types import PyTree
 
@@ -64,13 +65,14 @@ def iter_chunks(
         description: What the bar calls a lane.
 
     Yields:
-        (offset, results): results has a leading axis of at most the chunk size, padding already removed.
+        (offset, results): results has a leading axis of at most the chunk size; where padding was removed, it is on the
+        host, because every leaf cut on the device would be one more program for each number of lanes.
 
     Raises:
         ValueError: lanes of unequal length, or a `batch_size` or `start` out of range.
     """
     for offset, n, result in _padded_chunks(fn, context, lanes, batch_size, mesh, start, progress, description):
-        yield offset, jax.tree.map(lambda leaf: leaf if leaf.shape[0] == n else leaf[:n], result)  # noqa: B023
+        yield offset, jax.tree.map(lambda leaf: leaf if leaf.shape[0] == n else np.asarray(leaf)[:n], result)  # noqa: B023
 
 
 def map_lanes(
@@ -117,7 +119,7 @@ def _padded_chunks(
     size = batch_size or choose_batch_size(fn, context, lanes)
     validate.integer(batch_size=size)
     n_devices = mesh.size if mesh is not None else 1
-    size = math.ceil(min(size, m) / n_devices) * n_devices
+    size = math.ceil(min(size, _one_of_few(max(1, m), 2 * max(1, m))) / n_devices) * n_devices
     validate.integer(minimum=0, start=start)
     if start % size and start < m:
         raise ValueError(f"start must be a multiple of the chunk size {size}, got {start}")
@@ -146,20 +148,61 @@ def _on_mesh(fn: BatchedFn, mesh: Mesh) -> BatchedFn:
     return jax.jit(jax.shard_map(fn, mesh=mesh, in_specs=(PartitionSpec(), own), out_specs=own, check_vma=False))
 
 
-def choose_batch_size(fn: BatchedFn, context: PyTree, lanes: PyTree, *, budget: int | None = None) -> int:
+def choose_batch_size(
+    fn: BatchedFn, context: PyTree, lanes: PyTree, *, budget: int | None = None, also: Sequence[int] = ()
+) -> int:
     """Lanes per chunk: what fits into `budget` bytes (default: what the device has to spare), evenly divided.
 
-    At least 1 and at most the number of lanes; all chunks but the last are full, and the last one nearly. Compiled host
-    code (`core.host.call`) holds few lanes in memory at once, but works long on each: its chunks are kept short, so
-    that progress shows, by counting what all lanes share as if each had a copy.
+    At least 1; all chunks but the last are full, and the last one nearly. There are few sizes, so that other numbers of
+    lanes find the same program: on a CPU, where every lane costs the same, multiples of a sixteenth of a power of two;
+    elsewhere, where a chunk takes little longer than a lane and a program is long in compiling, powers of two.
+
+    Compiled host code (`core.host.call`) holds few lanes in memory at once, but works long on each: none is surplus but
+    in the last chunk, and chunks are kept short, so that progress shows, by counting what all lanes share as if each
+    had a copy.
+
+    Args:
+        fn: As for `iter_chunks`, like context and lanes.
+        context: Only shapes matter.
+        lanes: Only shapes matter.
+        budget: Bytes.
+        also: Numbers of lanes of other calls of `fn` in the same process; where one size suits all, it is found.
     """
     budget = budget if budget is not None else memory_budget()
     own, shared = _lane_costs(fn, context, lanes)
     fits = max(1, budget // max(1, own))
+    m = max(1, int(np.shape(jax.tree.leaves(lanes)[0])[0]))
     if shared:
         fits = min(fits, max(HOST_LANES_PER_CORE * host.n_cores(), budget // shared))
-    m = max(1, int(np.shape(jax.tree.leaves(lanes)[0])[0]))
-    return math.ceil(m / math.ceil(m / fits))
+        return math.ceil(m / math.ceil(m / fits))
+    sizes = {count: _one_of_few(count, fits) for count in (m, *also)}
+    least = min(sizes.values())
+    return least if all(least >= count / 4 and _surplus(count, least) <= count / 8 for count in sizes) else sizes[m]
+
+
+def _one_of_few(m: int, fits: int) -> int:
+    """A chunk size for m lanes of which `fits` are possible at once."""
+    if jax.default_backend() == "cpu":
+        parts = math.ceil(m / fits)
+        while (size := _rounded_up(math.ceil(m / parts))) > fits:
+            parts += 1
+        return size
+    size = 1 << (m - 1).bit_length()
+    if size > fits:
+        size = 1 << (fits.bit_length() - 1)
+        while _surplus(m, size) > m / 8:  # so many lanes are no longer free
+            size //= 2
+    return size
+
+
+def _rounded_up(size: int) -> int:
+    step = 1 << max(0, size.bit_length() - 5)
+    return math.ceil(size / step) * step
+
+
+def _surplus(m: int, size: int) -> int:
+    """Lanes that fill up the last chunk."""
+    return -m % size
 
 
 def lane_bytes(fn: BatchedFn, context: PyTree, lanes: PyTree) -> int:
@@ -174,15 +217,18 @@ def lane_bytes(fn: BatchedFn, context: PyTree, lanes: PyTree) -> int:
 def _lane_costs(fn: BatchedFn, context: PyTree, lanes: PyTree) -> tuple[int, int]:
     """`lane_bytes`, and the bytes that host code is given for all lanes together."""
     leaves, structure = jax.tree.flatten((context, lanes))
-    specs = tuple((np.shape(leaf), _dtype(leaf)) for leaf in leaves)
-    return _traced_costs(fn, structure, specs, len(jax.tree.leaves(lanes)))
+    n_lane_leaves = len(jax.tree.leaves(lanes))
+    specs = [(np.shape(leaf), _dtype(leaf)) for leaf in leaves]
+    # How many lanes there are says nothing of one.
+    specs[-n_lane_leaves:] = [(shape[1:], dtype) for shape, dtype in specs[-n_lane_leaves:]]
+    return _traced_costs(fn, structure, tuple(specs), n_lane_leaves)
 
 
 @functools.lru_cache(maxsize=1024)
 def _traced_costs(fn: BatchedFn, structure: Any, specs: tuple, n_lane_leaves: int) -> tuple[int, int]:
     def costs(b: int) -> tuple[int, int]:
         shapes = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in specs]
-        shapes[-n_lane_leaves:] = [jax.ShapeDtypeStruct((b, *s.shape[1:]), s.dtype) for s in shapes[-n_lane_leaves:]]
+        shapes[-n_lane_leaves:] = [jax.ShapeDtypeStruct((b, *s.shape), s.dtype) for s in shapes[-n_lane_leaves:]]
         context, lanes = jax.tree.unflatten(structure, shapes)
         jaxpr = jax.make_jaxpr(fn)(context, lanes).jaxpr
         return _peak_bytes(jaxpr), _host_bytes(jaxpr)
@@ -286,7 +332,7 @@ def _host_bytes(jaxpr: jex_core.Jaxpr) -> int:
     """Bytes of all operands of calls to the host."""
     total = 0
     for eqn in jaxpr.eqns:
-        if eqn.primitive.name == "pure_callback":
+        if eqn.primitive.name == "pure_callback" or eqn.params.get("target_name") == named_calls.TARGET:
             total += sum(_n_bytes(v.aval) for v in eqn.invars)
         total += sum(_host_bytes(sub) for param in _params(eqn) for sub in _sub_jaxprs(param))
     return total

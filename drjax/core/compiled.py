@@ -13,7 +13,7 @@ from numba.core.dispatcher import Dispatcher
 
 
 class NoCacheWarning(UserWarning):
-    """Kernels are compiled anew in every process, because what was compiled cannot be kept."""
+    """Kernels or programs are compiled anew in every process, because what was compiled cannot be kept."""
 
 
 def njit(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:

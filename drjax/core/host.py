@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from drjax.core import named_calls
 from drjax.core.types import PyTree
 
 PIECES_PER_CORE = 8
@@ -24,14 +25,48 @@ POOL = "drjax-host"
 def call(fn: Callable[..., PyTree], result: PyTree, *args: PyTree, vmap_method: str | None = None) -> PyTree:
     """`fn(*args)` on NumPy arrays, as one step of a jitted program; float64 arrives and returns whole.
 
-    Whether x64 is on belongs to a thread, and the callback may run in another one than the call: a float64 array would
-    then be cut to float32 on its way. So it travels as pairs of 32-bit words.
+    On a CPU, JAX can keep the program on disk if `fn` is a function of a module's top level, or `functools.partial` of
+    one with numbers, strings and tuples of them; any other is compiled into the program as an object of this process.
 
     Args:
         fn: Pure; takes and returns pytrees of arrays.
         result: Pytree of `jax.ShapeDtypeStruct` like what `fn` returns, without the leading axes of a `vmap`.
         *args: Pytrees of arrays.
         vmap_method: See `jax.pure_callback`; None refuses `vmap`.
+    """
+    leaves, structure = jax.tree.flatten(args)
+    leaves = [_constant(leaf) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf for leaf in leaves]
+    name = named_calls.enter(fn, structure)
+
+    def by_name(*leaves: Any) -> PyTree:
+        like, made = jax.tree.flatten(result)
+        return jax.tree.unflatten(made, named_calls.call(str(name), like, *leaves, vmap_method=vmap_method))
+
+    def by_callback(*leaves: Any) -> PyTree:
+        return _call_back(fn, result, *jax.tree.unflatten(structure, leaves), vmap_method=vmap_method)
+
+    if name is None:
+        return by_callback(*leaves)
+    return jax.lax.platform_dependent(*leaves, cpu=by_name, default=by_callback)
+
+
+@jax.custom_jvp
+def _constant(leaf: Any) -> Any:
+    return leaf
+
+
+@_constant.defjvp
+def _constant_has_no_derivative(primals: tuple, tangents: tuple) -> NoReturn:
+    # JAX refuses to differentiate a callback, but would let words through as constants: derivatives of 0.
+    del primals, tangents
+    raise ValueError("host code has no derivative of its own: its caller must give it one (jax.custom_jvp)")
+
+
+def _call_back(fn: Callable[..., PyTree], result: PyTree, *args: PyTree, vmap_method: str | None) -> PyTree:
+    """`call` by `jax.pure_callback`.
+
+    Whether x64 is on belongs to a thread, and the callback may run in another one than the call: a float64 array would
+    then be cut to float32 on its way. So it travels as pairs of 32-bit words.
     """
 
     def on_host(*packed: PyTree) -> PyTree:
@@ -45,19 +80,7 @@ def call(fn: Callable[..., PyTree], result: PyTree, *args: PyTree, vmap_method: 
 
 
 def _pack(leaf: Any) -> Any:
-    return _words(leaf) if leaf.dtype == np.float64 else leaf
-
-
-@jax.custom_jvp
-def _words(leaf: Any) -> Any:
-    return jax.lax.bitcast_convert_type(leaf, jnp.uint32)
-
-
-@_words.defjvp
-def _words_have_no_derivative(primals: tuple, tangents: tuple) -> NoReturn:
-    # JAX refuses to differentiate a callback, but would let words through as constants: derivatives of 0.
-    del primals, tangents
-    raise ValueError("host code has no derivative of its own: its caller must give it one (jax.custom_jvp)")
+    return jax.lax.bitcast_convert_type(leaf, jnp.uint32) if leaf.dtype == np.float64 else leaf
 
 
 def _unpack(leaf: Any, like: Any) -> Any:

@@ -25,6 +25,12 @@ def compute_dtype(x: Array) -> np.dtype:
     return np.dtype(jax.dtypes.canonicalize_dtype(np.promote_types(dtype, np.float32)))
 
 
+def on_device(array: np.ndarray, dtype: Any) -> jax.Array:
+    """A copy of the host's array in this dtype, on the device; `jnp.asarray` compiles a program for every shape."""
+    with np.errstate(over="ignore"):  # beyond the range of float32 is infinite, as on the device
+        return jax.device_put(np.asarray(array, dtype))
+
+
 def squares_above(x: Any, axis: int | None = None) -> jax.Array:
     """Sums of squares that no underflow makes too small: at most `tiny` of the dtype for each term too large.
 

@@ -23,12 +23,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+import pooch
+
 STALE_SECONDS = 86400.0
 """Age at which a temporary file counts as left behind even if its writer cannot be asked."""
 
 _TEMPORARY = re.compile(r"\..*?(?:\.(?P<machine>[0-9a-f]{8}))?\.(?P<process>\d+)(?:\.[0-9a-f]{8})?\.tmp")
 _SAFE = re.compile(r"[a-z0-9_][a-z0-9._=+-]{0,127}")
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS}
+
+
+def cache_dir() -> Path:
+    """The per-user folder of what can be had again: downloads, compiled programs."""
+    return Path(pooch.os_cache("drjax"))
 
 
 @contextmanager

@@ -8,13 +8,9 @@ from pathlib import Path
 
 import pooch
 
+from drjax.core.store import cache_dir
 from drjax.data import checksums, readers
 from drjax.data.catalog import Source, resolve
-
-
-def cache_dir() -> Path:
-    """The per-user folder that downloads go to by default."""
-    return Path(pooch.os_cache("drjax"))
 
 
 def fetch(name: str, data_dir: str | Path | None = None) -> Path:

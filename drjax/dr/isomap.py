@@ -11,7 +11,7 @@ import numpy as np
 import scipy.linalg
 
 from drjax.core import host, validate
-from drjax.core.linalg import HIGHEST, blas, compute_dtype, sign_and_margin
+from drjax.core.linalg import HIGHEST, blas, compute_dtype, on_device, sign_and_margin
 from drjax.core.types import Array, Cost, Embedding, Status, hyperparams
 from drjax.dr import path_insertion, shortest_paths
 from drjax.dr.isomap_cpu import IsomapShared, Spectrum, insert_chunks
@@ -127,11 +127,11 @@ class Isomap:
         vectors, values = _known_eigenpairs(graph, max(N_KNOWN, self.n_components + 1))
         return IsomapShared(
             known=jnp.asarray(array),
-            neighbors=jnp.asarray(graph.neighbors, jnp.int32),
+            neighbors=on_device(graph.neighbors, np.int32),
             between=jnp.asarray(graph.between.view(np.uint32)),
             paths=jnp.asarray(graph.paths.view(np.uint32)),
-            vectors=jnp.asarray(vectors, dtype),
-            values=jnp.asarray(values[None], dtype),
+            vectors=on_device(vectors, dtype),
+            values=on_device(values[None], dtype),
         )
 
     def insert(self, key: Array, shared: IsomapShared, target: Array) -> Embedding:

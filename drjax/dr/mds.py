@@ -10,7 +10,7 @@ import numpy as np
 from scipy.spatial.distance import pdist, squareform
 
 from drjax.core import lanes, validate
-from drjax.core.linalg import compute_dtype
+from drjax.core.linalg import compute_dtype, on_device
 from drjax.core.types import Array, Cost, Embedding, PyTree, Status, hyperparams
 from drjax.dr.classical_mds import ClassicalMDS
 from drjax.dr.rows import in_xla, squared_rows
@@ -126,8 +126,8 @@ class MDS:
         if shared_key is not None and not self.deterministic:
             starts = self._draw(shared_key, len(array) + 1, dtype)
         return MDSShared(
-            known=jnp.asarray(array, dtype),
-            between=jnp.asarray(between, dtype),
+            known=on_device(array, dtype),
+            between=on_device(between, dtype),
             starts=starts,
             classical=self._classical.prepare(array) if self.deterministic else None,
         )

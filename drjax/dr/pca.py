@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from drjax.core import validate
-from drjax.core.linalg import HIGHEST, compute_dtype, scatter_basis, sign_and_margin
+from drjax.core.linalg import HIGHEST, compute_dtype, on_device, scatter_basis, sign_and_margin
 from drjax.core.types import Array, Cost, Embedding, Status, hyperparams
 from drjax.dr import secular
 
@@ -145,7 +145,7 @@ class PCA:
             poles=secular.make_poles(squares, n_roots, dtype),
             scatter=np.asarray(np.sum(squares)),
         )
-        return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), shared)
+        return jax.tree.map(lambda leaf: on_device(leaf, dtype), shared)
 
     def insert(self, key: Array, shared: PCAShared, target: Array) -> Embedding:
         """The PCA of [target; known] for target (d,): `fit_transform` of the n records up to rounding.

@@ -126,7 +126,7 @@ class SparseRandomProjection:
             return FreshMatrices(jnp.asarray(np.pad(known, ((0, 0), (0, 1))).T.astype(dtype)))
         matrix = self._matrix(shared_key, known.shape[1], dtype)
         known_coords = np.asarray(known, np.float64) @ np.asarray(matrix, np.float64)
-        return SharedMatrix(matrix, jnp.asarray(known_coords, dtype))
+        return SharedMatrix(matrix, linalg.on_device(known_coords, dtype))
 
     def insert(self, key: Array, shared: FreshMatrices | SharedMatrix, target: Array) -> Embedding:
         """The embedding of [target; known]; target (d,), row 0 of coords (n, k) is its own."""

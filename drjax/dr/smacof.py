@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.custom_derivatives import SymbolicZero
 
 from drjax.core import host
@@ -125,9 +124,7 @@ def _on_host(rule: Rule, between: Array, rows: Array, starts: Array) -> tuple[Ar
         jax.ShapeDtypeStruct((b,), jnp.bool_),
     )
 
-    def solve(between: np.ndarray, rows: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, ...]:
-        return smacof_batch(between, rows, starts, rule.max_iter, rule.eps)
-
+    solve = functools.partial(smacof_batch, max_iter=rule.max_iter, eps=rule.eps)
     return host.call(solve, shapes, between, rows, starts)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.spatial.distance import pdist, squareform
 
 from drjax.core import host, lanes, validate
-from drjax.core.linalg import compute_dtype
+from drjax.core.linalg import compute_dtype, on_device
 from drjax.core.types import Array, Cost, Embedding, PyTree, Status, hyperparams
 from drjax.dr import quality
 from drjax.dr.affinity import joint_probabilities
@@ -167,8 +167,8 @@ class TSNE:
         self._check_size(n)
         between = squareform(pdist(array.astype(np.float64), "sqeuclidean")) if n > 2 else np.zeros((1, 1))
         return TSNEShared(
-            known=jnp.asarray(array, dtype),
-            between=jnp.asarray(np.minimum(between, _farthest(dtype)), dtype),
+            known=on_device(array, dtype),
+            between=on_device(np.minimum(between, _farthest(dtype)), dtype),
             start=None if shared_key is None or self.deterministic else self._draw(shared_key, n, dtype),
             pca=self._pca.prepare(array) if self.deterministic else None,
         )

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from drjax.core import host, validate
-from drjax.core.linalg import compute_dtype
+from drjax.core.linalg import compute_dtype, on_device
 from drjax.core.types import Array, Cost, Embedding, Status, hyperparams
 from drjax.dr import umap_cpu, umap_graph, umap_reference, umap_xla
 from drjax.dr.umap_cpu import Draws, Lists, Run, Settings
@@ -201,8 +201,8 @@ class UMAP:
         lists = umap_cpu.lists_of(array, settings.n_neighbors, settings.local_connectivity)
         return UMAPShared(
             known=jnp.asarray(array),
-            indices=jnp.asarray(lists.indices, jnp.int32),
-            distances=jnp.asarray(lists.distances, dtype),
+            indices=on_device(lists.indices, np.int32),
+            distances=on_device(lists.distances, dtype),
             exact_distances=jnp.asarray(umap_cpu.as_words(lists.distances)),
             weights=jnp.asarray(umap_cpu.as_words(lists.weights)),
             key=shared_key,

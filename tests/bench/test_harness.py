@@ -22,7 +22,19 @@ from drjax.dr import METHODS
 from drjax.reports import records
 
 FIELDS = {
-    *("row_version", "name", "first_s", "compile_s", "run_s", "run_iqr_s", "run_min_s", "repeats", "gflop_per_s"),
+    *(
+        "row_version",
+        "name",
+        "first_s",
+        "compile_s",
+        "programs_compiled",
+        "programs_found",
+        "run_s",
+        "run_iqr_s",
+        "run_min_s",
+        "repeats",
+        "gflop_per_s",
+    ),
     *("gbyte_per_s", "output_bytes", "extra_rss_bytes", "device_peak_bytes"),
     *("drjax", "commit", "dirty", "python", "versions", "platform", "cpu", "cores", "backend", "device_kind"),
     *("device_count", "x64", "utc"),

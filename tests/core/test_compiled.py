@@ -105,12 +105,13 @@ def test_a_kernel_calls_another_that_could_not_be_kept(cache):
         assert njit(lambda x: 2 * inner(x))(4.0) == 0.5
 
 
-def test_everything_imports_and_runs_where_no_cache_is_writable():
+def test_everything_imports_without_a_setting_of_jax_and_runs_where_no_cache_is_writable():
     # Locators by name: a root user may write anywhere else.
     nowhere = {"NUMBA_CACHE_DIR": os.devnull + "/x", "NUMBA_CACHE_LOCATOR_CLASSES": "UserProvidedCacheLocator"}
     program = """
 import textwrap, warnings
-import numba, numpy as np
+import jax, numba, numpy as np
+settings = dict(jax.config.values)
 try:
     numba.njit(cache=True)(textwrap.dedent)
 except RuntimeError:
@@ -122,12 +123,14 @@ with warnings.catch_warnings(record=True) as said:
     found = pair_distances.pair_distances(np.eye(3)[:, :2], 1, (2.0,), 0.5, 9)
 assert found.counts.tolist() == [[3]] * 3
 print([one.category.__name__ for one in said])
+import bench.harness, drjax.core.programs, drjax.release, drjax.sklearn
+print("settings of JAX unchanged:", dict(jax.config.values) == settings)
 """
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, env=os.environ | nowhere, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["no cache", "['NoCacheWarning']"]
+    assert done.stdout.splitlines() == ["no cache", "['NoCacheWarning']", "settings of JAX unchanged: True"]
 
 
 def uses_of_numba(tree):

@@ -57,10 +57,13 @@ def estimate(known: Array, coords: Array, perplexity: float) -> np.ndarray:
         raise ValueError(f"perplexity must be < n = {n} records, got {perplexity:g}")
     with jax.enable_x64(True):
         squared = squareform(pdist(known, "sqeuclidean"))
-        among = [np.asarray(joint_probabilities(near, perplexity)) for near in _ways(squared, perplexity)]
+        among = [np.asarray(_affinities(near, perplexity)) for near in _ways(squared, perplexity)]
     # n - 1 records of one share each have n - 1 of n shares once the target is there.
     among = [one * (n - 1) / n for one in among]
     return np.stack([_of_map(among, one.astype(np.float64)) for one in coords])
+
+
+_affinities = jax.jit(joint_probabilities, static_argnums=1)
 
 
 def _ways(squared: np.ndarray, perplexity: float) -> list[np.ndarray]:

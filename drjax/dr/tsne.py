@@ -288,8 +288,9 @@ class TSNE:
     def _scaled(self, coords: Array) -> tuple[Array, Array]:
         """Starts (b, n, k) from principal components, and their flags: without variance there is no map to find."""
         spread = jnp.std(coords[:, :, 0], axis=1)
-        # The derivative of the root at 0 would be nan where all records are equal.
-        is_flat = spread == 0
+        # Scores have mean 0: one value with little spread is what centring left of equal records. The derivative of the
+        # root at 0 would be nan there.
+        is_flat = spread <= jnp.sqrt(jnp.finfo(coords.dtype).eps) * jnp.max(jnp.abs(coords[:, :, 0]), axis=1)
         unit = jnp.where(is_flat, 1, spread)[:, None, None]
         return START_STD * coords / unit, jnp.where(is_flat, jnp.uint32(Status.DEGENERATE), jnp.uint32(0))
 

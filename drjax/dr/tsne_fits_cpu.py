@@ -99,7 +99,9 @@ def principal_start(x: np.ndarray, k: int) -> tuple[np.ndarray, bool]:
     # scikit-learn's rule: the largest |loading| is positive.
     scores = scores * np.where(loadings.max(axis=0) >= -loadings.min(axis=0), 1.0, -1.0)
     spread = scores[:, 0].std()
-    return START_STD * scores / (spread or 1.0), not spread
+    # One value with little spread is what centring left of equal records.
+    is_flat = spread <= math.sqrt(np.finfo(x.dtype).eps) * np.abs(scores[:, 0]).max()
+    return START_STD * scores / (1.0 if is_flat else spread), bool(is_flat)
 
 
 def _distances(x: np.ndarray, out: np.ndarray) -> None:

@@ -187,7 +187,8 @@ def test_noise_has_the_scale_of_the_formula_and_is_independent_between_entries(n
     if name == "lap-pca":
         assert abs(np.corrcoef(found[:, 0, 1], found[:, 1, 0])[0, 1]) < 0.06
     else:
-        np.testing.assert_array_equal(found, np.swapaxes(found, 1, 2))
+        # A compiler may draw an entry twice, rounded in two ways.
+        np.testing.assert_allclose(found, np.swapaxes(found, 1, 2), rtol=2e-6)
     upper = found[:, *np.triu_indices(D)]
     correlation = np.corrcoef(upper.T)
     assert np.abs(correlation - np.eye(len(correlation))).max() < 0.07  # 4.4 deviations at 4,000 draws

@@ -17,6 +17,7 @@ from drjax.data import load
 from drjax.dr import TSNE
 from drjax.dr.affinity import P_FLOOR, joint_probabilities
 from drjax.dr.tsne_cpu import Descent, tsne_batch
+from drjax.dr.tsne_fits_cpu import principal_start
 from drjax.dr.tsne_xla import descend, descend_batch, gradient
 
 DIGITS = load_digits().data
@@ -333,6 +334,20 @@ class TestManyFits:
         if jax.default_backend() == "cpu":
             assert int(found.n_iter[1]) == 0
             np.testing.assert_array_equal(np.asarray(found.coords)[[0, 3]], np.asarray(whole.coords)[[0, 3]])
+
+    @pytest.mark.parametrize("dtype", ["float32", "float64"])
+    def test_what_centring_leaves_of_equal_records_is_no_variance(self, dtype):
+        # Centred coordinates that are one rounding error each, and differ by its rounding.
+        left = np.full((1, 12, 2), np.finfo(dtype).eps, dtype)
+        left[0, 3, 0] *= 1 + 4 * np.finfo(dtype).eps
+        with jax.enable_x64(dtype == "float64"):
+            starts, status = TSNE()._scaled(jnp.asarray(left))
+        assert int(status[0]) == Status.DEGENERATE
+        assert np.abs(starts).max() < 1e-3
+        for n in range(3, 40):
+            start, is_flat = principal_start(np.full((n, 5), 0.1, dtype), 2)
+            assert is_flat
+            assert np.abs(start).max() < 1e-3
 
     def test_a_far_point_does_not_overflow(self):
         x = (DIGITS[self.SETS] / 16).astype(np.float32)

@@ -221,7 +221,7 @@ def test_a_program_with_data_in_it_would_be_noticed(inside):
 def test_no_program_of_an_audit_has_records_in_it(tmp_path):
     sizes = ["--n-known", "30", "--n-shadow", "30", "--n-validation", "10", "--n-targets", "5"]
     jax.clear_caches()
-    before = jax.config.jax_dump_ir_to
+    before = jax.config.values["jax_dump_ir_to"]
     jax.config.update("jax_dump_ir_to", str(tmp_path / "ir"))
     try:
         for words in ("--method pca --attack ridge closed-form", "--method isomap --attack geodesics"):

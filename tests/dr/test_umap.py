@@ -117,7 +117,7 @@ def maps_of_umap_learn(count, n):
 
 
 @pytest.mark.filterwarnings("ignore:n_jobs value")
-@pytest.mark.parametrize(("run", "count"), [(fit, 20), (fit_in_xla, 10)])
+@pytest.mark.parametrize(("run", "count"), [(fit, 20), (fit_in_xla, 5)])
 def test_maps_are_as_good_as_those_of_umap_learn(run, count):
     sets, theirs = (made[:count] for made in maps_of_umap_learn(20, 100))
     method = UMAP()

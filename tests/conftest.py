@@ -12,6 +12,18 @@ jax.config.update("jax_num_cpu_devices", 2)
 os.environ["DRJAX_KEEP_PROGRAMS"] = "0"
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    # .ci/run compiles with little optimisation, since most programs run once or twice. Long work would lose by it.
+    asked = jax.config.values["jax_disable_most_optimizations"]
+    if item.get_closest_marker("optimised") is not None:
+        jax.config.update("jax_disable_most_optimizations", False)
+    try:
+        return (yield)
+    finally:
+        jax.config.update("jax_disable_most_optimizations", asked)
+
+
 @pytest.fixture(params=["float32", "float64"])
 def dtype(request):
     """Both working precisions; x64 is on while the float64 case runs."""

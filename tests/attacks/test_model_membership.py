@@ -83,6 +83,7 @@ def test_who_knows_all_but_the_coin_always_wins(score, batch_size):
     np.testing.assert_allclose(game.scores, 2.0 * game.bits - 1, atol=0.05)
 
 
+@pytest.mark.optimised
 def test_an_unknown_start_hides_what_a_known_one_shows():
     data, training = digits(1000), Training(epochs=30)
     known = play(KEY, training, *data, init=Classifier().init(jax.random.key(1), 64))

@@ -16,6 +16,8 @@ from drjax.core.types import Status
 from drjax.nets.classifier_training import Training, train_many
 from drjax.nets.classifiers import Classifier
 
+pytestmark = pytest.mark.optimised
+
 N_KNOWN, N_TARGETS, D = 200, 6, 64
 SHORT = Training(epochs=40)
 

@@ -11,6 +11,8 @@ from drjax.core.types import Status
 from drjax.defenses.dp_gd import DPGD
 from drjax.nets.classifier_training import Training, train_many
 
+pytestmark = pytest.mark.optimised
+
 N_KNOWN, M = 200, 24
 TRAINING = Training(epochs=40)
 

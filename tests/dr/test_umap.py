@@ -116,6 +116,7 @@ def maps_of_umap_learn(count, n):
     return sets, [umap.UMAP(random_state=i, n_jobs=1).fit_transform(x) for i, x in enumerate(sets)]
 
 
+@pytest.mark.optimised
 @pytest.mark.filterwarnings("ignore:n_jobs value")
 @pytest.mark.parametrize(("run", "count"), [(fit, 20), (fit_in_xla, 5)])
 def test_maps_are_as_good_as_those_of_umap_learn(run, count):

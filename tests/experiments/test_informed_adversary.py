@@ -16,6 +16,8 @@ from experiments.informed_adversary import bound, cells, config, judges, report
 from experiments.informed_adversary import run as experiment
 from experiments.informed_adversary.case import Case, parts_of
 
+pytestmark = pytest.mark.optimised
+
 SMALL = experiment.Config(
     scale=dataclasses.replace(
         config.SCALES["smoke"],

@@ -55,6 +55,7 @@ def test_log_probabilities_are_normalised_and_agree_with_the_accuracy():
 
 
 @pytest.mark.skipif("DRJAX_DATA" not in os.environ, reason="needs the files of MNIST; set DRJAX_DATA to their folder")
+@pytest.mark.optimised
 def test_one_epoch_of_a_sixth_of_mnist_reads_95_percent_of_the_official_test_digits():
     mnist = data.load("mnist")
     trained = train_judge(

@@ -55,8 +55,8 @@ class Measured:
     Attributes:
         file: Where they are.
         row: Ours.
-        naive: Of the naive `vmap`; None if there is none.
-        peers: Of the reference libraries.
+        naive: Row of the naive `vmap`; None if there is none.
+        peers: Rows of the reference libraries.
     """
 
     file: str

@@ -1,7 +1,8 @@
 """Results of the parts of one run, put together: which process computed which line stays in it.
 
-A line has in `provenance` where it was computed: commit, machine and device (`origin`). A line of an older run that has
-none gets that with which its run began, marked `of_run`: it may have been computed later.
+A line has in `provenance` where it was computed: commit, machine and device (`origin`). A line without one is of the run
+that the first line of its file describes, perhaps of a later hour of it (`origin_of` marks it `of_run`); put into a file
+of another run, it gets that provenance.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ def origin_of(line: Line, head: Line) -> Line:
 
 
 def gathered(parts: Sequence[Path], identity: Callable[[Line], Any]) -> tuple[Line, list[Line]]:
-    """First line of the first part, and every cell once, with its provenance, as the first part that has it says.
+    """First line of the first part, and every cell once, as the first part that has it says.
+
+    A cell has its provenance unless it is that of the first line.
 
     Args:
         parts: Files of results.
@@ -50,16 +53,18 @@ def gathered(parts: Sequence[Path], identity: Callable[[Line], Any]) -> tuple[Li
     if not parts:
         raise ValueError("parts must name at least one file, got none")
     found = [records.read_records(part) for part in parts]
+    head = found[0][0] if found[0] else {}
     cells: dict[Any, Line] = {}
     for part, lines in zip(parts, found, strict=True):
         if not lines or "fingerprint" not in lines[0]:
             raise ValueError(f"parts must hold results, got {part} without any")
-        if lines[0]["fingerprint"] != found[0][0]["fingerprint"]:
+        if lines[0]["fingerprint"] != head["fingerprint"]:
             raise ValueError(f"parts must be of one configuration, got {parts[0]} and {part} of different ones")
         for line in lines[1:]:
-            own = {name: value for name, value in line.items() if name != "origin"}
-            cells.setdefault(identity(line), {**own, "provenance": origin_of(line, lines[0])})
-    return found[0][0], list(cells.values())
+            own = {name: value for name, value in line.items() if name not in ("origin", "provenance")}
+            where = origin_of(line, lines[0])
+            cells.setdefault(identity(line), own if where == origin_of({}, head) else {**own, "provenance": where})
+    return head, list(cells.values())
 
 
 def merge(
@@ -68,7 +73,7 @@ def merge(
     identity: Callable[[Line], Any],
     place: Callable[[Line, Line], Any] | None = None,
 ) -> int:
-    """Writes the cells of all parts to one file, each once and with its provenance; returns how many.
+    """Writes the cells of all parts to one file, each once and traceable by `origin_of`; returns how many.
 
     The first line is that of the first part. Merging again, or merging what was merged with a part of it, changes
     nothing. `out` may be one of the parts.

@@ -1,5 +1,6 @@
 """Two CPU devices for every test, so that sharding over a mesh is tested on any machine."""
 
+import gc
 import os
 
 import chex
@@ -10,6 +11,9 @@ jax.config.update("jax_num_cpu_devices", 2)
 
 # Commands that tests run keep no programs of their own accord: .ci/run names a folder, and without one there is none.
 os.environ["DRJAX_KEEP_PROGRAMS"] = "0"
+
+# Tracing makes many objects, and each walk over all that is alive takes long: walk rarely.
+gc.set_threshold(50_000, 20, 20)
 
 
 @pytest.hookimpl(wrapper=True)

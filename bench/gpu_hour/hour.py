@@ -38,7 +38,7 @@ class Scale:
 
     Attributes:
         name: "card" or "toy".
-        seed: Of the records that are drawn.
+        seed: Random seed of the records.
     """
 
     name: str
@@ -126,10 +126,10 @@ class Outcome:
     Attributes:
         computed: Computed now.
         kept: Done before.
-        failed: What was raised.
-        lacking: What is not on this machine.
+        failed: Text of the exception.
+        lacking: Name of what this machine does not have.
         unfit: Expected seconds of cells for which too little time was left.
-        findings: Of cells that are done and found something wrong: a kernel that differs, a test that fails.
+        findings: Words on done cells that found something wrong: a kernel that differs, a test that fails.
     """
 
     computed: list[str] = field(default_factory=list)

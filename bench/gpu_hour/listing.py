@@ -18,7 +18,7 @@ class _Line:
         first: Name of the first.
         last: Name of the last.
         part: Their part.
-        basis: What their estimates rest on.
+        basis: Source of their estimates.
         steps: How many.
         cells: Cells that are left.
         seconds: Expected of those.
@@ -39,7 +39,7 @@ def lines(steps: Sequence[Step], hour: Hour, *, each: bool = False) -> list[str]
     """Text of the list: a line for each family of steps, sums of parts and of all, and what is not on this machine.
 
     Args:
-        steps: What is listed.
+        steps: Steps to list.
         hour: The run that is gone on with: cells that it holds are left out.
         each: A line for every step.
     """

@@ -48,7 +48,7 @@ class Kept:
 
     Attributes:
         committed: File of the repository that results are filed into, relative to its root.
-        identity: What tells the lines of cells apart.
+        identity: Function from a line to its cell's identity.
         config: The configuration that is run.
         merge: Puts several folders of results together in one, which may be among them.
     """

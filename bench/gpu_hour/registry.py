@@ -26,7 +26,7 @@ def all_steps(scale: Scale, only: str = "*") -> list[Step]:
 
     Args:
         scale: `CARD` or `TOY`.
-        only: Of the names of steps, as in a shell ("grid/0[12]"); a family ("grid"); or a part ("b").
+        only: Pattern of names of steps, as in a shell ("grid/0[12]"); a family ("grid"); or a part ("b").
 
     Raises:
         ValueError: no step fits.

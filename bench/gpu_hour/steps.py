@@ -45,7 +45,7 @@ class Step:
     Attributes:
         name: Unique; a path, whose beginning is that of the family that the step was cut from.
         part: Key of `PARTS`.
-        basis: What the cells' seconds rest on.
+        basis: Source of the cells' seconds.
         cells: Names the cells; asked when the step's turn comes, because some follow from results before it.
         seconds: Expected of all cells together; at most `STEP_SECONDS`.
         count: Expected number of cells.

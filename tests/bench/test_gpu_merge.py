@@ -163,4 +163,4 @@ def test_committed_results_take_new_cells_and_lose_none(tmp_path):
         after = records.read_records(target)
         assert [kept.identity(one) for one in after[1:-1]] == [kept.identity(one) for one in before[1:]]
         wanted = [merging.origin_of(one, before[0]) for one in before[1:]]
-        assert [one["provenance"] for one in after[1:]] == [*wanted, {"commit": "new"}]
+        assert [merging.origin_of(one, after[0]) for one in after[1:]] == [*wanted, {"commit": "new"}]

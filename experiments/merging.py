@@ -1,8 +1,8 @@
 """Results of the parts of one run, put together: which process computed which line stays in it.
 
-A line has in `provenance` where it was computed: commit, machine and device (`origin`). A line without one is of the run
-that the first line of its file describes, perhaps of a later hour of it (`origin_of` marks it `of_run`); put into a file
-of another run, it gets that provenance.
+A line has in `provenance` where it was computed: commit, machine and device (`origin`). A line without one is of the
+run that the first line of its file describes, perhaps of a later hour of it (`origin_of` marks it `of_run`); put into a
+file of another run, it gets that provenance.
 """
 
 from __future__ import annotations

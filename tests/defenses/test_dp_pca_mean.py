@@ -93,7 +93,9 @@ def test_no_neighbours_exceed_the_l1_sensitivity_with_a_constant_and_all_would_e
         found = largest_change(made, triangle_l1)
         # The scale of the noise at epsilon 1 is the sensitivity.
         claimed = sensitivity.laplace_sensitivity(np.append(WEIGHT, extents))
-        draws = np.abs(np.asarray(jax.vmap(lambda k: made.noise(k, *_query(made)))(jax.random.split(KEY, 500))))
+        draws = np.abs(
+            np.asarray(jax.jit(jax.vmap(lambda k: made.noise(k, *_query(made))))(jax.random.split(KEY, 500)))
+        )
     assert found <= claimed * (1 + 1e-9)
     # One bound for all relations: it has the entry of the number of records, which two of them need not.
     assert found >= 0.9 * claimed
@@ -234,7 +236,7 @@ def test_half_of_the_guess_is_the_least_number_of_records_that_is_read_off_the_n
 def test_the_deviations_that_a_moment_is_steadied_by_are_those_of_the_noise(kind):
     made = mechanism(kind, **({} if "lower" in FIELDS[kind] else {"lower": LOWER, "upper": UPPER}))
     nothing = np.zeros((N, D), np.float32)
-    drawn = np.asarray(jax.vmap(lambda key: made.noisy_joint(key, nothing))(jax.random.split(KEY, 4000)))
+    drawn = np.asarray(jax.jit(jax.vmap(lambda key: made.noisy_joint(key, nothing)))(jax.random.split(KEY, 4000)))
     deviations = made.deviations(LOWER, UPPER) / N
     off = np.triu_indices(D + 1, 1)
     # 4,000 draws: a deviation of 2.5% at most, of Laplace noise.
@@ -271,7 +273,8 @@ def test_a_steadied_moment_keeps_more_where_noise_is_large_and_no_less_where_it_
         )  # fmt: skip
         kept = []
         keys = jax.random.split(KEY, 100)
-        for joint in np.asarray(jax.vmap(lambda key, m=made: m.noisy_joint(key, x.astype(np.float32)))(keys)):
+        draw = jax.jit(jax.vmap(lambda key, m=made: m.noisy_joint(key, x.astype(np.float32))))
+        for joint in np.asarray(draw(keys)):
             raw, mean = made.settled(joint.astype(np.float64), n)
             both = [np.linalg.eigh(m)[1][:, :-3:-1] for m in (raw, made.steadied(raw, mean, n))]
             kept.append([np.trace(v.T @ covariance @ v) / most for v in both])

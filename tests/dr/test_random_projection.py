@@ -17,7 +17,7 @@ def data(n, d, seed=0):
 def matrices(method, d, count, seed=0):
     """Projecting the identity returns the matrix itself."""
     keys = jax.random.split(jax.random.key(seed), count)
-    return np.asarray(jax.vmap(lambda key: method.fit_transform(key, jnp.eye(d)).coords)(keys))
+    return np.asarray(jax.jit(jax.vmap(lambda key: method.fit_transform(key, jnp.eye(d)).coords))(keys))
 
 
 @pytest.mark.parametrize("density", [None, 0.02, 0.5, 1.0])
@@ -80,7 +80,7 @@ def test_number_of_nonzeros_has_the_law_of_scikit_learn():
     d, runs = 64, 1000
     method = SparseRandomProjection(n_components=2)
     keys = jax.random.split(jax.random.key(3), runs)
-    ours = jax.vmap(lambda key: method.fit_transform(key, jnp.eye(d)).info.n_nonzero)(keys)
+    ours = jax.jit(jax.vmap(lambda key: method.fit_transform(key, jnp.eye(d)).info.n_nonzero))(keys)
     theirs = [Reference(2, random_state=i).fit(np.zeros((2, d))).components_.nnz for i in range(runs)]
     assert stats.ks_2samp(np.asarray(ours), theirs).pvalue > 1e-3
 
@@ -112,7 +112,7 @@ def test_projected_squared_distances_are_unbiased():
     x = data(2, 100)
     keys = jax.random.split(jax.random.key(1), 20_000)
     method = SparseRandomProjection(n_components=2)
-    y = np.asarray(jax.vmap(lambda key: method.fit_transform(key, x).coords)(keys))
+    y = np.asarray(jax.jit(jax.vmap(lambda key: method.fit_transform(key, x).coords))(keys))
     found = np.sum((y[:, 0] - y[:, 1]) ** 2, axis=1)
     error = stats.sem(found)
     assert abs(found.mean() - np.sum((x[0] - x[1]) ** 2)) < 4 * error

@@ -278,9 +278,8 @@ class TestManyFits:
         method = TSNE(n_components=k, init=init, perplexity=12.0, max_iter=20, learning_rate=1.0)
         with jax.enable_x64(True):
             found = jax.jit(method.fit_batch)(self.KEYS, jnp.asarray(x[self.SETS]))
-            alone = [
-                jax.jit(method.fit_transform)(key, x[rows]) for key, rows in zip(self.KEYS, self.SETS, strict=True)
-            ]
+            fit_transform = jax.jit(method.fit_transform)
+            alone = [fit_transform(key, x[rows]) for key, rows in zip(self.KEYS, self.SETS, strict=True)]
         for i, one in enumerate(alone):
             limit = float(np.abs(one.coords).max())
             np.testing.assert_allclose(found.coords[i], one.coords, atol=1e-10 * limit)
@@ -294,8 +293,9 @@ class TestManyFits:
         method = TSNE(init=init, perplexity=12.0, max_iter=2, learning_rate=1.0)
         starts = None if init == "pca" else jax.vmap(lambda key: method._draw(key, 50, x.dtype))(self.KEYS)
         found = jax.jit(method._fit_many_in_xla)(x, self.SETS, starts)
+        fit_transform = jax.jit(method.fit_transform)
         for i, (key, rows) in enumerate(zip(self.KEYS, self.SETS, strict=True)):
-            one = method.fit_transform(key, x[rows])
+            one = fit_transform(key, x[rows])
             # Variances of the eleventh and the second component are far apart: what differs is rounding.
             np.testing.assert_allclose(found.coords[i], one.coords, atol=2e-4 * float(np.abs(one.coords).max()))
 

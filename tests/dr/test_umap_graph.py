@@ -1,5 +1,7 @@
 """UMAP's graph, start and schedule, against umap-learn and SciPy."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -53,6 +55,7 @@ def compiled_graph(x, k, local_connectivity=1.0, mix=1.0, lists=None):
     return graph + graph.T
 
 
+@functools.partial(jax.jit, static_argnames=("k", "local_connectivity", "mix"))
 def xla_graph(x, k, local_connectivity=1.0, mix=1.0):
     neighbors = umap_graph.nearest(jnp.asarray(x), k)
     return umap_graph.fuzzy_union(neighbors.indices, umap_graph.memberships(neighbors, local_connectivity), mix)
@@ -116,7 +119,7 @@ def test_inserted_lists_are_those_of_all_records(k):
             np.testing.assert_array_equal(a, b)
         n_reweighed += np.sum(whole.indices[1:] == 0)
         with jax.enable_x64(True):
-            in_xla = umap_graph.with_target(umap_graph.Neighbors(*known[:2]), jnp.asarray(row))
+            in_xla = jax.jit(umap_graph.with_target)(umap_graph.Neighbors(*known[:2]), jnp.asarray(row))
             np.testing.assert_array_equal(in_xla.indices, whole.indices)
             np.testing.assert_array_equal(in_xla.distances, whole.distances)
     assert n_reweighed > 0
@@ -152,8 +155,9 @@ def test_number_of_updates_is_that_of_umap_learn(n, n_epochs):
 
     graph = np.zeros((n, n), np.float32)
     graph[head, tail] = graph[tail, head] = weight
-    edges = umap_xla._edges(jnp.asarray(umap_cpu.lists_of(DIGITS[:n], 15, 1.0).indices), jnp.asarray(graph))
-    in_xla = sum(int(umap_xla._due(edges.rate, jnp.int32(t), 5)[0].sum()) for t in range(n_epochs))
+    edges = jax.jit(umap_xla._edges)(jnp.asarray(umap_cpu.lists_of(DIGITS[:n], 15, 1.0).indices), jnp.asarray(graph))
+    due_at = jax.jit(lambda rate, epoch: umap_xla._due(rate, epoch, 5)[0].sum())
+    in_xla = sum(int(due_at(edges.rate, jnp.int32(t))) for t in range(n_epochs))
     # float32 puts an edge that is due at a whole epoch, but for rounding, before or after it.
     assert abs(2 * in_xla - expected) <= 1e-3 * expected
 
@@ -163,9 +167,10 @@ def test_negative_samples_of_an_edge_are_as_many_as_in_umap_learn(rate):
     every = 1 / rate
     every_negative = every / 5
     due, next_negative = every, every_negative
+    due_at = jax.jit(lambda rate, epoch: umap_xla._due(rate, epoch, 5))
     with jax.enable_x64(True):
         for epoch in range(300):
-            is_due, n_negative = umap_xla._due(jnp.array([rate]), jnp.int32(epoch), 5)
+            is_due, n_negative = due_at(jnp.array([rate]), jnp.int32(epoch))
             assert bool(is_due[0]) == (due <= epoch + 1e-9)
             if is_due[0]:
                 expected = int((epoch - next_negative) / every_negative + 1e-9)
@@ -204,8 +209,8 @@ def test_layout_without_repulsion_is_that_of_umap_learn(where):
         indices = np.stack([np.arange(n), np.arange(n) ^ 1], axis=1)
         graph = np.zeros((n, n), np.float32)
         graph[head, tail] = graph[tail, head] = weight
-        edges = umap_xla._edges(jnp.asarray(indices), jnp.asarray(graph))
-        found, _ = umap_xla.layout(settings, edges, jnp.asarray(start), jax.random.key(0))
+        edges = jax.jit(umap_xla._edges)(jnp.asarray(indices), jnp.asarray(graph))
+        found, _ = jax.jit(functools.partial(umap_xla.layout, settings))(edges, jnp.asarray(start), jax.random.key(0))
     else:
         found, _ = umap_layout_cpu.optimise(start.astype(where), head, tail, weight, np.uint64(1), settings)
     moved = np.abs(expected - start).max()
@@ -300,9 +305,10 @@ def test_start_in_xla_is_that_of_compiled_code(sizes):
     assert n_parts == len(sizes)
     with jax.enable_x64(True):
         dense = jnp.asarray(sparse(graph).toarray())
-        count, label = umap_xla._components(dense > 0)
+        count, label = jax.jit(umap_xla._components)(dense > 0)
         own = umap_cpu.Draws(*(jnp.asarray(leaf) for leaf in draws), jnp.zeros(2, jnp.uint32))
-        start, found_values, found_margin = umap_xla._spectral_start(dense, count, label, own, 2)
+        started = jax.jit(umap_xla._spectral_start, static_argnums=4)
+        start, found_values, found_margin = started(dense, count, label, own, 2)
     assert int(count) == n_parts
     np.testing.assert_allclose(start, coords, atol=1e-8)
     np.testing.assert_allclose(found_values, values, atol=1e-10)

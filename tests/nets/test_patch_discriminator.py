@@ -33,7 +33,7 @@ def test_has_one_verdict_per_patch(image_shape, expected):
 def test_verdict_depends_on_its_patch_of_19_pixels_alone():
     net = PatchDiscriminator((32, 32, 1), WIDTHS, rngs=nnx.Rngs(params=0))
     image = jax.random.uniform(jax.random.key(0), (32 * 32,))
-    reach = np.abs(jax.grad(lambda x: net(x[None])[0, 8, 8])(image)).reshape(32, 32) > 0
+    reach = np.abs(jax.jit(jax.grad(lambda x: net(x[None])[0, 8, 8]))(image)).reshape(32, 32) > 0
     rows, columns = np.nonzero(reach)
     # Centred on pixel 16, which verdict 8 belongs to.
     assert (rows.min(), rows.max(), columns.min(), columns.max()) == (7, 25, 7, 25)

@@ -127,8 +127,9 @@ def test_reads_published_weights_and_computes_what_torch_does(tmp_path, old):
     network = pretrained_maker(read, config, "classification", 1000)(nnx.Rngs(params=0))
     network.eval()
     pictures = np.random.default_rng(1).integers(256, size=(3, 33, 33)).astype(np.float32)
-    expected = by_torchs_rules(arrays, config, pictures)
-    np.testing.assert_allclose(network.logits(network.feature_maps(pictures)), expected, atol=1e-4)  # float32 sums
+    expected = jax.jit(lambda pictures: by_torchs_rules(arrays, config, pictures))(pictures)
+    found = nnx.jit(lambda network, pictures: network.logits(network.feature_maps(pictures)))(network, pictures)
+    np.testing.assert_allclose(found, expected, atol=1e-4)  # float32 sums
 
 
 def test_another_number_of_outputs_gets_a_fresh_head(tmp_path):
@@ -196,10 +197,11 @@ def test_turns_are_for_training_alone():
     network = PlotNetwork(TINY, "regression", 1, rngs=nnx.Rngs(params=0))
     picture = np.tile(np.linspace(0, 255, 32), (1, 32, 1))
     network.eval()
-    still = [float(network(picture, jax.random.key(seed))[0, 0]) for seed in range(4)]
+    answer = nnx.jit(lambda network, key: network(picture, key)[0, 0])
+    still = [float(answer(network, jax.random.key(seed))) for seed in range(4)]
     assert len(set(still)) == 1
     network.train()
-    assert len({float(network(picture, jax.random.key(seed))[0, 0]) for seed in range(8)}) > 1
+    assert len({float(answer(network, jax.random.key(seed))) for seed in range(8)}) > 1
 
 
 def test_one_of_the_drawings_of_a_map_is_seen_in_training_and_the_first_in_use():
@@ -225,9 +227,10 @@ def test_bfloat16_is_float32_up_to_its_digits_and_keeps_float32_where_it_counts(
     found = {}
     for dtype in ("float32", "bfloat16"):
         network = PlotNetwork(dataclasses.replace(TINY, dtype=dtype), "regression", 2, rngs=nnx.Rngs(params=0))
-        trained = network(pictures)
+        answer = nnx.jit(lambda network: network(pictures))
+        trained = answer(network)
         network.eval()
-        found[dtype] = trained, network(pictures), nnx.state(network)
+        found[dtype] = trained, answer(network), nnx.state(network)
         traced = str(jax.make_jaxpr(lambda x, n=network: n.feature_maps(x))(pictures))
         assert ("bf16" in traced) == (dtype == "bfloat16")
         assert {leaf.dtype.name for leaf in jax.tree.leaves(found[dtype][2])} == {"float32"}

@@ -19,8 +19,8 @@ from typing import Annotated, Any
 import tyro
 
 from bench import harness, shadow_embeddings
-from drjax.audit.describe import METHOD_WORDS
 from drjax.core.store import atomic_write_text
+from drjax.dr import METHODS
 from drjax.reports import records
 
 BEGIN, END = "<!-- begin: python -m bench.device_table -->", "<!-- end -->"
@@ -69,7 +69,7 @@ class Measured:
         """Method, or what else was timed, with what decides it."""
         if self.file == "shadow_models.jsonl":
             return f"classifiers of width {self.row['width']}, {self.row['epochs']} epochs"
-        name = METHOD_WORDS[self.row["method"]]
+        name = METHODS[self.row["method"]].title
         if self.file == "tsne_maps.jsonl":
             return f"{name}, maps that share no records"
         about = "" if self.row["threat_model"] == "none" else f", {self.row['threat_model']}"
@@ -106,7 +106,7 @@ def measured(folder: Path) -> list[Measured]:
                 naive = next((beside[name] for name in NAIVE if name in beside), None)
                 peers = tuple(other for name, other in beside.items() if name not in NAIVE)
                 found.append(Measured(file, row, naive, peers))
-    order, files = list(METHOD_WORDS), list(FILES)
+    order, files = list(METHODS), list(FILES)
     return sorted(
         found,
         key=lambda e: (
@@ -128,13 +128,13 @@ def gaps(found: Sequence[Measured]) -> list[str]:
     """Sentences on what of the grid of `bench.shadow_embeddings` was never timed on a card."""
     rows, grid = [entry for entry in found if entry.file in (SHADOWS, PALLAS)], shadow_embeddings.Config()
     own = {name: {e.row["n"] for e in rows if e.row["method"] == name and not e.is_pallas} for name in grid.method}
-    never = [METHOD_WORDS[name] for name, done in own.items() if not done]
+    never = [METHODS[name].title for name, done in own.items() if not done]
     told = [f"shadows by {' and '.join(never)}, at any size"] if never else []
     by_sizes: dict[str, list[str]] = {}
     for name, done in own.items():
         lost = ", ".join(str(n) for n in grid.n if n not in done)
         if done and lost:
-            by_sizes.setdefault(lost, []).append(METHOD_WORDS[name])
+            by_sizes.setdefault(lost, []).append(METHODS[name].title)
     told += [f"n = {lost}: {', '.join(names)}" for lost, names in by_sizes.items()]
     alone = [e for e in rows if e.is_pallas and e.row["n"] not in own[e.row["method"]]]
     told[-1:] = [told[-1] + "".join(f" ({e.what} at n = {e.row['n']:,} apart)" for e in alone)] if told else []

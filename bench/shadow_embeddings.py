@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -22,9 +22,10 @@ import tyro
 
 from bench import harness, work
 from bench.peers import PeerPool, lacking
-from drjax.attacks.shadow import Randomness, shadow_batch_size, shadow_embeddings
-from drjax.core import batching
+from drjax.attacks.shadow import RANDOMNESS, Randomness, shadow_batch_size, shadow_embeddings
+from drjax.core import batching, validate
 from drjax.core.types import DRMethod, count_status
+from drjax.dr import METHODS
 
 THREAT_MODELS: dict[Randomness, str] = {"fresh": "seed unknown", "shared": "seed known"}
 PEERS: dict[tuple[str, Randomness], tuple[str, ...]] = {
@@ -37,7 +38,7 @@ PEERS: dict[tuple[str, Randomness], tuple[str, ...]] = {
     ("tsne", "fresh"): ("tsne",),
     ("umap", "fresh"): ("umap",),
 }
-"""The cells of the benchmark by method and randomness, and the peers each is compared with."""
+"""The peers that a method is compared with, by method and randomness; one without peers has naive vmap alone."""
 
 CELL_S = 5.0
 """Seconds that one call with all shadows of a cell may be predicted to take; it is made three times or so."""
@@ -70,8 +71,6 @@ PEER_TARGETS = 512
 NaiveRates = dict[tuple[str, Randomness], float]
 """`work.naive_flops` per second of naive vmap, by kind of cell."""
 
-Method = Literal["pca", "srp", "classical_mds", "mds", "isomap", "tsne", "umap"]
-
 
 @dataclass
 class Config:
@@ -98,7 +97,9 @@ class Config:
     n: list[int] = field(default_factory=lambda: [10, 100, 200, 500, 1000])
     d: list[int] = field(default_factory=lambda: [64, 784, 4096])
     shadows: int = 5000
-    method: list[Method] = field(default_factory=lambda: [*get_args(Method)])
+    method: Annotated[list[str], tyro.conf.arg(metavar=f"[{{{','.join(METHODS)}}} ...]")] = field(
+        default_factory=lambda: [*METHODS]
+    )
     dtype: list[Literal["float32", "float64"]] = field(default_factory=lambda: ["float32", "float64"])
     data: Literal["synthetic", "mnist"] = "synthetic"
     data_dir: Path | None = None
@@ -112,6 +113,8 @@ class Config:
     quick: bool = False
 
     def __post_init__(self) -> None:
+        for name in self.method:
+            validate.one_of(METHODS, method=name)
         if self.quick:
             self.n, self.d, self.shadows, self.repeats, self.peer_s = [10, 100], [64], 40, 2, 0.2
 
@@ -127,7 +130,7 @@ class Cell:
 
     @property
     def kind(self) -> tuple[str, Randomness]:
-        """Method and randomness: the key of `PEERS`."""
+        """Method and randomness: one of `kinds()`."""
         return self.method, self.randomness
 
     @property
@@ -207,6 +210,12 @@ def n_workers() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def kinds() -> list[tuple[str, Randomness]]:
+    """Methods and what their shadows share: fresh draws for every method, shared ones where that is compared."""
+    every: list[tuple[str, Randomness]] = [(name, randomness) for name in METHODS for randomness in RANDOMNESS]
+    return [kind for kind in every if kind[1] == "fresh" or kind in PEERS]
+
+
 def cells(config: Config, dtype: str) -> Iterator[tuple[Cell, str]]:
     """The cells of a configuration in one precision, each with the source of its records, "synthetic" or "mnist"."""
     for d in config.d:
@@ -214,9 +223,9 @@ def cells(config: Config, dtype: str) -> Iterator[tuple[Cell, str]]:
         records = records.astype(dtype)
         for n in config.n:
             known = records[: n - 1]
-            for method, randomness in PEERS:
+            for method, randomness in kinds():
                 if method in config.method:
-                    fits = int(config.cell_s / max(work.seconds(method, n), 1e-9))
+                    fits = int(config.cell_s / max(work.seconds(method, n, d), 1e-9))
                     shadows = min(config.shadows, max(FEWEST_SHADOWS, fits))
                     yield Cell(method, randomness, known, records[len(records) - shadows :]), source
 
@@ -275,7 +284,7 @@ def _measure_peers(cell: Cell, config: Config, pool: PeerPool) -> list[dict[str,
     pool.load(cell.known, cell.targets[:PEER_TARGETS])
     budget = config.peer_s / 3 if cell.method == "srp" else config.peer_s
     library = "umap-learn" if cell.method == "umap" else "sklearn"
-    return [_peer_row(f"{library}/{peer}", peer, cell, pool, budget) for peer in PEERS[cell.kind]]
+    return [_peer_row(f"{library}/{peer}", peer, cell, pool, budget) for peer in PEERS.get(cell.kind, ())]
 
 
 def _peer_row(name: str, peer: str, cell: Cell, pool: PeerPool, budget_s: float) -> dict[str, Any]:

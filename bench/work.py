@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from bench.peers import perplexity
-from drjax.attacks.shadow import Randomness
+from drjax.attacks.shadow import FLOPS, Randomness
 from drjax.core.types import DRMethod
 from drjax.dr import MDS, METHODS, TSNE, UMAP
 
@@ -27,18 +27,22 @@ def method_for(name: str, n: int) -> DRMethod:
     return TSNE(perplexity=perplexity(n)) if name == "tsne" else METHODS[name]()
 
 
-def seconds(name: str, n: int) -> float:
-    """Of one shadow on two cores of a current server; a guess, within a factor of a few, that chooses their number."""
-    return {
+def seconds(name: str, n: int, d: int) -> float:
+    """Time of one shadow on two cores of a current server; a guess, within a factor of a few, that sets their number.
+
+    What was timed, and of any other method what its own `cost` says.
+    """
+    timed = {
         "mds": 0.25e-9 * MDS().max_iter * n**2,
         "isomap": 1e-9 * n**2,
         "tsne": 0.25e-9 * 1000 * n**2,
         "umap": 200e-6 * n,
-    }.get(name, 0.0)
+    } | dict.fromkeys(("pca", "srp", "classical_mds"), 0.0)
+    return timed[name] if name in timed else method_for(name, n).cost(n, d).flops / FLOPS
 
 
 def flops(name: str, randomness: Randomness, n: int, d: int, n_iter: float, n_updates: float) -> float:
-    """Floating-point operations per shadow that the algorithm needs, without `prepare`.
+    """Floating-point operations per shadow that the algorithm needs, without `prepare`; without a model, its `cost`.
 
     Args:
         name: Key of `METHODS`.
@@ -64,7 +68,7 @@ def flops(name: str, randomness: Randomness, n: int, d: int, n_iter: float, n_up
         # Products of the shared matrix with k + 2 vectors, then k + 1 in each further step; or one decomposition.
         products = k + 2 + (k + 1) * (n_iter - 1)
         return 3 * n * d + (2 * n**2 * products if n_iter >= 1 else 9 * n**3)
-    raise ValueError(f"method must have a model of its operations, got {name!r}")
+    return method_for(name, n).cost(n, d).flops
 
 
 def naive_flops(name: str, n: int, d: int) -> float:
@@ -76,7 +80,12 @@ def naive_flops(name: str, n: int, d: int) -> float:
         return n**2 * d + 1e5 * n
     if name == "isomap":
         return n**2 * (d + 2 * n)
-    return n * d * min(n, d) if name in ("pca", "classical_mds") else n * d
+    if name in ("pca", "classical_mds"):
+        return n * d * min(n, d)
+    if name == "srp":
+        return n * d
+    cost = method_for(name, n).cost(n, d)
+    return cost.shared_flops + cost.flops
 
 
 def updates(info: Any) -> float:

@@ -12,7 +12,7 @@ import jax
 from bench.gpu_hour import needs
 from bench.gpu_hour.hour import Hour, Scale
 from bench.gpu_hour.steps import Cell, Step, cut
-from bench.shadow_embeddings import PEERS, Config, cells, measure_cell, published
+from bench.shadow_embeddings import Config, cells, kinds, measure_cell, published
 from drjax.attacks.shadow import Randomness
 
 CARD = Config(dtype=["float32"], d=[784], data="mnist", budget_s=1.0, peer_s=1.5, cell_s=60.0, torchdr=True)
@@ -33,7 +33,7 @@ SECONDS = {
     "tsne": (75.0, 100.0),
     "umap": (110.0, 100.0),
 }
-"""Expected of a cell with few records, and what a thousand add, which grows with their square.
+"""Seconds expected of a cell with few records, and what a thousand add, which grows with their square.
 
 Compilation of drjax's program took up to 25 s on an H100 and is done twice, for naive vmap too; every worker of
 umap-learn compiles as well."""
@@ -48,12 +48,12 @@ def steps(scale: Scale) -> Iterator[Step]:
 
 
 def _cells(scale: Scale) -> Iterator[Cell]:
-    kinds = [(kind, n) for n in SIZES for kind in PEERS]
-    kinds += [(kind, n) for n in PCA_SIZES for kind in PEERS if kind[0] == "pca"]
+    wanted = [(kind, n) for n in SIZES for kind in kinds()]
+    wanted += [(kind, n) for n in PCA_SIZES for kind in kinds() if kind[0] == "pca"]
     if scale.name == "toy":
-        kinds = [(kind, 9) for kind in PEERS if kind[0] in ("pca", "mds")]
-    for (method, randomness), n in kinds:
-        few, more = SECONDS[method]
+        wanted = [(kind, 9) for kind in kinds() if kind[0] in ("pca", "mds")]
+    for (method, randomness), n in wanted:
+        few, more = SECONDS.get(method, max(SECONDS.values()))
         yield Cell(
             name=cell_name(method, randomness, n),
             seconds=few + more * min(n / 1000, 3) ** 2,

@@ -68,7 +68,7 @@ def _cells(scale: Scale) -> Iterator[Cell]:
                 for view in _views(name, entry, is_toy):
                     compute = functools.partial(_compare, name=name, entry=entry, dtype=dtype, view=view, size=size)
                     cell = f"parity/{name}/{entry}/{dtype}/{view.replace(' ', '-')}"
-                    yield Cell(name=cell, seconds=SECONDS[name], compute=compute)
+                    yield Cell(name=cell, seconds=SECONDS.get(name, max(SECONDS.values())), compute=compute)
 
 
 def _views(name: str, entry: str, is_toy: bool) -> tuple[str, ...]:
@@ -87,7 +87,7 @@ def _compare(hour: Hour, *, name: str, entry: str, dtype: str, view: str, size: 
     devices = jax.devices()[0], jax.devices("cpu")[0]
     with jax.enable_x64(dtype == "float64"):
         pair = [_embedded(method, entry, known, targets, device) for device in devices]
-    in_the_mean = name in FIRST_STEPS and view == "whole"
+    in_the_mean = not METHODS[name].repeatable and view == "whole"
     facts = (_in_the_mean if in_the_mean else _in_coordinates)(name, dtype, known, targets, *pair)
     labels = {"method": name, "entry": entry, "dtype": dtype, "view": view, "n": n, "d": size[1], "shadows": size[2]}
     statuses = [count_status(found.status) for found in pair]

@@ -67,7 +67,9 @@ def learned(method: str) -> dict[str, Attack]:
 
 
 def chosen(config: AuditConfig) -> dict[str, Attack]:
-    """Baselines, then the configured attacks, by name; the strongest known one if none is configured.
+    """Baselines, then the configured attacks, by name; if none is configured, those that are best for the method.
+
+    Those are the strongest that are known, or, of a method that none is known for, all that learn in seconds.
 
     Raises:
         ValueError: an unknown attack, one that does not work on the method or not without the seed, or none at all.
@@ -81,7 +83,8 @@ def chosen(config: AuditConfig) -> dict[str, Attack]:
             raise ValueError(f"seed_known must be True for attack {name!r} on method {config.method!r}, got False")
     if ALL in config.attacks:
         return {n: a for n, a in possible.items() if config.seed_known or config.method not in a.needs_seed}
-    wanted = config.attacks or tuple(name for name, a in possible.items() if config.method in a.best_for)
+    best = tuple(name for name, a in possible.items() if config.method in a.best_for)
+    wanted = config.attacks or best or tuple(learned(config.method))
     names = [name for name in possible if name in wanted or possible[name].is_baseline]
     if all(possible[n].is_baseline for n in names):
         raise ValueError(f"attacks must name an attack and not only baselines, got {config.attacks}")

@@ -44,8 +44,8 @@ class AuditConfig:
         seed_known: The adversary knows the seed of a randomised release.
         dtype: What the release is computed in.
         decimals: Decimals that the published coordinates are rounded to; unrounded if None.
-        attacks: Attacks to run, in the order of the ladder; the strongest known for the method if empty, "all" for
-            every one that works on it.
+        attacks: Attacks to run, in the order of the ladder; if empty the strongest known for the method, or where none
+            is known those that learn from shadows in seconds; "all" for every one that works on it.
         network: Recipe of the split network, one of "fast" and "paper000".
         dense_network: Recipe of the dense network, one of "bch22-fast" and "bch22".
         defense: Defence whose cost and gain are measured beside the undefended release, or "none".

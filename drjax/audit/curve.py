@@ -310,7 +310,7 @@ def _utility(
     config: AuditConfig, inputs: AttackInputs, attacked: dict[str, np.ndarray], labels: tuple[Array, Array] | None
 ) -> dict[str, Any]:
     coords, status = attacked["coords"], attacked["status"]
-    found = quality.measure(config.method, inputs.known, inputs.targets, coords, attacked["objective"], status)
+    found = quality.measure(config.dr_method, inputs.known, inputs.targets, coords, attacked["objective"], status)
     return {
         "trustworthiness": UNKNOWN if found is None else found.trustworthiness,
         "knn_preservation": UNKNOWN if found is None else found.knn_preservation,

@@ -9,17 +9,6 @@ from drjax.audit.config import AuditConfig
 from drjax.data import Dataset
 from drjax.reports.html import Release
 
-METHOD_WORDS = {
-    "pca": "PCA",
-    "srp": "sparse random projection",
-    "classical_mds": "classical multidimensional scaling",
-    "mds": "multidimensional scaling (SMACOF)",
-    "isomap": "Isomap",
-    "tsne": "t-SNE",
-    "umap": "UMAP",
-}
-"""Names of the methods as a reader knows them."""
-
 IMAGE_FIGURE = (
     "Originals and what each attack took back",
     "The first row shows target records, each unknown to the adversary; every row below shows what one attack rebuilt "
@@ -55,7 +44,7 @@ def release(config: AuditConfig, data: Dataset) -> Release:
     """What was released, for the report."""
     precision = config.dtype if config.decimals is None else f"{config.dtype}, rounded to {config.decimals} decimals"
     settings = ", ".join(f"{name} {value}" for name, value in config.options.items())
-    method = f"{METHOD_WORDS.get(config.method, config.method)} to {config.n_components} components"
+    method = f"{config.dr_method.title} to {config.n_components} components"
     return Release(
         method=f"{method}, {settings}" if settings else method,
         dataset=data.name,

@@ -288,7 +288,7 @@ def run_each(
         strongest=strongest,
     )
     report = html.AuditReport(
-        title=f"Who is exposed by this {describe.METHOD_WORDS.get(config.method, config.method)} release: {data.name}",
+        title=f"Who is exposed by this {method.title} release: {data.name}",
         verdict=verdict,
         release=dataclasses.replace(describe.release(config, data), n_records=n),
         rows=tuple(ladder_rows),

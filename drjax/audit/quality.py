@@ -12,7 +12,7 @@ from scipy.spatial.distance import cdist
 from sklearn.neighbors import KNeighborsClassifier
 
 from drjax.attacks.metrics import UNKNOWN, Interval
-from drjax.core.types import Array, is_usable
+from drjax.core.types import Array, DRMethod, is_usable
 from drjax.dr import quality
 from drjax.reports.html import QualityRow, ReleaseQuality
 
@@ -23,20 +23,6 @@ PAIRS = 2**28
 """Pairs of records that are looked at: as many releases as that allows, at least `FEWEST` and at most `MOST`."""
 
 FEWEST, MOST = 10, 100
-
-UNITLESS = ("tsne", "umap")
-"""Methods whose coordinates have no unit: their distances are compared at the scale that fits best."""
-
-OBJECTIVES = {
-    "pca": "squared error that the components leave",
-    "classical_mds": "squared error that the components leave",
-    "mds": "raw stress",
-    "isomap": "strain",
-    "tsne": "Kullback-Leibler divergence, in nats",
-    "umap": "cross entropy of the neighbour graphs",
-}
-"""What a method minimises, in words; absent where it minimises nothing."""
-
 
 READING = (
     "These figures say what the release is good for, not what it gives away: one of little use may give away much. If "
@@ -54,7 +40,7 @@ class ReleaseScores:
         n_releases: Releases measured: usable ones alone.
         n_neighbors: Size of a neighbourhood.
         trustworthiness, continuity, knn_preservation: As in `dr.quality`, in [0, 1].
-        stress_1: As in `dr.quality`; of `UNITLESS` methods at the scale of the release that makes it least.
+        stress_1: As in `dr.quality`; of a method without a unit at the scale of the release that makes it least.
         chance: What `knn_preservation` would be if neighbours were drawn at random.
         objective: What the method minimises, at the release as it was computed; nan where it minimises nothing.
     """
@@ -76,12 +62,12 @@ def neighborhood(n: int) -> int:
 
 
 def measure(
-    method: str, known: Array, targets: Array, coords: Array, objective: Array, status: Array
+    method: DRMethod, known: Array, targets: Array, coords: Array, objective: Array, status: Array
 ) -> ReleaseScores | None:
     """Measures releases; None if they have less than three records or none is usable.
 
     Args:
-        method: Name of the DR method.
+        method: What was released; whether its coordinates have a unit counts.
         known: (n-1, d).
         targets: (m, d).
         coords: (m, n, k), as released; row 0 of coords[i] is that of targets[i].
@@ -95,7 +81,7 @@ def measure(
     if n_neighbors < 1 or not len(used):
         return None
     coords, targets = np.asarray(coords)[used], np.asarray(targets)[used]
-    if method in UNITLESS:
+    if method.unit is None:
         coords = _at_best_scale(np.asarray(known), targets, coords)
     found = quality.evaluate_batch(known, targets, coords, n_neighbors=n_neighbors)
     return ReleaseScores(
@@ -141,10 +127,10 @@ def estimates(scores: ReleaseScores) -> dict[str, float]:
     return {name: value.estimate for name, value in vars(scores).items() if isinstance(value, Interval)}
 
 
-def in_words(method: str, scores: ReleaseScores) -> ReleaseQuality:
+def in_words(method: DRMethod, scores: ReleaseScores) -> ReleaseQuality:
     """The section of the report."""
     k, n = scores.n_neighbors, scores.n_records
-    scale = ", at the scale of the coordinates that makes it least" if method in UNITLESS else ""
+    scale = ", at the scale of the coordinates that makes it least" if method.unit is None else ""
     rows = [
         QualityRow(
             "Share of nearest neighbours kept",
@@ -171,8 +157,8 @@ def in_words(method: str, scores: ReleaseScores) -> ReleaseQuality:
             "kept; 0.2 is usually called poor.",
         ),
     ]
-    if method in OBJECTIVES and math.isfinite(scores.objective.estimate):
-        text = f"What the method itself makes as small as it can: {OBJECTIVES[method]}. Only comparable between "
+    if method.minimises is not None and math.isfinite(scores.objective.estimate):
+        text = f"What the method itself makes as small as it can: {method.minimises}. Only comparable between "
         rows.append(
             QualityRow("The method's own objective", _number(scores.objective), f"{text}releases of the same data.")
         )

@@ -135,7 +135,7 @@ def run(
             shadows = _shadows(folder, "shadows", keys[0], believed, scene.known, scene.public, progress)
         released = _shadows(folder, "releases", keys[1], config, scene.others, scene.targets, progress)
         measured = quality.measure(
-            config.method,
+            method,
             scene.others,
             scene.targets,
             released["coords"],
@@ -247,7 +247,7 @@ def run(
     not_run = [attack.label for name, attack in fitting(config.method).items() if name not in attacks]
     figures = _figures(folder, data, inputs, attacks, reconstructions, rows, is_scored)
     report = html.AuditReport(
-        title=f"What this {describe.METHOD_WORDS.get(config.method, config.method)} release gives away: {data.name}",
+        title=f"What this {method.title} release gives away: {data.name}",
         verdict=verdict,
         release=describe.release(config, data),
         rows=tuple(rows),
@@ -255,7 +255,7 @@ def run(
         assumptions=adversary.assumptions(config, data, scene, view, describe.assumptions(config, data)),
         tables=(adversary.comparison(pairs, scene),) if pairs else (),
         status_counts=statuses,
-        quality=quality.in_words(config.method, measured) if measured is not None else None,
+        quality=quality.in_words(method, measured) if measured is not None else None,
         curve=None if curve is None else section(curve, curves.draw(folder, curve)),
         winner=ladder.winner(rows, not_run),
         command=command or describe.command(config),

@@ -75,7 +75,7 @@ def audit(
     for caveat in result.verdict.caveats:
         console.print(caveat)
     if result.quality is not None:
-        console.print(quality.in_words(config.method, result.quality).lead)
+        console.print(quality.in_words(config.dr_method, result.quality).lead)
     if result.curve is not None:
         curve.print_curve(console, result.curve)
         console.print(curve.lead(result.curve))
@@ -202,7 +202,7 @@ def embed(
     coords, counts = embedding.coords[0], count_status(embedding.status)
     scores = None
     if with_quality:
-        scores = quality.measure(method, x[1:], x[:1], embedding.coords, embedding.objective, embedding.status)
+        scores = quality.measure(dr_method, x[1:], x[:1], embedding.coords, embedding.objective, embedding.status)
     with records.atomic_open(out) as file:
         if out.suffix == ".npy":
             np.save(file, coords, allow_pickle=False)
@@ -215,7 +215,7 @@ def embed(
         facts |= {"hyperparameters": dr_method.method, "defense": defense, "defense_scale": defense_scale}
     if scores is not None:
         facts["quality"] = {"n_neighbors": scores.n_neighbors} | quality.estimates(scores)
-        for row in quality.in_words(method, scores).rows:
+        for row in quality.in_words(dr_method, scores).rows:
             print(f"{row.label}: {row.figure[0]}")
     records.atomic_write_text(facts_file, json.dumps(records.to_json(facts), indent=1) + "\n")
     print(f"Written: {out} and {facts_file.name}")

@@ -64,7 +64,7 @@ class Embedding(NamedTuple):
     """What a DR method returns for one data set; batched, every field gains a leading axis m.
 
     Attributes:
-        coords: (n, k); row 0 is the target's after `insert`. Units of the input for PCA and SRP.
+        coords: (n, k); row 0 is the target's after `insert`. What they are measured in is the method's `unit`.
         objective: (), what the method minimises; nan where it has none.
         n_iter: (), int32 iterations used.
         status: (), uint32 `Status` flags.
@@ -124,9 +124,32 @@ class DRMethod(Protocol):
 
     It knows nothing of batches over devices, memory, noise or attacks. n rows, d input dimensions, k output
     dimensions, m shadows. `insert` is exact: it agrees with `fit_transform([target; known])`.
+
+    It says of itself what reports, attacks and benchmarks must know, so that none of them keeps a table of methods. A
+    fact that holds for all hyperparameters is a class variable, any other a property. A defence that wraps a method is
+    a method itself.
     """
 
     name: ClassVar[str]
+
+    @property
+    def title(self) -> str:
+        """Name that a reader knows the method by, as it stands in a sentence: "t-SNE"."""
+        ...
+
+    @property
+    def unit(self) -> str | None:
+        """What coordinates are measured in, such as "of the input"; None if they have no unit.
+
+        With a unit, records multiplied by a factor > 0 give coordinates multiplied by that factor. Without one they
+        give the same coordinates, and distances in a map compare with those of the records up to a scale only.
+        """
+        ...
+
+    @property
+    def minimises(self) -> str | None:
+        """What `objective` measures, in words: "Kullback-Leibler divergence, in nats"; None if `objective` is nan."""
+        ...
 
     @property
     def n_components(self) -> int:
@@ -135,7 +158,28 @@ class DRMethod(Protocol):
 
     @property
     def deterministic(self) -> bool:
-        """True if the result does not depend on the key."""
+        """True if the result does not depend on the key; hyperparameters may decide it."""
+        ...
+
+    @property
+    def repeatable(self) -> bool:
+        """True if the release can be recomputed from its key, with a derivative in a record that is of use.
+
+        `deterministic` says whether the key matters at all. An attack can fit a record until the method makes the
+        release if it is repeatable, and deterministic or of known seed. False where the descent is chaotic, so that
+        derivatives hold for no step of useful length, where they are zero, and where some draws stay secret although
+        the seed is known.
+        """
+        ...
+
+    @property
+    def stationary(self) -> bool:
+        """True if the release ends a descent, where the gradient of `objective` in the coordinates vanishes.
+
+        It vanishes up to the stopping rule, a cap of iterations, and what a defence does to records or coordinates.
+        False for closed forms, which an attack repeats as a whole, for descents whose steps are too noisy to come to
+        rest, and where nothing is minimised.
+        """
         ...
 
     def cost(self, n: int, d: int, *, itemsize: int = 4) -> Cost:
@@ -147,7 +191,7 @@ class DRMethod(Protocol):
         ...
 
     def objective(self, coords: Array, x: Array) -> Array:
-        """What the method minimises, at coords (n, k) for data x (n, d); ()."""
+        """What the method minimises, at coords (n, k) for data x (n, d); (), nan where it minimises nothing."""
         ...
 
     def prepare(self, known: Array, *, shared_key: Array | None = None) -> PyTree:

@@ -24,9 +24,32 @@ from drjax.core.types import Array, Cost, DRMethod, Embedding, PyTree, Status, h
 
 
 class _Defense:
-    """What the defences share: size, objective and the single insertion are the wrapped method's."""
+    """What the defences share: size, objective and most of what a method says of itself are the wrapped method's."""
+
+    repeatable = False
+    """Noise is fresh although the method's seed is known, and rounding has no derivative of use."""
 
     method: DRMethod
+
+    @property
+    def title(self) -> str:
+        """The wrapped method's."""
+        return self.method.title
+
+    @property
+    def unit(self) -> str | None:
+        """The wrapped method's."""
+        return self.method.unit
+
+    @property
+    def minimises(self) -> str | None:
+        """The wrapped method's."""
+        return self.method.minimises
+
+    @property
+    def stationary(self) -> bool:
+        """The wrapped method's: how far the defence moves a map from rest, an attack has to measure."""
+        return self.method.stationary
 
     @property
     def n_components(self) -> int:

@@ -42,6 +42,11 @@ class ClassicalMDS:
     """
 
     name: ClassVar[str] = "classical_mds"
+    title = "classical multidimensional scaling"
+    unit = "of the input"
+    minimises = "squared error that the components leave"
+    repeatable = True
+    stationary = False
     n_components: int = 2
 
     def __post_init__(self) -> None:

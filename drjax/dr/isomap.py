@@ -60,6 +60,11 @@ class Isomap:
     """
 
     name: ClassVar[str] = "isomap"
+    title = "Isomap"
+    unit = "of the input"
+    minimises = "strain"
+    repeatable = True
+    stationary = False
     n_components: int = 2
     n_neighbors: int = 5
 

@@ -63,6 +63,11 @@ class MDS:
     """
 
     name: ClassVar[str] = "mds"
+    title = "multidimensional scaling (SMACOF)"
+    unit = "of the input"
+    minimises = "raw stress"
+    repeatable = True
+    stationary = True
     n_components: int = 2
     init: str = "random"
     n_init: int = 1

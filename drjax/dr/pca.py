@@ -67,6 +67,11 @@ class PCA:
     """
 
     name: ClassVar[str] = "pca"
+    title = "PCA"
+    unit = "of the input"
+    minimises = "squared error that the components leave"
+    repeatable = True
+    stationary = False
     n_components: int = 2
 
     def __post_init__(self) -> None:

@@ -69,6 +69,11 @@ class SparseRandomProjection:
     """
 
     name: ClassVar[str] = "srp"
+    title = "sparse random projection"
+    unit = "of the input"
+    minimises = None
+    repeatable = True
+    stationary = False
     n_components: int = 2
     density: float | None = None
 

@@ -90,6 +90,11 @@ class TSNE:
     """
 
     name: ClassVar[str] = "tsne"
+    title = "t-SNE"
+    unit = None
+    minimises = "Kullback-Leibler divergence, in nats"
+    repeatable = False
+    stationary = True
     n_components: int = 2
     perplexity: float = 30.0
     early_exaggeration: float = 12.0

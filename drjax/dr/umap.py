@@ -96,6 +96,11 @@ class UMAP:
     """
 
     name: ClassVar[str] = "umap"
+    title = "UMAP"
+    unit = None
+    minimises = "cross entropy of the neighbour graphs"
+    repeatable = False
+    stationary = False
     n_components: int = 2
     n_neighbors: int = 15
     min_dist: float = 0.1

@@ -9,6 +9,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from drjax.audit import AuditConfig, quality, run
 from drjax.core.types import Status
+from drjax.dr import PCA, UMAP, SparseRandomProjection
 from drjax.reports import records
 
 
@@ -21,7 +22,7 @@ def releases(m=6, n=40, d=7, k=2):
 
 def test_figures_are_means_and_student_intervals_of_scikit_learns_and_scipys():
     known, targets, coords, status = releases()
-    found = quality.measure("pca", known, targets, coords, np.arange(6.0), status)
+    found = quality.measure(PCA(), known, targets, coords, np.arange(6.0), status)
     values = {"trustworthiness": [], "continuity": [], "knn_preservation": [], "stress_1": []}
     for target, points in zip(targets, coords, strict=True):
         x = np.vstack([target, known])
@@ -42,7 +43,7 @@ def test_figures_are_means_and_student_intervals_of_scikit_learns_and_scipys():
 def test_without_a_unit_stress_is_the_least_that_any_scale_gives():
     known, targets, coords, status = releases(m=3)
     first, scaled = (
-        quality.measure("umap", known, targets, scale * coords, np.zeros(3), status).stress_1.estimate
+        quality.measure(UMAP(), known, targets, scale * coords, np.zeros(3), status).stress_1.estimate
         for scale in (1, 50)
     )
     assert first == pytest.approx(scaled, rel=1e-5)
@@ -57,18 +58,18 @@ def test_without_a_unit_stress_is_the_least_that_any_scale_gives():
 
 def test_unusable_releases_and_sizes_without_neighbourhoods_are_left_out():
     known, targets, coords, status = releases()
-    whole = quality.measure("pca", known, targets[1:], coords[1:], np.zeros(5), status[1:])
+    whole = quality.measure(PCA(), known, targets[1:], coords[1:], np.zeros(5), status[1:])
     spoilt = coords.copy()
     spoilt[0] = np.nan
     status[0] = Status.NON_FINITE
-    assert quality.measure("pca", known, targets, spoilt, np.zeros(6), status) == whole
-    assert quality.measure("pca", known, targets, spoilt, np.zeros(6), np.full(6, Status.NON_FINITE)) is None
-    assert quality.measure("pca", known[:1], targets, coords[:, :2], np.zeros(6), status) is None
-    few = quality.measure("pca", known[:2], targets, coords[:, :3], np.zeros(6), 0 * status)
+    assert quality.measure(PCA(), known, targets, spoilt, np.zeros(6), status) == whole
+    assert quality.measure(PCA(), known, targets, spoilt, np.zeros(6), np.full(6, Status.NON_FINITE)) is None
+    assert quality.measure(PCA(), known[:1], targets, coords[:, :2], np.zeros(6), status) is None
+    few = quality.measure(PCA(), known[:2], targets, coords[:, :3], np.zeros(6), 0 * status)
     assert few.n_neighbors == 1
-    one = quality.measure("srp", known, targets[1:2], coords[1:2], np.array([np.nan]), status[1:2])
+    one = quality.measure(SparseRandomProjection(), known, targets[1:2], coords[1:2], np.array([np.nan]), status[1:2])
     assert np.isnan(one.trustworthiness.low)
-    words = quality.in_words("srp", one)
+    words = quality.in_words(SparseRandomProjection(), one)
     assert words.rows[1].figure == (f"{one.trustworthiness.estimate:.3f}",)
     assert len(words.rows) == 4  # a projection minimises nothing
 
@@ -77,7 +78,7 @@ def test_only_so_many_releases_are_measured_as_the_number_of_pairs_allows(monkey
     known, targets, coords, status = releases()
     monkeypatch.setattr(quality, "PAIRS", 40**2 * 3)
     monkeypatch.setattr(quality, "FEWEST", 2)
-    assert quality.measure("pca", known, targets, coords, np.zeros(6), status).n_releases == 3
+    assert quality.measure(PCA(), known, targets, coords, np.zeros(6), status).n_releases == 3
 
 
 @pytest.mark.parametrize(("method", "options"), [("isomap", {"n_neighbors": 7}), ("tsne", {"perplexity": 8.0})])
@@ -100,7 +101,7 @@ def test_an_audit_writes_the_quality_of_its_releases(tmp_path, method, options):
     chunk = records.load_arrays(tmp_path / "out/releases/00000000.npz")
     assert result.quality.objective.estimate == pytest.approx(chunk["objective"].mean(), rel=1e-6)
     page = result.report.read_text("utf-8")
-    words = quality.in_words(method, result.quality)
+    words = quality.in_words(config.dr_method, result.quality)
     for text in (words.lead, words.caption, *(row.figure[0] for row in words.rows)):
         assert text in page
     option = next(iter(options))

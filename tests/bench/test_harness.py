@@ -4,7 +4,7 @@ import json
 import sys
 import time
 import types
-from typing import ClassVar, get_args
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -285,8 +285,13 @@ def test_a_table_has_naive_vmap_beside_every_row():
 
 
 def test_every_method_has_cells_and_peers_and_a_model_of_its_operations():
-    assert {method for method, _ in shadow_embeddings.PEERS} == set(METHODS) == set(get_args(shadow_embeddings.Method))
-    for name, randomness in shadow_embeddings.PEERS:
+    kinds = shadow_embeddings.kinds()
+    assert {method for method, _ in kinds} == set(METHODS) == set(shadow_embeddings.Config().method)
+    assert set(shadow_embeddings.PEERS) <= set(kinds)
+    # A block of rows by itself is no fit, and tested apart.
+    compared = {peer for peers_of_kind in shadow_embeddings.PEERS.values() for peer in peers_of_kind}
+    assert compared == {*PEER_CLASSES, "srp_rows"}
+    for name, randomness in kinds:
         for n in (10, 100, 1000):
             work.method_for(name, n).prepare(np.random.default_rng(2).uniform(size=(min(n, 100) - 1, 5)))
             small, large = (work.flops(name, randomness, n, d, 50.0, 1e4) for d in (4, 4096))
@@ -294,10 +299,14 @@ def test_every_method_has_cells_and_peers_and_a_model_of_its_operations():
             assert work.naive_flops(name, n, 64) > 0
 
 
-def test_a_method_without_a_model_of_its_operations_is_an_error(monkeypatch):
-    monkeypatch.setitem(work.METHODS, "other", METHODS["pca"])
-    with pytest.raises(ValueError, match="method must have a model of its operations, got 'other'"):
-        work.flops("other", "fresh", 10, 4, 1.0, 0.0)
+def test_a_method_without_a_model_of_its_operations_is_charged_what_it_says_it_costs(monkeypatch):
+    monkeypatch.setitem(work.METHODS, "other", METHODS["isomap"])
+    cost = METHODS["isomap"]().cost(100, 40)
+    assert work.flops("other", "fresh", 100, 40, 1.0, 0.0) == cost.flops
+    assert work.naive_flops("other", 100, 40) == cost.shared_flops + cost.flops
+    assert work.seconds("other", 200, 40) > work.seconds("other", 100, 40) > 0
+    with pytest.raises(ValueError, match=r"method must be one of .*other.*; got 'kernel_pca'"):
+        shadow_embeddings.Config(method=["pca", "kernel_pca"])
 
 
 def test_umap_learn_makes_as_many_updates_as_drjax():

@@ -99,7 +99,8 @@ def test_every_method_and_every_defence_of_it_says_what_it_costs(name):
 
 
 # Peaks of `shadow_embeddings` of two data sets beyond what the process held before, in MB, measured on two cores with
-# VmHWM (Linux, jax 0.10): n, d, MB. The estimate has to lie within a factor of two.
+# VmHWM (Linux, jax 0.10): n, d, MB. The estimate has to lie within a factor of two. A method that was never measured is
+# held to the test above alone.
 MEASURED = {
     "pca": [(20_000, 784, 559), (2_000, 3_000, 382)],
     "classical_mds": [(20_000, 784, 559)],
@@ -111,7 +112,7 @@ MEASURED = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(METHODS))
+@pytest.mark.parametrize("name", sorted(MEASURED))
 def test_estimates_are_within_a_factor_of_two_of_measured_peaks(name, monkeypatch):
     monkeypatch.setattr(host, "n_cores", lambda: 2)
     for n, d, measured in MEASURED[name]:

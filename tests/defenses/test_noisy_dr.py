@@ -99,6 +99,9 @@ def test_at_scale_0_it_is_the_undefended_method(defense, name):
     assert int(found.status) == int(expected.status)
     np.testing.assert_allclose(found.objective, expected.objective, rtol=1e-4, atol=tolerance(method))
     assert defended.n_components == method.n_components
+    for fact in ("title", "unit", "minimises", "stationary"):
+        assert getattr(defended, fact) == getattr(method, fact)
+    assert not defended.repeatable
 
 
 @pytest.mark.parametrize("randomness", ["fresh", "shared"])

@@ -27,8 +27,8 @@ compared here; `tests/dr/test_tsne.py` has the distribution of the maps. So is U
 rate 1e-14 grows to 1e-5 within the eleven epochs that run here at a tenth of it.
 """
 
-SCALE_FREE = ("tsne", "umap")
-"""Methods whose coordinates have no unit."""
+SETTLED = SMALL | {"tsne": {"perplexity": 3.0}, "umap": {"n_neighbors": 5}}
+"""Hyperparameters under which a descent on twelve records has all the iterations that it wants."""
 
 DRAWS_BY_PLACE = {"umap": "noise on the start and negative samples belong to the place in the list, not to the record"}
 """Methods under which equal records part, and why."""
@@ -66,6 +66,17 @@ def insert_batch(method, keys, shared, targets):
     return method.insert_batch(keys, shared, targets)
 
 
+@jax.jit
+def moved(method, key, shared, target, along):
+    """The derivative of the coordinates where the target moves."""
+    return jax.jvp(lambda t: method.insert(key, shared, t).coords, (target,), (along,))[1]
+
+
+@jax.jit
+def force(method, coords, x):
+    return jnp.linalg.norm(jax.grad(method.objective)(coords, x))
+
+
 def tolerance(dtype, method):
     # Coordinates here are below 10 in size; sums of at most 12 terms, and one eigensolver, lose two digits.
     if method.name == "mds" and dtype == "float32":
@@ -82,7 +93,9 @@ def tolerance(dtype, method):
 def test_implements_the_protocol(method):
     assert isinstance(method, DRMethod)
     assert METHODS[method.name] is type(method)
-    assert isinstance(method.deterministic, bool)
+    assert all(isinstance(fact, bool) for fact in (method.deterministic, method.repeatable, method.stationary))
+    assert method.title.strip()
+    assert all(text is None or text.strip() for text in (method.unit, method.minimises))
 
 
 def test_returns_the_shapes_and_dtypes_of_the_contract(method, dtype):
@@ -196,6 +209,7 @@ def test_objective_is_that_of_the_fit(method, dtype):
     found = jax.jit(method.objective)(out.coords, x)
     # A difference of two sums of squares of about 50: the rounding of either is in the result.
     np.testing.assert_allclose(found, out.objective, rtol=1e-3, atol=10 * tolerance(dtype, method))
+    assert np.isnan(found) == (method.minimises is None)
 
 
 @pytest.mark.parametrize("bad", [0, -1, float("nan"), True, 2.0, "2", None])
@@ -348,8 +362,32 @@ def test_translating_the_data_moves_all_coordinates_alike(method, dtype):
 def test_scaling_the_data_scales_the_coordinates(method, dtype):
     x = data(dtype=dtype)
     before, after = (np.asarray(fit(method, KEY, y).coords) for y in (x, 4 * x))
-    factor = 1 if method.name in SCALE_FREE else 4
+    factor = 1 if method.unit is None else 4
     np.testing.assert_allclose(after, factor * before, atol=4 * tolerance(dtype, method))
+
+
+def test_a_repeatable_release_follows_its_derivative_in_the_target(method):
+    if not method.repeatable:
+        pytest.skip("the release is not repeatable")
+    with jax.enable_x64(True):
+        method = type(method)(**SETTLED.get(method.name, {}))
+        x, along, step = data(dtype="float64"), np.linspace(-1, 1, D), 1e-5
+        shared = method.prepare(x[1:], shared_key=KEY)
+        ahead, behind = (np.asarray(insert(method, KEY, shared, x[0] + h * along).coords) for h in (step, -step))
+        # The error of the difference is step^2 times a third derivative, and rounding over the step.
+        expected = (ahead - behind) / (2 * step)
+        assert np.abs(expected).max() > 1e-2
+        np.testing.assert_allclose(moved(method, KEY, shared, x[0], along), expected, atol=1e-4)
+
+
+def test_the_gradient_vanishes_at_a_stationary_release(method):
+    if not method.stationary:
+        pytest.skip("the release is not stationary")
+    method, x = type(method)(**SETTLED.get(method.name, {})), data()
+    coords = np.asarray(fit(method, KEY, x).coords)
+    elsewhere = np.random.default_rng(0).permutation(coords)
+    # MDS stops at a seventh digit of the stress: at a step of 1e-3 of the map.
+    assert force(method, coords, x) < 1e-2 * force(method, elsewhere, x)
 
 
 def test_lowers_for_tpu_on_a_machine_without_one(method, shared_key):

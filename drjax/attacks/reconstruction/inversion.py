@@ -36,12 +36,6 @@ from drjax.dr import TSNE
 Matching = Literal["auto", "release", "gradient"]
 MATCHES: tuple[Matching, ...] = ("auto", "release", "gradient")
 
-NOT_MATCHED = ("tsne", "umap")
-"""Methods whose descent is chaotic, and on a CPU host code without derivative: no step towards a release exists."""
-
-NOT_AT_REST = ("pca", "srp", "classical_mds", "isomap")
-"""Methods without an objective, or whose releases are a closed function of the records."""
-
 MAX_ITER = 80
 """Steps of one descent."""
 
@@ -114,8 +108,8 @@ def reconstruct(
         coords: (m, n, k) or (n, k), finite.
         prior: Fitted on public records.
         seed_known: Whether the adversary knows the seed; of no effect where the method is deterministic.
-        match: "release", "gradient", or "auto": "gradient" for t-SNE, UMAP and random MDS of unknown seed, else
-            "release".
+        match: "release", "gradient", or "auto": "release" for a repeatable method that is deterministic or of known
+            seed, else "gradient" (t-SNE, UMAP, and MDS from random starts of unknown seed).
         noise: Standard deviation of a released coordinate about the kernel's, > 0, for "release"; that of float32 if
             None.
         bounds: (low, high) of every feature.
@@ -129,8 +123,8 @@ def reconstruct(
         was stopped by `max_iter`, NON_FINITE where it gave no finite record.
 
     Raises:
-        ValueError: arguments that do not fit, a method without an objective for "gradient", one without derivatives or
-            of unknown seed for "release".
+        ValueError: arguments that do not fit, a method without an objective or with a closed form for "gradient", one
+            that is not repeatable or of unknown seed for "release".
 
     A step takes a derivative of all q = n k equations: for t-SNE O(n^2 q + d^2), and 100 to 200 steps
     a target, some 4 s at n = 200 and d = 784 on two cores; for others min(q, d) passes through the method and O(q d^2).
@@ -194,17 +188,21 @@ def reconstruct(
 
 def _way(method: DRMethod, seed_known: bool, match: Matching) -> Matching:
     validate.one_of(MATCHES, match=match)
-    repeatable = method.deterministic or seed_known
-    if method.name == "srp" and not repeatable:
+    can_match = method.repeatable and (method.deterministic or seed_known)
+    # A map that is not quite at rest is better than nothing: the descent weighs its gradient by what is left of it.
+    has_gradient = method.minimises is not None and (method.stationary or not method.repeatable)
+    if not can_match and not has_gradient:
+        if not method.repeatable:
+            raise ValueError(f"method must be repeatable or minimise something, got {method.name!r}")
         raise ValueError(
-            "seed_known must be True for 'srp', which has no objective to be at rest: the seed is not known"
+            f"seed_known must be True for {method.name!r}, which has no objective to be at rest: the seed is not known"
         )
     if match == "auto":
-        match = "release" if repeatable and method.name not in NOT_MATCHED else "gradient"
-    if match == "gradient" and method.name in NOT_AT_REST:
+        match = "release" if can_match else "gradient"
+    if match == "gradient" and not has_gradient:
         raise ValueError(f"match must not be 'gradient' for {method.name!r}: its releases say all when matched")
-    if match == "release" and (method.name in NOT_MATCHED or not repeatable):
-        why = "whose descent has no useful derivative" if method.name in NOT_MATCHED else "whose seed is not known"
+    if match == "release" and not can_match:
+        why = "whose seed is not known" if method.repeatable else "whose descent has no useful derivative"
         raise ValueError(f"match must be 'gradient' for {method.name!r}, {why}; got 'release'")
     return match
 

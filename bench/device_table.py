@@ -10,6 +10,7 @@ of the same host. What has no row stands as "not run".
 from __future__ import annotations
 
 import operator
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -38,6 +39,9 @@ FILES = {
 OURS, NAIVE = "drjax", ("naive", "vmap")
 
 NOT_RUN = "not run"
+
+WIDTH = 120
+"""Characters of a line of documentation."""
 
 LABELS = ("method", "threat_model", "n", "d", "dtype", "width", "epochs")
 RUN = ("commit", "device_kind", "config")
@@ -158,8 +162,8 @@ def section(folder: Path = harness.RESULTS) -> str:
     )
     limits = {e.row["config"]["naive_limit_s"] for e in found if "skipped" in (e.naive or {})}
     why = f" (the runs skipped it by `--naive-limit-s {', '.join(map(str, limits))}`)" if limits else ""
-    lost = "\n".join(f"- {gap}{why if gap.startswith('the naive') else ''}" for gap in gaps(found))
-    return "\n\n".join([about, table(found), *(["Never measured on a card:", lost] if lost else [])])
+    lost = "\n".join(_filled(f"- {gap}{why if gap.startswith('the naive') else ''}", "  ") for gap in gaps(found))
+    return "\n\n".join([_filled(about), table(found), *(["Never measured on a card:", lost] if lost else [])])
 
 
 def replaced(text: str, content: str) -> str:
@@ -173,6 +177,12 @@ def replaced(text: str, content: str) -> str:
     if not begin or not end:
         raise ValueError(f"into must be a file with the lines {BEGIN!r} and {END!r}, got one without")
     return f"{before}{BEGIN}\n\n{content}\n\n{END}{after}"
+
+
+def _filled(text: str, indent: str = "") -> str:
+    """The text in lines of at most `WIDTH` characters; lines after the first are indented."""
+    lines = textwrap.wrap(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines)
 
 
 def _beside(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:

@@ -27,7 +27,7 @@ COMMANDS = (
     "audit --method mds --n-known 60 --n-shadow 100 --n-targets 20 --attack stationarity invariant",
     "audit --method tsne --n-known 60 --n-shadow 100 --n-validation 50 --n-targets 20",
 )
-"""Arguments of `drjax`, on the built-in digits: two of the README, and the method with the largest programs."""
+"""Arguments of `drjax`, on the built-in digits: two of the documentation, and the method with the largest programs."""
 
 CHILD = """
 import json, resource, sys, time

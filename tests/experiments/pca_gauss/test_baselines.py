@@ -15,8 +15,11 @@ from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from drjax.bounds import auditing, tradeoff
-from drjax.synthesis import baselines
-from drjax.synthesis.baselines import (
+from drjax.synthesis.budget import Budget, plan
+from drjax.synthesis.contract import Box, SynthesisMethod, Synthesizer
+from drjax.synthesis.frame import components_in_frame, in_unit_ball
+from experiments.pca_gauss import baselines
+from experiments.pca_gauss.baselines import (
     BASELINES,
     MODIPS,
     BernoulliIdentity,
@@ -25,10 +28,7 @@ from drjax.synthesis.baselines import (
     PCAIdentity,
     RandomProjectionGauss,
 )
-from drjax.synthesis.baselines_identity import projected
-from drjax.synthesis.budget import Budget, plan
-from drjax.synthesis.contract import Box, SynthesisMethod, Synthesizer
-from drjax.synthesis.projected import components_in_frame, in_unit_ball
+from experiments.pca_gauss.baselines.identity import projected
 
 KEY = jax.random.key(0)
 D = 4

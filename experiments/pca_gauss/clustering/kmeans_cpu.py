@@ -99,10 +99,10 @@ def cluster_sets(
     def work(part: slice) -> None:
         room = scratch(n, d, settings.n_clusters, thresholds.shape[3], x.dtype)
         for i in range(part.start, part.stop):
-            own = np.ascontiguousarray(x[i])
+            # Copies: numba would compile everything once more for the read-only arrays that JAX passes.
+            own, *draws = (np.array(each[i]) for each in (x, firsts, thresholds, words))
             if np.isfinite(own).all():
-                arguments = (own, firsts[i], thresholds[i], words[i], settings, room)
-                silhouettes[i], inertias[i], n_found[i], is_done[i] = _cluster(*arguments)
+                silhouettes[i], inertias[i], n_found[i], is_done[i] = _cluster(own, *draws, settings, room)
 
     host.spread(work, m)
     return silhouettes, inertias, n_found, is_done

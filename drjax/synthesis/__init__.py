@@ -1,1 +1,1 @@
-"""Synthetic data with a proof: private releases of data sets, what they are compared with, what they are worth."""
+"""Synthetic data with a proof: private releases of data sets, and what they are worth."""

@@ -166,7 +166,7 @@ def chosen_clip_factor(noise: Any) -> Any:
 
 def noisy_count(noisy: Any, deviation: float) -> Any:
     """Records, from the last entry of the noisy sum of the first step; not below its noise."""
-    return jnp.maximum(noisy[-1] / COUNT_WEIGHT, max(1.0, deviation / COUNT_WEIGHT))
+    return jnp.maximum(noisy[-1] / COUNT_WEIGHT, jnp.maximum(1.0, deviation / COUNT_WEIGHT))
 
 
 def frame_of(

@@ -87,7 +87,8 @@ class PCAGauss(ProjectedGauss):
         if not (self.is_divided or self.paper):
             raise ValueError(f"is_divided must be True without paper, got {self.is_divided}")
 
-    def _steps(self) -> tuple[str, ...]:
+    def steps(self) -> tuple[str, ...]:
+        """Names in `budget.STEPS`, in the order in which their budget is spent."""
         is_public = self.center is not None and self.clip_norm is not None
         first = () if is_public else ("center",)
         return (*first, *(("projection",) if self.projection == "private" else ()), "moments")
@@ -95,13 +96,15 @@ class PCAGauss(ProjectedGauss):
     def _public_center(self, m: int, dtype: Any) -> jax.Array:
         return self.box.encode(np.asarray(self.center)[None])[0].astype(dtype) / math.sqrt(m)
 
-    def _public_frame(self, m: int, dtype: Any) -> Frame | None:
+    def public_frame(self, m: int, dtype: Any) -> Frame | None:
+        """Centre, radius and scale where all are public; None where the first step finds them."""
         if self.center is None or self.clip_norm is None:
             return None
         root = math.sqrt(m)
         return Frame(self._public_center(m, dtype), jnp.asarray(self.clip_norm / root, dtype), jnp.asarray(root, dtype))
 
-    def _frame(self, noisy: Any, deviation: float, m: int, n: Any, spending: Plan) -> Frame:
+    def noisy_frame(self, noisy: Any, deviation: float, m: int, n: Any, spending: Plan) -> Frame:
+        """The radius is `clip_norm`, or `clip_factor` times the size; the centre the public one, if any."""
         given = None if self.center is None else self._public_center(m, noisy.dtype)
         count = noisy_count(noisy, deviation) if n is None else n
         factor = self.chosen_clip_factor(spending, count) if self.clip_factor is None else self.clip_factor
@@ -116,14 +119,16 @@ class PCAGauss(ProjectedGauss):
         scale = moments.moment_scale(q, self._bound(), spending, "moments", self.n_classes or 1)
         return chosen_clip_factor(moments.noise_deviation(spending.noise, scale) * math.sqrt(q) / n)
 
-    def _components(self, key: Array, v: Any, weight: Any, frame: Frame, spending: Plan) -> Directions:
+    def directions(self, key: Array, v: Any, weight: Any, frame: Frame, spending: Plan) -> Directions:
+        """Leading eigenvectors with noise, the public ones, or random ones."""
         if self.projection == "private":
             return private_components(key, v, weight, frame, spending, self.n_components)
         if self.projection == "public":
             return Directions(jnp.asarray(self.components, v.dtype))
         return Directions(random_components(key, self.n_components, v.shape[1], v.dtype))
 
-    def _released_components(self, v: np.ndarray, chosen: np.ndarray, frame: Frame, spending: Plan) -> Directions:
+    def released_directions(self, v: np.ndarray, chosen: np.ndarray, frame: Frame, spending: Plan) -> Directions:
+        """As `directions`, with noise or randomness from the operating system."""
         if self.projection == "public":
             return Directions(np.asarray(self.components, np.float64))
         if self.projection == "random":

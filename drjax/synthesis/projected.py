@@ -124,7 +124,7 @@ class ProjectedGauss:
         Raises:
             ValueError: epsilon is not > 0, or delta not in [0, 1).
         """
-        steps = self._steps()
+        steps = self.steps()
         parallel = () if self.composition == "serial" else tuple(step for step in steps if step != "moments")
         return plan(
             epsilon,
@@ -159,12 +159,14 @@ class ProjectedGauss:
             first = jax.random.bernoulli(part_key, self.part, (n,)).astype(dtype)
             second = 1 - first
         is_counted = self.neighbouring == "add_or_remove"
-        frame = self._public_frame(m, dtype)
+        frame = self.public_frame(m, dtype)
         if frame is None:
             found = self.first_sum(v, size, first)
             noisy, deviation = moments.noisy_sum(center_key, found, self._first_bound(), spending, "center")
-            frame = self._frame(noisy, deviation, m, None if is_counted else jnp.maximum(jnp.sum(first), 1), spending)
-        directions = self._components(projection_key, v, first, frame, spending)
+            frame = self.noisy_frame(
+                noisy, deviation, m, None if is_counted else jnp.maximum(jnp.sum(first), 1), spending
+            )
+        directions = self.directions(projection_key, v, first, frame, spending)
         components = directions.components.astype(dtype)
         found = self.moment_sums(v, y, second, frame, components)
         noisy, deviation = moments.noisy_moments(moment_key, found, self._bound(), spending, "moments")
@@ -195,14 +197,14 @@ class ProjectedGauss:
                 first = exact_moments.fair_part(n, self.part)
                 second = ~first
             is_counted = self.neighbouring == "add_or_remove"
-            frame = self._public_frame(m, v.dtype)
+            frame = self.public_frame(m, v.dtype)
             if frame is None:
                 rows = np.where(first[:, None], np.asarray(self._first_rows(v, size)), 0.0)
                 noisy, deviation = exact_moments.released_sum(rows, self._first_bound(), spending, "center")
                 n_first = None if is_counted else max(1.0, float(first.sum()))
-                frame = self._frame(jnp.asarray(noisy), deviation, m, n_first, spending)
+                frame = self.noisy_frame(jnp.asarray(noisy), deviation, m, n_first, spending)
             frame = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), frame)
-            directions = self._released_components(v, first, frame, spending)
+            directions = self.released_directions(v, first, frame, spending)
             components = np.asarray(directions.components, np.float64)
             group, label = self._targets(y, n, v.dtype)
             shifted = v - frame.center
@@ -265,19 +267,24 @@ class ProjectedGauss:
 
     # ---- what methods differ in
 
-    def _steps(self) -> tuple[str, ...]:
+    def steps(self) -> tuple[str, ...]:
+        """Names in `budget.STEPS`, in the order in which their budget is spent."""
         raise NotImplementedError
 
-    def _public_frame(self, m: int, dtype: Any) -> Frame | None:
+    def public_frame(self, m: int, dtype: Any) -> Frame | None:
+        """Centre, radius and scale where all are public; None where the first step finds them."""
         raise NotImplementedError
 
-    def _frame(self, noisy: Any, deviation: float, m: int, n: Any, spending: Plan) -> Frame:
+    def noisy_frame(self, noisy: Any, deviation: float, m: int, n: Any, spending: Plan) -> Frame:
+        """Centre, radius and scale from the noisy sum of the first step; n is None where it is private."""
         raise NotImplementedError
 
-    def _components(self, key: Array, v: Any, weight: Any, frame: Frame, spending: Plan) -> Directions:
+    def directions(self, key: Array, v: Any, weight: Any, frame: Frame, spending: Plan) -> Directions:
+        """Components (p, m) for experiments, from records v (n, m) in the unit ball that weigh (n,)."""
         raise NotImplementedError
 
-    def _released_components(self, v: np.ndarray, chosen: np.ndarray, frame: Frame, spending: Plan) -> Directions:
+    def released_directions(self, v: np.ndarray, chosen: np.ndarray, frame: Frame, spending: Plan) -> Directions:
+        """Components (p, m) for publication, from the `chosen` (n,) among records v (n, m)."""
         raise NotImplementedError
 
     def _paper_fit(self, key: Array, x: Array, y: Any, epsilon: float, delta: float) -> ProjectedSynthesizer:

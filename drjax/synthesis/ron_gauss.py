@@ -48,22 +48,27 @@ class RONGauss(ProjectedGauss):
         if self.paper and self.decode:
             raise ValueError("decode must be False for paper=True, which keeps no norms; got True")
 
-    def _steps(self) -> tuple[str, ...]:
+    def steps(self) -> tuple[str, ...]:
+        """Names in `budget.STEPS`, in the order in which their budget is spent."""
         return ("center", "moments")
 
-    def _public_frame(self, m: int, dtype: Any) -> Frame | None:
+    def public_frame(self, m: int, dtype: Any) -> Frame | None:
+        """None: the first step finds centre, radius and scale."""
         del m, dtype
         return None
 
-    def _frame(self, noisy: Any, deviation: float, m: int, n: Any, spending: Plan) -> Frame:
+    def noisy_frame(self, noisy: Any, deviation: float, m: int, n: Any, spending: Plan) -> Frame:
+        """As for records of norm 1 about the centre."""
         del spending
         return frame_of(noisy, deviation, m, n, is_sphere=True)
 
-    def _components(self, key: Array, v: Any, weight: Any, frame: Frame, spending: Plan) -> Directions:
+    def directions(self, key: Array, v: Any, weight: Any, frame: Frame, spending: Plan) -> Directions:
+        """Random orthonormal rows."""
         del weight, frame, spending
         return Directions(random_components(key, self.n_components, v.shape[1], v.dtype))
 
-    def _released_components(self, v: np.ndarray, chosen: np.ndarray, frame: Frame, spending: Plan) -> Directions:
+    def released_directions(self, v: np.ndarray, chosen: np.ndarray, frame: Frame, spending: Plan) -> Directions:
+        """Random orthonormal rows, drawn by the operating system."""
         del chosen, frame, spending
         key = gaussian_model.os_key()
         return Directions(np.asarray(random_components(key, self.n_components, v.shape[1], v.dtype)))

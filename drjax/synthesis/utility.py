@@ -8,8 +8,7 @@ finite are left out and counted, a single class gives the classifier that always
 the score is that of knowing nothing, with the flag `DEGENERATE`. No synthetic data set drops out of an average, which
 would flatter the method that made it.
 
-Clustering is in `drjax.synthesis.utility_clustering`, distances between distributions in
-`drjax.synthesis.utility_distances`.
+Distances between distributions are in `drjax.synthesis.utility_distances`.
 """
 
 from __future__ import annotations

@@ -15,7 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from drjax.synthesis.baselines import (
+from drjax.synthesis.contract import Box
+from drjax.synthesis.pca_gauss import Budget, PCAGauss, PCAGaussSpectrum
+from drjax.synthesis.ron_gauss import RONGauss
+from experiments.pca_gauss.baselines import (
     MODIPS,
     BernoulliIdentity,
     ExponentialMechanism,
@@ -23,9 +26,6 @@ from drjax.synthesis.baselines import (
     PCAIdentity,
     RandomProjectionGauss,
 )
-from drjax.synthesis.contract import Box
-from drjax.synthesis.pca_gauss import Budget, PCAGauss, PCAGaussSpectrum
-from drjax.synthesis.ron_gauss import RONGauss
 from experiments.pca_gauss.config import RELATION, Config
 from experiments.pca_gauss.data import Task
 

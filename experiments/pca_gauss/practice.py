@@ -24,11 +24,11 @@ from drjax.data.schema import Column, Schema
 from drjax.release.writing import synthetic_features
 from drjax.synthesis import utility
 from drjax.synthesis.contract import Box, Synthetic
-from drjax.synthesis.packages import MbiAIM, MbiMST
 from drjax.synthesis.pca_gauss import PCAGauss
 from drjax.synthesis.ron_gauss import RONGauss
 from drjax.synthesis.utility_distances import marginal_distances
 from experiments.pca_gauss import trials
+from experiments.pca_gauss.baselines.packages import MbiAIM, MbiMST
 from experiments.pca_gauss.config import RELATION, Config
 from experiments.pca_gauss.data import Task, task
 

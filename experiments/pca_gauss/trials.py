@@ -15,9 +15,10 @@ from scipy.stats import t as student
 
 from drjax.core import batching
 from drjax.core.types import count_status
-from drjax.synthesis import utility, utility_clustering
+from drjax.synthesis import utility
 from drjax.synthesis.contract import Synthetic
 from experiments.pca_gauss import methods
+from experiments.pca_gauss.clustering import kmeans
 from experiments.pca_gauss.config import Config, Part
 from experiments.pca_gauss.data import Task
 
@@ -78,7 +79,7 @@ def quiet() -> Iterator[None]:
 
 def silhouettes(key: Any, config: Config, xs: np.ndarray, k: int) -> tuple[list[float], dict[str, int]]:
     """Of k-means on every data set (trials, n, q); 0 where there is none, so that no trial drops out."""
-    found = utility_clustering.cluster_all(key, xs, k, sample_size=config.silhouette_sample, n_init=config.n_init)
+    found = kmeans.cluster_all(key, xs, k, sample_size=config.silhouette_sample, n_init=config.n_init)
     return np.nan_to_num(np.asarray(found.silhouette, np.float64), nan=0.0).tolist(), count_status(found.status)
 
 

@@ -10,8 +10,8 @@ from drjax.data.dataset import Provenance
 from drjax.reports import records
 from drjax.synthesis import sensitivity
 from drjax.synthesis.contract import Box
-from drjax.synthesis.packages import MbiMST
 from experiments.pca_gauss import claims, config, data, figures, merge, methods, practice, report, run, theory, trials
+from experiments.pca_gauss.baselines.packages import MbiMST
 
 PART = config.Part(data="digits", dimensions=(2,), trials=3, n_synthetic=200, sweep=(2,), sweep_epsilons=(0.1,),
                    sweep_trials=2)  # fmt: skip

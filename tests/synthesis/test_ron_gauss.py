@@ -1,5 +1,7 @@
 """RON-Gauss: records of one norm, random directions, the way back, and what its code claims."""
 
+import dataclasses
+import functools
 import math
 import warnings
 
@@ -30,15 +32,26 @@ def method(neighbouring="replace_one", **fields):
     return RONGauss(neighbouring=neighbouring, box=BOX, **{"n_components": 3, **fields})
 
 
+@functools.partial(jax.jit, static_argnums=(4, 5))
 def fitted(made, key, x, y, epsilon, delta):
-    """One program: step by step, every operation would be compiled by itself."""
-    return jax.jit(lambda one, a, b: made.fit(one, a, b, epsilon, delta))(key, x, y)
+    """One program for equal methods: step by step, every operation would be compiled by itself."""
+    return made.fit(key, x, y, epsilon, delta)
+
+
+def promised(made, x, y, epsilon, delta):
+    """The synthesizer of a fit without its numbers, so that nothing is compiled: its guarantee needs none."""
+    return jax.eval_shape(lambda key: made.fit(key, x, y, epsilon, delta), jax.random.key(0))
+
+
+@functools.partial(jax.jit, static_argnums=2)
+def sampled(found, key, n):
+    return found.sample(key, n)
 
 
 @pytest.mark.parametrize("neighbouring", ["replace_one", "add_or_remove"])
 def test_with_much_budget_centre_radius_and_scale_are_those_of_records_of_norm_1(neighbouring):
     x, _, _ = records()
-    found = fitted(method(neighbouring), jax.random.key(0), x, None, PLENTY, DELTA)
+    found = fitted(method(neighbouring, correct=False), jax.random.key(0), x, None, PLENTY, DELTA)
     norms = np.linalg.norm(x, axis=1)
     unit = x / norms[:, None]
     center = unit.mean(axis=0)
@@ -54,7 +67,7 @@ def test_with_much_budget_centre_radius_and_scale_are_those_of_records_of_norm_1
 def test_with_all_directions_the_way_back_leads_to_the_records_law():
     x, y, _ = records()
     found = fitted(method(n_components=D, n_classes=K), jax.random.key(0), x, y, PLENTY, DELTA)
-    drawn = found.sample(jax.random.key(1), 40_000)
+    drawn = sampled(found, jax.random.key(1), 40_000)
     # Distances from the centre are taken for their mean, which shortens and lengthens records but turns none.
     np.testing.assert_allclose(np.mean(drawn.x, axis=0), x.mean(axis=0), atol=0.01)
     ratio = np.trace(np.cov(np.asarray(drawn.x).T)) / np.trace(np.cov(x.T))
@@ -71,7 +84,7 @@ def test_a_release_of_much_budget_agrees_with_a_fit_up_to_its_directions(delta):
     x, _, numbers = records()
     made = method(n_components=D, target_range=(-3.0, 3.0))
     published = made.release(x, numbers, 1e6, delta)
-    own = fitted(made, jax.random.key(0), x, numbers, 1e6, delta)
+    own = fitted(dataclasses.replace(made, correct=False), jax.random.key(0), x, numbers, 1e6, delta)
     np.testing.assert_allclose(published.frame.center, own.frame.center, atol=1e-3)
     np.testing.assert_allclose(published.frame.scale, own.frame.scale, rtol=1e-3)
     # All directions are released, so only the basis differs.
@@ -81,7 +94,7 @@ def test_a_release_of_much_budget_agrees_with_a_fit_up_to_its_directions(delta):
     ]
     np.testing.assert_allclose(turned[0], turned[1], atol=3e-3)
     assert published.guarantee.epsilon(delta) <= 1e6 * (1 + 1e-9)
-    drawn = published.sample(None, 20_000)
+    drawn = sampled(published, jax.random.key(1), 20_000)
     assert np.corrcoef(np.asarray(drawn.x)[:, 0], drawn.y)[0, 1] > 0.7
 
 
@@ -90,7 +103,7 @@ def test_samples_are_in_the_box_and_records_without_a_direction_harm_nothing():
     x[0] = 0
     x[1] = np.nan
     found = fitted(method(n_classes=K), jax.random.key(0), x, y, 0.05, 0.0)
-    drawn = found.sample(jax.random.key(1), 300)
+    drawn = sampled(found, jax.random.key(1), 300)
     assert np.abs(drawn.x).max() <= 1
     assert isinstance(found, Synthesizer)
     assert isinstance(method(), SynthesisMethod)
@@ -98,16 +111,27 @@ def test_samples_are_in_the_box_and_records_without_a_direction_harm_nothing():
 
 def test_an_audit_finds_no_violation_and_catches_a_wrong_sensitivity(monkeypatch):
     neighbouring = "replace_one"
-    made = method(neighbouring, n_components=2)
+    made = method(neighbouring, n_components=2, correct=False)
     x = np.array([[1, 0, 0, 0, 0, 0], [0, 1, 0, 0, 0, 0], [0, 0, 0.5, 0, 0, 0]], np.float32)
     other = x.copy()
     other[0] = [-1, 0, 0, 0, 0, 0]
     claim = made.plan(4.0, DELTA).guarantee.curve
 
-    def audit():
+    one = sensitivity.sum_l2
+
+    def run(key, rows, share):
+        # An argument of the program, so that right and wrong noise are not compiled apart.
+        with monkeypatch.context() as patch:
+            patch.setattr(sensitivity, "sum_l2", lambda **fields: one(**fields) * share)
+            found = made.fit(key, rows, None, 4.0, DELTA)
+        return found.frame, found.mixture.covariances
+
+    program = jax.jit(run)
+
+    def audit(share):
         return auditing.audit_mechanism(
             jax.random.key(0),
-            lambda key, data: (lambda f: (f.frame, f.mixture.covariances))(made.fit(key, data, None, 4.0, DELTA)),
+            lambda key, rows: program(key, rows, share),
             other,
             x,
             claim=claim,
@@ -115,31 +139,28 @@ def test_an_audit_finds_no_violation_and_catches_a_wrong_sensitivity(monkeypatch
             confidence=0.999,
         )
 
-    assert not audit().is_refuted
-    one = sensitivity.sum_l2
-    monkeypatch.setattr(sensitivity, "sum_l2", lambda **fields: one(**fields) / 10)
-    assert audit().is_refuted
+    assert not audit(1.0).is_refuted
+    assert audit(0.1).is_refuted
 
 
 def test_the_code_s_claim_is_too_small_by_the_root_of_half_the_dimension_and_says_so():
     x, y, numbers = records()
-    key = jax.random.key(0)
     made = method(paper=True, decode=False, n_components=6)
     with pytest.warns(NotPrivateWarning, match="L1 sensitivities are 2 and 1.732 times"):
-        found = fitted(made, key, x, None, 1.0, 0.0)
+        found = promised(made, x, None, 1.0, 0.0)
     shares = np.array([0.1, 0.6]) / 0.7
     assert found.guarantee.epsilon(0.0) == pytest.approx(shares[0] * 2 + shares[1] * math.sqrt(3))
     with pytest.warns(NotPrivateWarning, match="change class"):
-        nothing = fitted(method(paper=True, decode=False, n_classes=K), key, x, y, 1.0, 0.0)
+        nothing = promised(method(paper=True, decode=False, n_classes=K), x, y, 1.0, 0.0)
     assert nothing.guarantee.epsilon(0.5) == math.inf
     with pytest.warns(NotPrivateWarning, match="L1 sensitivities"):
-        fitted(method(paper=True, decode=False, target_range=(-3, 3)), key, x, numbers, 1.0, 0.0)
+        promised(method(paper=True, decode=False, target_range=(-3, 3)), x, numbers, 1.0, 0.0)
     with warnings.catch_warnings():
         # A record that is left out moves a matrix of few dimensions by less than the code takes.
         warnings.simplefilter("error", NotPrivateWarning)
-        fitted(method("zero_out", paper=True, decode=False), key, x, None, 1.0, 0.0)
+        promised(method("zero_out", paper=True, decode=False), x, None, 1.0, 0.0)
     with pytest.warns(NotPrivateWarning, match="number of records"):
-        fitted(method("add_or_remove", paper=True, decode=False), key, x, None, 1.0, 0.0)
+        promised(method("add_or_remove", paper=True, decode=False), x, None, 1.0, 0.0)
 
 
 @pytest.mark.parametrize("task", ["unsupervised", "classification", "regression"])

@@ -15,8 +15,11 @@ from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from drjax.bounds import auditing, tradeoff
-from drjax.synthesis import baselines
-from drjax.synthesis.baselines import (
+from drjax.synthesis.budget import Budget, plan
+from drjax.synthesis.contract import Box, SynthesisMethod, Synthesizer
+from drjax.synthesis.frame import components_in_frame, in_unit_ball
+from experiments.pca_gauss import baselines
+from experiments.pca_gauss.baselines import (
     BASELINES,
     MODIPS,
     BernoulliIdentity,
@@ -25,10 +28,7 @@ from drjax.synthesis.baselines import (
     PCAIdentity,
     RandomProjectionGauss,
 )
-from drjax.synthesis.baselines_identity import projected
-from drjax.synthesis.budget import Budget, plan
-from drjax.synthesis.contract import Box, SynthesisMethod, Synthesizer
-from drjax.synthesis.projected import components_in_frame, in_unit_ball
+from experiments.pca_gauss.baselines.identity import projected
 
 KEY = jax.random.key(0)
 D = 4
@@ -185,7 +185,7 @@ def test_identity_without_noise_is_the_projection_and_labels_are_the_labels():
     for name, method in methods(n_classes=2).items():
         if name not in ("bernoulli", "public-pca", "lda"):
             continue
-        fit = method.fit(KEY, x, classes(x), 1e9, 0.0)
+        fit = jax.jit(functools.partial(method.fit, epsilon=1e9, delta=0.0))(KEY, x, classes(x))
         np.testing.assert_allclose(fit.x, fit.transform(x), atol=1e-5, err_msg=name)  # noise of 1e-8 and rounding
         np.testing.assert_array_equal(fit.y, classes(x))
     numbers = dataclasses.replace(methods()["bernoulli"], target_range=(-1.0, 3.0)).fit(KEY, x, x[:, 1], 1e9, 0.0)
@@ -230,7 +230,7 @@ def test_the_identity_survives_an_audit_of_its_claim_and_not_one_of_half_of_it()
     def run(key, x):
         return method.fit(key, x, None, 1.0, 0.0).x[0]
 
-    claim = method.fit(KEY, x, None, 1.0, 0.0).guarantee.curve
+    claim = jax.eval_shape(lambda: method.fit(KEY, x, None, 1.0, 0.0)).guarantee.curve
     options = {"n": 20_000, "delta": 0.0}
     kept = auditing.audit_mechanism(KEY, run, x, other, claim=claim, **options)
     assert not kept.is_refuted
@@ -242,19 +242,25 @@ def test_the_identity_survives_an_audit_of_its_claim_and_not_one_of_half_of_it()
 TINY = {"n_candidates": 5, "n_records": 3, "n_queries": 8, "levels": 3}
 
 
+@functools.partial(jax.jit, static_argnums=0)
+def candidates_of(method):
+    return jnp.stack([method.candidate(i, jnp.float32)[0] for i in range(5)])
+
+
 def test_exponential_mechanism_chooses_by_the_closed_form():
     x = records(n=6)
     method = ExponentialMechanism(**COMMON, **TINY)
-    candidates = np.stack([np.asarray(method.candidate(i, jnp.float32)[0]) for i in range(5)])
+    candidates = np.asarray(candidates_of(method))
     assert set(np.unique(np.abs(candidates))) <= {0.0, 1.0}
     z = np.asarray(BOX.encode(x))
     group = np.zeros(6, int)
-    truth = np.asarray(method.answers(z, group))
-    errors = [np.abs(np.asarray(method.answers(c, np.zeros(3, int))) - truth).max() for c in candidates]
+    answers = jax.jit(method.answers)
+    truth = np.asarray(answers(z, group))
+    errors = [np.abs(np.asarray(answers(c, np.zeros(3, int))) - truth).max() for c in candidates]
     expected = softmax(3.0 * 6 / 2 * -np.array(errors))
     fits = jax.jit(jax.vmap(lambda key, x: method.fit(key, x, None, 3.0, 0.0).x, in_axes=(0, None)))
     chosen = fits(jax.random.split(KEY, 20_000), x)
-    shown = np.asarray(BOX.decode(candidates))
+    shown = np.asarray(jax.jit(BOX.decode)(candidates))
     counts = np.array([(np.abs(np.asarray(chosen) - c).max(axis=(1, 2)) < 1e-6).mean() for c in shown])
     assert counts.sum() == 1
     # Four deviations of a share of 20,000.
@@ -264,11 +270,12 @@ def test_exponential_mechanism_chooses_by_the_closed_form():
 def test_queries_of_the_exponential_mechanism_are_shares_of_half_spaces_and_classes():
     method = ExponentialMechanism(**COMMON, **TINY, n_classes=2)
     z, group = np.asarray(BOX.encode(records(n=30))), np.arange(30) % 2
-    both, first = method.answers(z, group), method.answers(z[group == 0], group[group == 0])
+    answers = jax.jit(method.answers)
+    both, first = answers(z, group), answers(z[group == 0], group[group == 0])
     of_all = np.arange(8) % 3 == 2
     of_first = np.arange(8) % 3 == 0
     np.testing.assert_allclose(np.asarray(both)[of_first], np.asarray(first)[of_first] / 2, atol=1e-6)
-    anybody = method.answers(z, np.ones(30, int))
+    anybody = answers(z, np.ones(30, int))
     np.testing.assert_allclose(np.asarray(both)[of_all], np.asarray(anybody)[of_all], atol=1e-6)
 
 
@@ -291,7 +298,7 @@ def test_no_neighbour_moves_a_quality_by_more_than_one_over_n_and_some_by_as_muc
 
 def test_exponential_mechanism_survives_an_audit_of_its_claim_and_not_one_of_a_quarter_of_it():
     method = ExponentialMechanism(**COMMON, **TINY)
-    shown = BOX.decode(jnp.stack([method.candidate(i, jnp.float32)[0] for i in range(5)]))
+    shown = BOX.decode(candidates_of(method))
     # Of many pairs of neighbours the one that is told apart best.
     first, second = (
         np.stack([side, np.full_like(side, -1)], axis=1) for side in neighbours(np.random.default_rng(0), 500)

@@ -8,9 +8,9 @@ import jax
 import numpy as np
 import pytest
 
-from drjax.synthesis import packages
 from drjax.synthesis.contract import Box, SynthesisMethod, Synthesizer
-from drjax.synthesis.packages import MbiAIM, MbiMST
+from experiments.pca_gauss.baselines import packages
+from experiments.pca_gauss.baselines.packages import MbiAIM, MbiMST
 
 KEY = jax.random.key(0)
 BOX = Box.of([-3.0, 0.0, 0.0], [3.0, 1.0, 1.0])

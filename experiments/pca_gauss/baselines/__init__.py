@@ -8,16 +8,16 @@
 | Liu | `MODIPS` | a Gaussian in all dimensions with noisy moments |
 | adapted Blocki et al. | `RandomProjectionGauss` | Gaussian random projection, a Gaussian with noisy moments |
 
-Sensitivities, proofs, and what the paper leaves open: docs/synthesis_baselines.md.
+Sensitivities, proofs, and what the paper leaves open: experiments/pca_gauss/baselines/README.md.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from drjax.synthesis.baselines_exponential import ExponentialMechanism
-from drjax.synthesis.baselines_gaussian import MODIPS, RandomProjectionGauss
-from drjax.synthesis.baselines_identity import BernoulliIdentity, LDAIdentity, PCAIdentity, ReleasedRecords
+from experiments.pca_gauss.baselines.exponential import ExponentialMechanism
+from experiments.pca_gauss.baselines.gaussian import MODIPS, RandomProjectionGauss
+from experiments.pca_gauss.baselines.identity import BernoulliIdentity, LDAIdentity, PCAIdentity, ReleasedRecords
 
 __all__ = [
     "BASELINES",

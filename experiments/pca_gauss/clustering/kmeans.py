@@ -22,7 +22,7 @@ from drjax.core.linalg import HIGHEST, compute_dtype
 from drjax.core.types import Array, Status
 from drjax.dr.quality import distances
 from drjax.dr.silhouette import silhouette_of_distances
-from drjax.synthesis import kmeans_cpu
+from experiments.pca_gauss.clustering import kmeans_cpu
 
 SAMPLE_SIZE = 2000
 """Records that a silhouette is computed on."""

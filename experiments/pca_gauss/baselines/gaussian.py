@@ -19,11 +19,12 @@ from drjax.core import validate
 from drjax.core.types import Array, hyperparams
 from drjax.defenses.dp_pca_sensitivity import laplace_sensitivity
 from drjax.synthesis import gaussian_model, moments, sensitivity
-from drjax.synthesis.baselines_labels import Labelled
 from drjax.synthesis.budget import Budget, Plan, plan
 from drjax.synthesis.contract import TASKS
-from drjax.synthesis.projected import Frame, ProjectedGauss, ProjectedSynthesizer
+from drjax.synthesis.frame import Frame, ProjectedSynthesizer
+from drjax.synthesis.projected import ProjectedGauss
 from drjax.synthesis.projection import Directions
+from experiments.pca_gauss.baselines.labels import Labelled
 
 
 @hyperparams
@@ -151,19 +152,23 @@ class RandomProjectionGauss(ProjectedGauss):
         if self.clip_norm is not None:
             check_positive(clip_norm=number(clip_norm=self.clip_norm))
 
-    def _steps(self) -> tuple[str, ...]:
+    def steps(self) -> tuple[str, ...]:
+        """All of the budget goes to the moments."""
         return ("moments",)
 
-    def _public_frame(self, m: int, dtype: Any) -> Frame:
+    def public_frame(self, m: int, dtype: Any) -> Frame:
+        """About the middle of the box, with the public bound on a projection."""
         root = math.sqrt(m)
         radius = 1.0 if self.clip_norm is None else self.clip_norm / root
         return Frame(jnp.zeros(m, dtype), jnp.asarray(radius, dtype), jnp.asarray(root, dtype))
 
-    def _components(self, key: Array, v: Any, weight: Any, frame: Frame, spending: Plan) -> Directions:
+    def directions(self, key: Array, v: Any, weight: Any, frame: Frame, spending: Plan) -> Directions:
+        """A random matrix with normal entries of variance 1 / p."""
         del weight, frame, spending
         drawn = jax.random.normal(key, (self.n_components, v.shape[1]), v.dtype)
         return Directions(drawn / math.sqrt(self.n_components))
 
-    def _released_components(self, v: np.ndarray, chosen: np.ndarray, frame: Frame, spending: Plan) -> Directions:
-        found = self._components(gaussian_model.os_key(), v, chosen, frame, spending)
+    def released_directions(self, v: np.ndarray, chosen: np.ndarray, frame: Frame, spending: Plan) -> Directions:
+        """The same, drawn by the operating system."""
+        found = self.directions(gaussian_model.os_key(), v, chosen, frame, spending)
         return Directions(np.asarray(found.components))

@@ -34,8 +34,8 @@ from drjax.bounds.gdp import SENSITIVITY, check_positive
 from drjax.core import validate
 from drjax.core.types import Array, hyperparams
 from drjax.defenses.mechanisms import Gaussian
-from drjax.synthesis.baselines_labels import Labelled
 from drjax.synthesis.contract import TASKS, Box, Synthetic
+from experiments.pca_gauss.baselines.labels import Labelled
 
 LABEL = "y"
 """The column of the labels; features are x0, x1, ..."""

@@ -9,9 +9,9 @@ from sklearn.cluster import KMeans, kmeans_plusplus
 from sklearn.metrics import silhouette_score
 
 from drjax.core.types import Status
-from drjax.synthesis import kmeans_cpu, utility_clustering
-from drjax.synthesis.kmeans_cpu import Settings
-from drjax.synthesis.utility_clustering import Clustering, cluster, cluster_all
+from experiments.pca_gauss.clustering import kmeans, kmeans_cpu
+from experiments.pca_gauss.clustering.kmeans import Clustering, cluster, cluster_all
+from experiments.pca_gauss.clustering.kmeans_cpu import Settings
 
 KEY = jax.random.key(0)
 
@@ -47,7 +47,7 @@ def test_every_iteration_equals_that_of_the_pure_program_with_empty_clusters_too
     # Two centres far from all records, which take over the two worst served; a third one apart from the rest.
     start = np.concatenate([x[:3], x[:2] + 1000.0, x.max(axis=0, keepdims=True)])
     with jax.enable_x64(True):
-        pure = utility_clustering.lloyd(x, start, max_iter=max_iter)
+        pure = kmeans.lloyd(x, start, max_iter=max_iter)
     ours = kmeans_cpu.lloyd(x, start, max_iter=max_iter)
     np.testing.assert_array_equal(ours.labels, pure.labels)
     np.testing.assert_allclose(ours.centers, pure.centers, rtol=1e-12)  # float64 sums in another order
@@ -60,7 +60,7 @@ def test_a_cluster_that_loses_its_only_record_stays_where_it_was():
     start = np.array([[0.0], [90.0], [1000.0], [2000.0]])
     # Record 100 is worst served, so the first empty centre takes it from the centre at 90; the other one takes a 0.
     with jax.enable_x64(True):
-        pure = utility_clustering.lloyd(x, start, max_iter=1)
+        pure = kmeans.lloyd(x, start, max_iter=1)
     ours = kmeans_cpu.lloyd(x, start, max_iter=1)
     assert ours.centers.ravel().tolist() == pytest.approx([0.0, 90.0, 100.0, 0.0])
     np.testing.assert_allclose(ours.centers, pure.centers, atol=1e-12)  # rounding of the mean, which both take off

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from drjax.synthesis.blocks_cpu import LANES, TILE, jit, n_blocks, pack, score_tile, weigh
+from experiments.pca_gauss.clustering.blocks_cpu import LANES, TILE, jit, n_blocks, pack, score_tile, weigh
 
 
 @jit()

@@ -6,7 +6,7 @@
 Of a record's projection u, the Euclidean norm is at most `row_norm`, by clipping. So replacing a record moves the
 release by 2 row_norm in L2 and by 2 sqrt(p) row_norm in L1, which Laplace noise is scaled to: sqrt(p) times less than
 paper 002's 2 p a for components divided by sqrt(m). The noise does not shrink with the number of records, because
-nothing is averaged. Proofs: docs/synthesis_baselines.md.
+nothing is averaged. Proofs: experiments/pca_gauss/baselines/README.md.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from drjax.core.types import Array, hyperparams, traced
 from drjax.defenses.clipping import in_ball
 from drjax.defenses.mechanisms import Gaussian, Laplace
 from drjax.synthesis import sensitivity
-from drjax.synthesis.baselines_labels import Labelled
 from drjax.synthesis.budget import Budget, plan
 from drjax.synthesis.contract import TASKS, Box, Synthetic
-from drjax.synthesis.projected import Frame
+from drjax.synthesis.frame import Frame
 from drjax.synthesis.projection import private_components, public_components
+from experiments.pca_gauss.baselines.labels import Labelled
 
 
 @hyperparams

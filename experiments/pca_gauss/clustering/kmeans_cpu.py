@@ -1,6 +1,6 @@
 """K-means and its silhouette on a CPU: one compiled loop per data set, data sets side by side on the cores.
 
-Follows `utility_clustering` step by step, from the same draws, and equals it up to rounding. XLA writes every one-hot
+Follows `kmeans` step by step, from the same draws, and equals it up to rounding. XLA writes every one-hot
 matrix and every distance to memory, and all data sets of a batch wait for the slowest. Here records stand in blocks,
 feature by feature, so that products with three centres at a time fill the vector units; sums of clusters change only by
 the records that moved; and the search for badly served records waits until a cluster is empty.
@@ -14,12 +14,22 @@ from typing import NamedTuple
 import numpy as np
 
 from drjax.core import host
-from drjax.synthesis.blocks_cpu import LANES, TILE, jit, n_blocks, n_padded, pack, score_tile, sum_of_squares, weigh
-from drjax.synthesis.silhouette_cpu import silhouette
+from experiments.pca_gauss.clustering.blocks_cpu import (
+    LANES,
+    TILE,
+    jit,
+    n_blocks,
+    n_padded,
+    pack,
+    score_tile,
+    sum_of_squares,
+    weigh,
+)
+from experiments.pca_gauss.clustering.silhouette_cpu import silhouette
 
 
 class Settings(NamedTuple):
-    """Arguments of `utility_clustering.cluster`."""
+    """Arguments of `kmeans.cluster`."""
 
     n_clusters: int
     sample_size: int
@@ -57,7 +67,7 @@ class Scratch(NamedTuple):
 
 
 class Run(NamedTuple):
-    """One run of Lloyd's iterations: (k, d), (n,) int32, and what `utility_clustering.KMeansFit` says."""
+    """One run of Lloyd's iterations: (k, d), (n,) int32, and what `kmeans.KMeansFit` says."""
 
     centers: np.ndarray
     labels: np.ndarray
@@ -89,17 +99,17 @@ def cluster_sets(
     def work(part: slice) -> None:
         room = scratch(n, d, settings.n_clusters, thresholds.shape[3], x.dtype)
         for i in range(part.start, part.stop):
-            own = np.ascontiguousarray(x[i])
+            # Copies: numba would compile everything once more for the read-only arrays that JAX passes.
+            own, *draws = (np.array(each[i]) for each in (x, firsts, thresholds, words))
             if np.isfinite(own).all():
-                arguments = (own, firsts[i], thresholds[i], words[i], settings, room)
-                silhouettes[i], inertias[i], n_found[i], is_done[i] = _cluster(*arguments)
+                silhouettes[i], inertias[i], n_found[i], is_done[i] = _cluster(own, *draws, settings, room)
 
     host.spread(work, m)
     return silhouettes, inertias, n_found, is_done
 
 
 def lloyd(x: np.ndarray, start: np.ndarray, *, max_iter: int = 300, tol: float = 1e-4) -> Run:
-    """`utility_clustering.lloyd` of finite records x (n, d) from centres (k, d) of the same dtype."""
+    """`kmeans.lloyd` of finite records x (n, d) from centres (k, d) of the same dtype."""
     x, (n, d) = np.ascontiguousarray(x), x.shape
     room = scratch(n, d, len(start), 1, x.dtype)
     center = pack(x, room.blocks, room.squares)

@@ -29,9 +29,9 @@ from drjax.bounds.accounting import Guarantee
 from drjax.core import validate
 from drjax.core.linalg import HIGHEST, compute_dtype
 from drjax.core.types import Array, hyperparams
-from drjax.synthesis.baselines_identity import ReleasedRecords, check_budget
-from drjax.synthesis.baselines_labels import Labelled
 from drjax.synthesis.contract import TASKS
+from experiments.pca_gauss.baselines.identity import ReleasedRecords, check_budget
+from experiments.pca_gauss.baselines.labels import Labelled
 
 CHUNK = 16
 """Candidates at a time, at most."""

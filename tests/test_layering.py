@@ -1,6 +1,7 @@
 """Parses every import of drjax: a layer imports `core` and earlier layers only."""
 
 import ast
+import graphlib
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ LAYERS = (
     "release",
     "cli",
 )
+WITHOUT_CIRCLES = LAYERS[LAYERS.index("reports") :]
 OUTSIDE = ("experiments", "bench", "tests")
 PACKAGE = Path(__file__).parents[1] / "drjax"
 
@@ -52,6 +54,36 @@ def violations(package):
             if root in OUTSIDE or later:
                 found.append(f"{path.relative_to(package).as_posix()} imports {name}")
     return found
+
+
+def circle(package, layers):
+    """Modules of these layers that import each other in a circle, type-only imports included; none if empty."""
+    modules = {".".join(path.relative_to(package.parent).with_suffix("").parts): path for path in package.rglob("*.py")}
+    modules = {name: path for name, path in modules.items() if name.split(".")[1] in layers}
+    imported = {}
+    for name, path in modules.items():
+        named = {part for found in imported_modules(path, package) for part in (found, found.rpartition(".")[0])}
+        imported[name] = (named & modules.keys()) - {name}
+    try:
+        graphlib.TopologicalSorter(imported).prepare()
+    except graphlib.CycleError as error:
+        return error.args[1]
+    return []
+
+
+def test_no_module_of_reports_and_their_makers_imports_one_that_imports_it():
+    assert circle(PACKAGE, WITHOUT_CIRCLES) == []
+
+
+def test_a_circle_is_found_though_one_of_its_imports_is_for_types_alone(tmp_path):
+    folder = tmp_path / "drjax" / "release"
+    folder.mkdir(parents=True)
+    (folder / "pca.py").write_text("from drjax.release import report, text")
+    (folder / "text.py").write_text("from drjax.reports import page")
+    (folder / "report.py").write_text("if TYPE_CHECKING:\n    from drjax.release.pca import Config")
+    assert set(circle(tmp_path / "drjax", ("release",))) == {"drjax.release.pca", "drjax.release.report"}
+    (folder / "report.py").write_text("from drjax.release.text import words")
+    assert circle(tmp_path / "drjax", ("release",)) == []
 
 
 def test_every_layer_imports_core_and_earlier_layers_only():

@@ -23,8 +23,8 @@ from drjax.audit.config import AuditConfig
 from drjax.audit.inputs import BOUNDS, AttackInputs
 from drjax.core.types import Array, Reconstruction
 from drjax.data import Dataset, Splits, load
-from drjax.reports.html import ReportTable
 from drjax.reports.ladder import bounds, number, percent
+from drjax.reports.sections import Cell, Table
 
 WITH_HIDDEN = ("closed-form", "closed-form-known", "srp-closed-form")
 """Attacks without shadow releases that work where further records are unknown; most of those with shadows do."""
@@ -204,20 +204,22 @@ def is_cheap(name: str, attack: Attack, scene: Scene) -> bool:
     return not (attack.needs_shadows and len(scene.hidden))
 
 
-def comparison(pairs: dict[str, tuple[AttackScores, AttackScores]], scene: Scene) -> ReportTable:
+def comparison(pairs: dict[str, tuple[AttackScores, AttackScores]], scene: Scene) -> Table:
     """Attack label -> scores under the switches and of the informed adversary, as a table."""
     features = " and none of the target's features" if scene.is_known.any() else ""
 
-    def cells(scores: AttackScores) -> tuple[str, ...]:
-        mse = f"{number(scores.mse.estimate)} ({bounds(scores.mse, number)})"
+    def cells(scores: AttackScores) -> tuple[Cell, ...]:
+        mse = number(scores.mse.estimate), bounds(scores.mse, number)
         return mse, percent(scores.success.estimate), percent(scores.identification.estimate)
 
     heads = ("MSE, mean", "Closer", "Identified")
-    return ReportTable(
+    return Table(
         title="Beside the informed adversary",
-        lead="The same attacks on the same releases by somebody who knows every released record but the target and "
-        f"which row is whose{features}: what the assumptions below cost this adversary or give them. Ranges are 95% "
-        "confidence intervals. “Closer” is the share of targets rebuilt closer than their nearest neighbour.",
+        paragraphs=(
+            "The same attacks on the same releases by somebody who knows every released record but the target and "
+            f"which row is whose{features}: what the assumptions below cost this adversary or give them. Ranges are "
+            "95% confidence intervals. “Closer” is the share of targets rebuilt closer than their nearest neighbour.",
+        ),
         headers=("Attack", *heads, *(f"{head}, informed" for head in heads)),
         rows=tuple((label, *cells(own), *cells(full)) for label, (own, full) in pairs.items()),
     )

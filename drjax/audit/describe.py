@@ -6,8 +6,9 @@ import dataclasses
 import shlex
 
 from drjax.audit.config import AuditConfig
+from drjax.audit.report import release_facts
 from drjax.data import Dataset
-from drjax.reports.html import Release
+from drjax.reports.sections import Facts
 
 IMAGE_FIGURE = (
     "Originals and what each attack took back",
@@ -40,15 +41,15 @@ def is_image(shape: tuple[int, ...]) -> bool:
     return len(shape) == 2 or (len(shape) == 3 and shape[2] == 3)
 
 
-def release(config: AuditConfig, data: Dataset) -> Release:
-    """What was released, for the report."""
+def release(config: AuditConfig, data: Dataset, *, n_records: int) -> Facts:
+    """What was released, for the report: so many records of the data."""
     precision = config.dtype if config.decimals is None else f"{config.dtype}, rounded to {config.decimals} decimals"
     settings = ", ".join(f"{name} {value}" for name, value in config.options.items())
     method = f"{config.dr_method.title} to {config.n_components} components"
-    return Release(
+    return release_facts(
         method=f"{method}, {settings}" if settings else method,
         dataset=data.name,
-        n_records=config.n_known + 1,
+        n_records=n_records,
         n_features=data.x.shape[1],
         n_components=config.n_components,
         precision=precision,

@@ -26,11 +26,13 @@ from drjax.audit import describe, exposure_report, needs
 from drjax.audit.config import AuditConfig
 from drjax.audit.folder import REPORT, RunFolder
 from drjax.audit.inputs import BOUNDS
+from drjax.audit.report import audit_report
 from drjax.core.progress import announce, track
 from drjax.core.types import Reconstruction, count_status
 from drjax.data import Dataset, load
-from drjax.reports import html, ladder, records
+from drjax.reports import ladder, page, records
 from drjax.reports.ladder import LadderRow
+from drjax.reports.sections import Verdict
 
 MAX_MAP_RECORDS = 8000
 """Most records that are attacked within the map: it takes three matrices of all pairs."""
@@ -118,7 +120,7 @@ class EachResult:
     report: Path
     table: Path
     rows: tuple[LadderRow, ...]
-    verdict: ladder.Verdict
+    verdict: Verdict
     exposure: Exposure
     reconstructions: dict[str, np.ndarray]
 
@@ -287,13 +289,13 @@ def run_each(
         labels={name: label for name, (label, _) in texts.items()},
         strongest=strongest,
     )
-    report = html.AuditReport(
+    report = audit_report(
         title=f"Who is exposed by this {method.title} release: {data.name}",
         verdict=verdict,
-        release=dataclasses.replace(describe.release(config, data), n_records=n),
+        release=describe.release(config, data, n_records=n),
         rows=tuple(ladder_rows),
-        figures=figures,
         tables=tables,
+        measured=figures,
         assumptions=exposure_report.assumptions(config, data, len(rows)),
         status_counts=statuses,
         command=command or describe.command(config),
@@ -301,7 +303,7 @@ def run_each(
         limitations=exposure_report.LIMITATIONS,
     )
     folder.finish()
-    html.write(report, folder.path / REPORT)
+    page.write(report, folder.path / REPORT)
     return EachResult(
         folder.path, folder.path / REPORT, table, tuple(ladder_rows), verdict, measured[strongest], reconstructions
     )

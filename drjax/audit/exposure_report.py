@@ -14,13 +14,14 @@ from drjax.attacks import metrics
 from drjax.attacks.exposure import Exposure
 from drjax.audit import describe
 from drjax.audit.config import AuditConfig
+from drjax.audit.report import LIMITATIONS as ALL_LIMITATIONS
+from drjax.audit.report import save_figures
 from drjax.core.types import Array, count_status
 from drjax.data import Dataset
 from drjax.reports import plots
-from drjax.reports.html import LIMITATIONS as ALL_LIMITATIONS
-from drjax.reports.html import ReportFigure, ReportTable
 from drjax.reports.ladder import LadderRow, number
 from drjax.reports.records import atomic_write_text
+from drjax.reports.sections import Figure, Table
 
 TABLE = "exposure.csv"
 
@@ -147,10 +148,8 @@ def contents(
     *,
     labels: Mapping[str, str],
     strongest: str,
-) -> tuple[tuple[ReportTable, ...], tuple[ReportFigure, ...]]:
+) -> tuple[tuple[Table, ...], tuple[Figure, ...]]:
     """Tables and figures of the report; the figures are written into the folder's `figures`."""
-    path = folder / "figures"
-    path.mkdir(exist_ok=True)
     best = measured[strongest]
     worst = np.argsort(best.rank)
     tables = [_ranking(best, worst, labels[strongest])]
@@ -163,12 +162,7 @@ def contents(
         tables.append(_features(data, best, worst, reconstructions[strongest], labels[strongest]))
     errors = {labels[name]: m.error for name, m in measured.items() if name != "nearest"}
     drawn.append(("exposure", plots.error_distribution(errors, best.nearest_error), CURVE))
-    figures = []
-    for name, figure, (title, caption, alt) in drawn:
-        file = path / f"{name}.png"
-        plots.save_figure(figure, file)
-        figures.append(ReportFigure(title=title, caption=caption, png=file, alt=alt))
-    return tuple(tables), tuple(figures)
+    return tuple(tables), save_figures(folder, drawn)
 
 
 def assumptions(config: AuditConfig, data: Dataset, n_attacked: int) -> tuple[str, ...]:
@@ -193,14 +187,16 @@ def assumptions(config: AuditConfig, data: Dataset, n_attacked: int) -> tuple[st
     return tuple(sentences)
 
 
-def _ranking(best: Exposure, worst: np.ndarray, label: str) -> ReportTable:
+def _ranking(best: Exposure, worst: np.ndarray, label: str) -> Table:
     failed = int((~np.isfinite(best.error)).sum())
-    return ReportTable(
+    return Table(
         title="The most exposed records",
-        lead=f"By “{label}”, the strongest attack. {int(best.is_rebuilt.sum()):,} of {len(best.row):,} records were "
-        f"rebuilt, which is more closely than the most similar other record and with less than half of the error of "
-        f"guessing the mean of the others, and {int(best.is_identified.sum()):,} were told from all others"
-        f"{f'; {failed:,} could not be scored' if failed else ''}. Rows count from 0. All records are in {TABLE}.",
+        paragraphs=(
+            f"By “{label}”, the strongest attack. {int(best.is_rebuilt.sum()):,} of {len(best.row):,} records were "
+            "rebuilt, which is more closely than the most similar other record and with less than half of the error of "
+            f"guessing the mean of the others, and {int(best.is_identified.sum()):,} were told from all others"
+            f"{f'; {failed:,} could not be scored' if failed else ''}. Rows count from 0. All records are in {TABLE}.",
+        ),
         headers=(
             "Rank",
             "Row",
@@ -227,15 +223,15 @@ def _ranking(best: Exposure, worst: np.ndarray, label: str) -> ReportTable:
     )
 
 
-def _features(data: Dataset, best: Exposure, worst: np.ndarray, reconstructed: np.ndarray, label: str) -> ReportTable:
+def _features(data: Dataset, best: Exposure, worst: np.ndarray, reconstructed: np.ndarray, label: str) -> Table:
     some = [i for i in worst[:WORST_RECORDS] if np.isfinite(best.error[i])]
     names = data.feature_names or tuple(f"feature {j}" for j in range(data.x.shape[1]))
     truth = data.x[best.row[some]].astype(np.float64) * data.scale + data.offset
     guess = reconstructed[some] * data.scale + data.offset
     left_out = f" The first {WORST_FEATURES} of {len(names)} features." if len(names) > WORST_FEATURES else ""
-    return ReportTable(
+    return Table(
         title="What was taken back of them",
-        lead=f"True values and what “{label}” rebuilt, in the units of the data.{left_out}",
+        paragraphs=(f"True values and what “{label}” rebuilt, in the units of the data.{left_out}",),
         headers=("Feature", *(text for i in some for text in (f"Row {best.row[i]:,}", "rebuilt"))),
         rows=tuple(
             (name, *(f"{value[j]:.4g}" for pair in zip(truth, guess, strict=True) for value in pair))

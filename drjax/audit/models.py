@@ -19,14 +19,16 @@ from drjax.audit import describe
 from drjax.audit.config import DTYPES
 from drjax.audit.folder import REPORT, RunFolder
 from drjax.audit.model_attacks import ATTACKS, ModelAttack, Scene, vectors_of
+from drjax.audit.report import audit_report, release_facts, save_figures
 from drjax.core import memory, validate
 from drjax.core.types import PyTree, count_status
 from drjax.data import Dataset, load, split
 from drjax.defenses.dp_gd import DPGD, noise_multiplier_for
 from drjax.nets.classifier_training import Training, train_many
 from drjax.nets.classifiers import accuracy
-from drjax.reports import html, ladder, plots, records
+from drjax.reports import ladder, page, plots, records
 from drjax.reports.ladder import LadderRow
+from drjax.reports.sections import Facts, Figure, Verdict
 
 NEIGHBOURING = "zero_out"
 """An informed adversary compares a model with the target to one in which it counts for nothing."""
@@ -113,7 +115,7 @@ class ModelAuditResult:
     folder: Path
     report: Path
     rows: tuple[LadderRow, ...]
-    verdict: ladder.Verdict
+    verdict: Verdict
     accuracy: float
 
 
@@ -206,12 +208,12 @@ def run_model(
     rows, found, labels, statuses = _climb(config, scene, folder, score_key, say)
     result = ladder.verdict(rows)
     result = dataclasses.replace(result, caveats=(*result.caveats, *_failures(config, statuses)))
-    report = html.AuditReport(
+    report = audit_report(
         title=f"What this network gives away: {data.name}",
         verdict=result,
         release=_release(config, data, float(held_out.mean())),
         rows=tuple(rows),
-        figures=_figures(folder, data, scene.targets, rows, found),
+        measured=_figures(folder, data, scene.targets, rows, found),
         assumptions=_assumptions(config, labels, y[parts.targets]),
         status_counts=statuses,
         winner=ladder.winner(rows, [a.label for n, a in ATTACKS.items() if n not in config.chosen]),
@@ -219,7 +221,7 @@ def run_model(
         provenance={**provenance, "data": data.provenance.source, "licence": data.provenance.licence},
     )
     folder.finish()
-    html.write(report, folder.path / REPORT)
+    page.write(report, folder.path / REPORT)
     return ModelAuditResult(folder.path, folder.path / REPORT, tuple(rows), result, float(held_out.mean()))
 
 
@@ -320,11 +322,11 @@ def _labelled(data: Dataset, config: ModelAuditConfig) -> tuple[np.ndarray, np.n
     return data.x.astype(config.dtype), y
 
 
-def _release(config: ModelAuditConfig, data: Dataset, held_out: float) -> html.Release:
+def _release(config: ModelAuditConfig, data: Dataset, held_out: float) -> Facts:
     model = config.training.model
     widths = "-".join(map(str, (data.x.shape[1], *model.channels, *model.hidden, model.n_classes)))
     d = data.x.shape[1]
-    return html.Release(
+    return release_facts(
         method=f"Network {widths}, {model.activation}, {config.training.epochs} epochs by {config.training.optimizer}",
         dataset=data.name,
         n_records=config.n_known + 1,
@@ -362,9 +364,7 @@ def _assumptions(config: ModelAuditConfig, labels: np.ndarray | None, truth: np.
 
 def _figures(
     folder: RunFolder, data: Dataset, targets: np.ndarray, rows: list[LadderRow], found: dict[str, np.ndarray]
-) -> tuple[html.ReportFigure, ...]:
-    path = folder.path / "figures"
-    path.mkdir(exist_ok=True)
+) -> tuple[Figure, ...]:
     drawn = []
     if describe.is_image(data.shape):
         shown = {label: x[:FIGURE_TARGETS] for label, x in found.items()}
@@ -372,9 +372,4 @@ def _figures(
         title, caption, alt = describe.IMAGE_FIGURE
         drawn.append(("reconstructions", grid, (title, caption.replace("coordinates", "parameters"), alt)))
     drawn.append(("ladder", plots.ladder(rows), describe.LADDER_FIGURE))
-    figures = []
-    for name, figure, (title, caption, alt) in drawn:
-        file = path / f"{name}.png"
-        plots.save_figure(figure, file)
-        figures.append(html.ReportFigure(title=title, caption=caption, png=file, alt=alt))
-    return tuple(figures)
+    return save_figures(folder.path, drawn)

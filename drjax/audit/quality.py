@@ -14,7 +14,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from drjax.attacks.metrics import UNKNOWN, Interval
 from drjax.core.types import Array, DRMethod, is_usable
 from drjax.dr import quality
-from drjax.reports.html import QualityRow, ReleaseQuality
+from drjax.reports.sections import Table
 
 N_NEIGHBORS = 5
 """Neighbours per record, as in scikit-learn's `trustworthiness`; fewer for a release of ten records or less."""
@@ -127,30 +127,38 @@ def estimates(scores: ReleaseScores) -> dict[str, float]:
     return {name: value.estimate for name, value in vars(scores).items() if isinstance(value, Interval)}
 
 
-def in_words(method: DRMethod, scores: ReleaseScores) -> ReleaseQuality:
+def lead(scores: ReleaseScores) -> str:
+    """The main figure in a sentence."""
+    return (
+        f"On average the release keeps {scores.knn_preservation.estimate:.0%} of the {scores.n_neighbors} nearest "
+        f"neighbours that a record has in the data; chance would keep {scores.chance:.1%}."
+    )
+
+
+def in_words(method: DRMethod, scores: ReleaseScores) -> Table:
     """The section of the report."""
     k, n = scores.n_neighbors, scores.n_records
     scale = ", at the scale of the coordinates that makes it least" if method.unit is None else ""
     rows = [
-        QualityRow(
+        (
             "Share of nearest neighbours kept",
             _share(scores.knn_preservation),
             f"Of the {k} records most similar to a record, how many are among the {k} nearest to it in the release. "
             f"100% keeps all; neighbours drawn at random would make {scores.chance:.1%}.",
         ),
-        QualityRow(
+        (
             "Trustworthiness",
             _number(scores.trustworthiness),
             "Whether records that lie together in the release are alike. 1: all of them; a record from far away among "
             "the neighbours lowers it, the more the farther away.",
         ),
-        QualityRow(
+        (
             "Continuity",
             _number(scores.continuity),
             "Whether records that are alike lie together in the release. 1: all of them; similar records torn apart "
             "lower it.",
         ),
-        QualityRow(
+        (
             "Stress-1",
             _number(scores.stress_1),
             f"How far distances between points of the release are off{scale}: 0 if all distances between records are "
@@ -159,18 +167,16 @@ def in_words(method: DRMethod, scores: ReleaseScores) -> ReleaseQuality:
     ]
     if method.minimises is not None and math.isfinite(scores.objective.estimate):
         text = f"What the method itself makes as small as it can: {method.minimises}. Only comparable between "
-        rows.append(
-            QualityRow("The method's own objective", _number(scores.objective), f"{text}releases of the same data.")
-        )
-    kept, chance = scores.knn_preservation.estimate, scores.chance
+        rows.append(("The method's own objective", _number(scores.objective), f"{text}releases of the same data."))
     plural = "" if scores.n_releases == 1 else "s"
-    return ReleaseQuality(
-        lead=f"On average the release keeps {kept:.0%} of the {k} nearest neighbours that a record has in the data; "
-        f"chance would keep {chance:.1%}.",
-        reading=READING,
+    return Table(
+        title="How good the release is as an embedding",
+        paragraphs=(lead(scores), READING),
         caption=f"Means over {scores.n_releases:,} release{plural} of {n:,} records, each with another target, and "
         f"{k} neighbours per record. Small figures are 95% confidence intervals over the targets.",
+        headers=("Measure", "Value", "How to read it"),
         rows=tuple(rows),
+        text_columns=(2,),
     )
 
 

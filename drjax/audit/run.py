@@ -21,12 +21,14 @@ from drjax.audit.config import AuditConfig
 from drjax.audit.fillings import filled_shadows
 from drjax.audit.folder import REPORT, RunFolder
 from drjax.audit.inputs import AttackInputs
+from drjax.audit.report import audit_report, save_figures
 from drjax.core.progress import announce
 from drjax.core.types import Array, DRMethod, count_status
 from drjax.data import Dataset, load, split
-from drjax.reports import html, ladder, plots, records
-from drjax.reports.curve import DefenseCurve, section
+from drjax.reports import ladder, page, plots, records
+from drjax.reports.curve import DefenseCurve, sections_of
 from drjax.reports.ladder import LadderRow
+from drjax.reports.sections import Figure, Section, Verdict
 
 FIGURE_TARGETS = 10
 """Targets shown in the image grid."""
@@ -56,7 +58,7 @@ class AuditResult:
     folder: Path
     report: Path
     rows: tuple[LadderRow, ...]
-    verdict: ladder.Verdict
+    verdict: Verdict
     quality: quality.ReleaseScores | None
     reconstructions: dict[str, np.ndarray]
     targets: np.ndarray
@@ -245,24 +247,27 @@ def run(
 
     verdict = ladder.verdict(rows)
     not_run = [attack.label for name, attack in fitting(config.method).items() if name not in attacks]
-    figures = _figures(folder, data, inputs, attacks, reconstructions, rows, is_scored)
-    report = html.AuditReport(
+    sections: list[Section] = []
+    if measured is not None:
+        sections.append(quality.in_words(method, measured))
+    if curve is not None:
+        sections += sections_of(curve, curves.draw(folder, curve))
+    sections += _figures(folder, data, inputs, attacks, reconstructions, rows, is_scored)
+    report = audit_report(
         title=f"What this {method.title} release gives away: {data.name}",
         verdict=verdict,
-        release=describe.release(config, data),
+        release=describe.release(config, data, n_records=config.n_known + 1),
         rows=tuple(rows),
-        figures=figures,
         assumptions=adversary.assumptions(config, data, scene, view, describe.assumptions(config, data)),
         tables=(adversary.comparison(pairs, scene),) if pairs else (),
+        measured=tuple(sections),
         status_counts=statuses,
-        quality=quality.in_words(method, measured) if measured is not None else None,
-        curve=None if curve is None else section(curve, curves.draw(folder, curve)),
         winner=ladder.winner(rows, not_run),
         command=command or describe.command(config),
         provenance={**provenance, "data": data.provenance.source, "licence": data.provenance.licence},
     )
     folder.finish()
-    html.write(report, folder.path / REPORT)
+    page.write(report, folder.path / REPORT)
     return AuditResult(
         folder.path, folder.path / REPORT, tuple(rows), verdict, measured, reconstructions, inputs.targets, curve
     )
@@ -336,9 +341,7 @@ def _figures(
     reconstructions: dict[str, np.ndarray],
     rows: list[LadderRow],
     is_scored: np.ndarray,
-) -> tuple[html.ReportFigure, ...]:
-    path = folder.path / "figures"
-    path.mkdir(exist_ok=True)
+) -> tuple[Figure, ...]:
     labelled = {attacks[name].label: x for name, x in reconstructions.items()}
     figures = []
     if describe.is_image(data.shape):
@@ -365,9 +368,4 @@ def _figures(
     nearest = reconstructions["nearest"]
     neighbor = metrics.mean_squared_errors(nearest[:, is_scored], inputs.targets[:, is_scored])
     figures.append(("errors", plots.error_distribution(errors, neighbor), describe.ERROR_FIGURE))
-    shown_figures = []
-    for name, figure, (title, caption, alt) in figures:
-        file = path / f"{name}.png"
-        plots.save_figure(figure, file)
-        shown_figures.append(html.ReportFigure(title=title, caption=caption, png=file, alt=alt))
-    return tuple(shown_figures)
+    return save_figures(folder.path, figures)

@@ -75,7 +75,7 @@ def audit(
     for caveat in result.verdict.caveats:
         console.print(caveat)
     if result.quality is not None:
-        console.print(quality.in_words(config.dr_method, result.quality).lead)
+        console.print(quality.lead(result.quality))
     if result.curve is not None:
         curve.print_curve(console, result.curve)
         console.print(curve.lead(result.curve))
@@ -215,8 +215,8 @@ def embed(
         facts |= {"hyperparameters": dr_method.method, "defense": defense, "defense_scale": defense_scale}
     if scores is not None:
         facts["quality"] = {"n_neighbors": scores.n_neighbors} | quality.estimates(scores)
-        for row in quality.in_words(dr_method, scores).rows:
-            print(f"{row.label}: {row.figure[0]}")
+        for measure, figure, _ in quality.in_words(dr_method, scores).rows:
+            print(f"{measure}: {figure[0]}")
     records.atomic_write_text(facts_file, json.dumps(records.to_json(facts), indent=1) + "\n")
     print(f"Written: {out} and {facts_file.name}")
 

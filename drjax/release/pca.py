@@ -25,7 +25,7 @@ from drjax.core import memory, validate
 from drjax.defenses import pca_utility
 from drjax.defenses.dp_pca import PCARelease
 from drjax.defenses.dp_pca_laplace import LaplaceNoise
-from drjax.release import budget, expected, manifest, page, pca_report
+from drjax.release import budget, expected, manifest, pca_report, private_report
 from drjax.release import mechanism as mechanisms
 from drjax.release.bounds import Bounds, make_bounds
 from drjax.release.folder import check_new_folder, new_folder, private_folder
@@ -224,11 +224,12 @@ def release_pca(
         records.save_arrays(folder / COMPONENTS, **arrays)
         content = _manifest(config, name, delta, released, mechanism, bounds, private, k_words, arrays.keys())
         manifest.write(folder, content, made=made, files=[COMPONENTS])
-        private_files[REPORT] = page.or_reason(
+        private_files[REPORT] = private_report.page_or_reason(
             f"Private PCA of {config.data.name}",
-            lambda: pca_report.render(
-                config,
-                name=name,
+            lambda title: pca_report.report(
+                title,
+                mechanism=name,
+                epsilon=config.epsilon,
                 delta=delta,
                 n_records=n,
                 columns=d,
@@ -240,6 +241,7 @@ def release_pca(
                 expectation=found,
                 not_expected=reason,
                 command=command or f"drjax.release.release_pca({config!r})",
+                seed=config.seed,
             ),
         )
     ceiling = roc.auc_ceiling(swapped.curve) if bounds.is_public else None
@@ -268,7 +270,7 @@ def _expected(
         options: dict[str, Any] = {"public": sample, "n_splits": config.splits, "progress": progress}
         return useful, expected.membership(membership_key, mechanism, x, **options)
 
-    return page.attempted(rehearse)
+    return private_report.attempted(rehearse)
 
 
 def _n_components(

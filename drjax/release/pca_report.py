@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from drjax.attacks import roc
 from drjax.attacks.metrics import Interval
 from drjax.bounds import tradeoff
 from drjax.bounds.curve import TradeOff
 from drjax.defenses.dp_pca import PCARelease
-from drjax.release import expected, figures, manifest, page
+from drjax.release import expected, figures, manifest, private_report
 from drjax.release.expected import Membership, Utility
-from drjax.reports import records
-from drjax.reports.html import ReportFigure, ReportTable
-
-if TYPE_CHECKING:
-    from drjax.release.pca import PCAReleaseConfig
+from drjax.reports.sections import Figure, Report, Table
 
 LIMITS = (
     "Utility and attacks are computed on the records themselves, with noise drawn for this report: the published "
@@ -34,10 +29,17 @@ NO_BETTER = "THE COMPONENTS ARE NO BETTER THAN RANDOM DIRECTIONS: the noise drow
 """First warning of a report on a release that is worth nothing."""
 
 
-def render(
-    config: PCAReleaseConfig,
+PUBLISH = (
+    "components.npz, all of it: components, eigenvalues and the noisy second moment have one guarantee together.",
+    "manifest.json, which says what is guaranteed and holds no number that depends on the records.",
+)
+
+
+def report(
+    title: str,
     *,
-    name: str,
+    mechanism: str,
+    epsilon: float,
     delta: float,
     n_records: int,
     columns: int,
@@ -49,74 +51,66 @@ def render(
     expectation: tuple[Utility, Membership] | None,
     not_expected: str,
     command: str,
-) -> str:
-    """The report as one HTML page.
+    seed: int,
+) -> Report:
+    """The report of a release.
 
     Args:
-        config: Of the release.
-        name: Of the mechanism.
-        delta: Of the guarantee.
+        title: Heading of the page.
+        mechanism: Name of the mechanism.
+        epsilon: Epsilon of the guarantee.
+        delta: Delta of the guarantee.
         n_records: n, private or not.
         columns: d.
         released: What was drawn.
-        swapped: Curve of the same noise for a record replaced by another, which is the simulated game.
+        swapped: Trade-off curve of the same noise for a record replaced by another, which is the simulated game.
         holds: Whether the bounds are public.
         sources: Where each bound is from, in words.
         outside: How many cells of the records were cut or replaced.
         expectation: Utility and membership; None where there are none.
         not_expected: Why there are none.
-        command: For the report.
+        command: The shell command.
+        seed: Seed of the simulations.
     """
     k = len(released.components)
     curve = released.curve
     relation = str(curve.neighbouring)
     ceiling = roc.auc_ceiling(swapped)
     most = f"No attack of any kind has an AUC above {ceiling:.3f}." if holds else "Nothing is guaranteed beyond these."
-    warnings = [(page.KEEP, "")]
-    if not holds:
-        warnings.insert(0, (manifest.NOT_PRIVATE + ".", "What the figures below show is no more than a measurement."))
-    notes: list[tuple[str, tuple[str, ...]]] = [
-        ("What may be published", _publish(holds)),
-        ("What the guarantee does not cover", manifest.NOT_COVERED),
-        ("How to read this report", LIMITS),
-    ]
-    headline, summary, tables = "the expected utility was not measured", (f"Not measured: {not_expected}.", most), ()
-    drawn: tuple[ReportFigure, ...] = ()
-    is_good = holds
+    headline, summary = "the expected utility was not measured", (f"Not measured: {not_expected}.", most)
+    tables, drawn, worthless = (), (), None
     if expectation is not None:
         utility, membership = expectation
         headline, summary = _in_words(utility, membership, most)
         tables = (_utility_table(utility, k), _membership_table(membership))
-        drawn = _figures(config, utility, membership, swapped if holds else None)
+        drawn = _figures(epsilon, utility, membership, swapped if holds else None)
         if utility.is_no_better_than_random:
-            is_good = False
-            warnings.append((NO_BETTER + ".", _no_better(utility)))
-    return page.render(
-        page.Page(
-            title=f"Private PCA of {config.data.name}",
-            warnings=tuple(warnings),
-            level="not shown" if is_good else "high",
-            headline=f"epsilon {config.epsilon:g} at delta {delta:g}: {headline if holds else 'NOT guaranteed'}",
-            summary=summary,
-            facts=(
-                ("Mechanism", name),
-                ("Neighbours", f"{relation}: {manifest.RELATIONS[relation]}"),
-                ("Proven", _curve(curve) if holds else "nothing"),
-                ("Records", f"{n_records:,}"),
-                ("Columns", f"{columns:,}"),
-                ("Components published", f"{k:,}"),
-                ("Cells cut to their range, or no number", f"{outside:,}"),
-            ),
-            tables=(
-                *tables,
-                *((_ceiling_table(curve, swapped),) if holds else ()),
-                _bounds_table(sources, released.note if holds else "nothing"),
-            ),
-            figures=drawn,
-            notes=tuple(notes),
-            command=command,
-            provenance=records.provenance(config.seed),
-        )
+            worthless = NO_BETTER + ".", _no_better(utility)
+    return private_report.report(
+        title=title,
+        holds=holds,
+        worthless=worthless,
+        headline=f"epsilon {epsilon:g} at delta {delta:g}: {headline if holds else 'NOT guaranteed'}",
+        summary=summary,
+        facts=(
+            ("Mechanism", mechanism),
+            ("Neighbours", f"{relation}: {manifest.RELATIONS[relation]}"),
+            ("Proven", _curve(curve) if holds else "nothing"),
+            ("Records", f"{n_records:,}"),
+            ("Columns", f"{columns:,}"),
+            ("Components published", f"{k:,}"),
+            ("Cells cut to their range, or no number", f"{outside:,}"),
+        ),
+        measured=(
+            *tables,
+            *((_ceiling_table(curve, swapped),) if holds else ()),
+            _bounds_table(sources, released.note if holds else "nothing"),
+            *drawn,
+        ),
+        publish=PUBLISH,
+        reading=LIMITS,
+        command=command,
+        seed=seed,
     )
 
 
@@ -153,17 +147,7 @@ def _no_better(utility: Utility) -> str:
     )
 
 
-def _publish(holds: bool) -> tuple[str, ...]:
-    if not holds:
-        return ("Nothing in this folder has a guarantee: the bounds were computed from the private records.",)
-    return (
-        "components.npz, all of it: components, eigenvalues and the noisy second moment have one guarantee together.",
-        "manifest.json, which says what is guaranteed and holds no number that depends on the records.",
-        "Nothing else: this report, and whatever else is computed from the records, stays with whoever holds them.",
-    )
-
-
-def _utility_table(utility: Utility, k: int) -> ReportTable:
+def _utility_table(utility: Utility, k: int) -> Table:
     rows = [
         (
             "Variance about the mean that is kept, q",
@@ -208,15 +192,16 @@ def _utility_table(utility: Utility, k: int) -> ReportTable:
             f"{utility.k_true} without noise: noise has energy too",
         )
     )
-    return ReportTable(
+    return Table(
         title="Expected utility",
-        lead=f"From {utility.n_trials} draws of the noise on the records. Private: computed from them.",
+        paragraphs=(f"From {utility.n_trials} draws of the noise on the records. Private: computed from them.",),
         headers=("Measure", "Mean", "90% of releases", "How to read it"),
         rows=tuple(rows),
+        text_columns=(3,),
     )
 
 
-def _membership_table(membership: Membership) -> ReportTable:
+def _membership_table(membership: Membership) -> Table:
     whose = "public ones" if membership.has_public else "a part of the private ones, which no real adversary has"
     lead = (
         f"Who was in the release? {membership.n_splits} random splits: {membership.n_members:,} records are released, "
@@ -228,22 +213,25 @@ def _membership_table(membership: Membership) -> ReportTable:
         (attack.name, "with noise" if attack.is_private else "none", _interval(attack.auc), _interval(attack.tpr))
         for attack in membership.attacks
     )
-    return ReportTable(
+    return Table(
         title="Expected membership attacks",
-        lead=lead,
+        paragraphs=(lead,),
         headers=("Attack", "Noise", "AUC", f"Members found at {expected.FPR:.0%} false alarms"),
         rows=rows,
+        text_columns=(1,),
     )
 
 
-def _ceiling_table(curve: TradeOff, swapped: TradeOff) -> ReportTable:
+def _ceiling_table(curve: TradeOff, swapped: TradeOff) -> Table:
     games = {"Is the record there, or another in its place? (as simulated)": swapped}
     if curve != swapped:
         named = {"zero_out": "one that counts for nothing", "add_or_remove": "none"}[str(curve.neighbouring)]
         games[f"Is the record there, or {named}? (the relation of the guarantee)"] = curve
-    return ReportTable(
+    return Table(
         title="The most that any attack reaches",
-        lead="What the proven curve leaves to an adversary who knows all records but one, and everything else.",
+        paragraphs=(
+            "What the proven curve leaves to an adversary who knows all records but one, and everything else.",
+        ),
         headers=("Question", "AUC, at most", "Found at 1% false alarms, at most", "At 0.1%, at most"),
         rows=tuple(
             (
@@ -256,22 +244,21 @@ def _ceiling_table(curve: TradeOff, swapped: TradeOff) -> ReportTable:
     )
 
 
-def _bounds_table(sources: Mapping[str, str], note: str) -> ReportTable:
-    return ReportTable(
+def _bounds_table(sources: Mapping[str, str], note: str) -> Table:
+    return Table(
         title="Bounds, and what is proven",
-        lead="Records are cut to bounds, and noise is in units of them. They must be public.",
+        paragraphs=("Records are cut to bounds, and noise is in units of them. They must be public.",),
         headers=("Bound", "Where it is from"),
         rows=(*((name.replace("_", " "), text) for name, text in sources.items()), ("proven", note)),
+        text_columns=(1,),
     )
 
 
-def _figures(
-    config: PCAReleaseConfig, utility: Utility, membership: Membership, ceiling: TradeOff | None
-) -> tuple[ReportFigure, ...]:
+def _figures(epsilon: float, utility: Utility, membership: Membership, ceiling: TradeOff | None) -> tuple[Figure, ...]:
     kept = figures.kept_over_epsilon(
         utility.epsilons,
         utility.energy,
-        config.epsilon,
+        epsilon,
         label="variance kept, q (1: nothing is lost)",
         baseline=(utility.random, "random directions"),
     )
@@ -284,7 +271,7 @@ def _figures(
     dotted = frozenset(label for label, attack in shown.items() if not attack.is_private)
     drawn = figures.roc_under_ceilings(curves, ceilings, dotted=dotted)
     return (
-        ReportFigure(
+        Figure(
             title="What is kept at other epsilons",
             caption="Captured variance about the mean over the most that as many components capture, with the range "
             "that 90% of releases are in; dotted, what as many random directions capture. "
@@ -292,7 +279,7 @@ def _figures(
             png=figures.png(kept),
             alt="Line of the variance kept over epsilon on a logarithmic axis, the chosen epsilon marked.",
         ),
-        ReportFigure(
+        Figure(
             title="Telling members from others",
             caption="Share of members found over the share of others called members, of all splits "
             "together; dashed without noise, solid with it. "

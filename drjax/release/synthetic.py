@@ -28,7 +28,7 @@ from drjax.data import schema_sources, tables
 from drjax.data.checksums import sha256
 from drjax.data.schema import Schema
 from drjax.data.tables import Columns
-from drjax.release import budget, manifest, page, rehearsal, synthetic_report
+from drjax.release import budget, manifest, private_report, rehearsal, synthetic_report
 from drjax.release.folder import check_new_folder, new_folder, private_folder
 from drjax.release.writing import synthetic_table
 from drjax.synthesis.contract import Box
@@ -248,12 +248,16 @@ def release_synthetic(
             content = {"warning": manifest.NOT_PRIVATE} | content
         manifest.write(folder, content, made=made, files=[table_name, SCHEMA])
         outside = schema.outside(private)
-        private_files[REPORT] = page.or_reason(
+        private_files[REPORT] = private_report.page_or_reason(
             f"Synthetic data for {config.data.name}",
-            lambda: synthetic_report.render(
-                config,
-                schema=schema,
+            lambda title: synthetic_report.report(
+                title,
+                method=config.method,
+                neighbouring=config.neighbouring,
+                epsilon=config.epsilon,
                 delta=delta,
+                schema=schema,
+                table_name=table_name,
                 n_records=n,
                 curve=curve if holds else None,
                 proven=plan.guarantee.proven,
@@ -264,6 +268,7 @@ def release_synthetic(
                 private=(x, y),
                 published=schema.encode({name: table[name] for name in table.column_names}),
                 command=command or f"drjax.release.release_synthetic({config!r})",
+                seed=config.seed,
             ),
         )
     written = manifest.read(out / manifest.MANIFEST)
@@ -350,8 +355,8 @@ def _rehearsed(
     """The rehearsal, or None and why there is none."""
     if not config.trials:
         return None, "none was asked for (--trials 0)"
-    key, options = jax.random.key(config.seed), {"n_trials": config.trials, "progress": progress}
-    return page.attempted(lambda: rehearsal.rehearse(key, method, schema, x, y, config.epsilon, delta, **options))
+    key, how = jax.random.key(config.seed), {"n_trials": config.trials, "progress": progress}
+    return private_report.attempted(lambda: rehearsal.rehearse(key, method, schema, x, y, config.epsilon, delta, **how))
 
 
 def _share(plan: Any, step: str) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -13,14 +12,12 @@ from drjax.attacks.metrics import Interval
 from drjax.bounds import rero
 from drjax.bounds.curve import TradeOff
 from drjax.data.schema import Schema
-from drjax.release import expected, figures, manifest, page
+from drjax.release import expected, figures, manifest, private_report
 from drjax.release.rehearsal import FACTORS, Rehearsal
-from drjax.reports import plots, records
-from drjax.reports.html import ReportFigure, ReportTable
+from drjax.reports import plots
+from drjax.reports.sections import Figure as Picture
+from drjax.reports.sections import Report, Table
 from drjax.synthesis.exposure import auc_ceiling
-
-if TYPE_CHECKING:
-    from drjax.release.synthetic import SyntheticReleaseConfig
 
 MOST_COLUMNS, MOST_BARS = 12, 12
 """Columns, and categories of one, that are drawn."""
@@ -40,11 +37,15 @@ LIMITS = (
 )
 
 
-def render(
-    config: SyntheticReleaseConfig,
+def report(
+    title: str,
     *,
-    schema: Schema,
+    method: str,
+    neighbouring: str,
+    epsilon: float,
     delta: float,
+    schema: Schema,
+    table_name: str,
     n_records: int,
     curve: TradeOff | None,
     proven: str,
@@ -55,69 +56,67 @@ def render(
     private: tuple[np.ndarray, np.ndarray | None],
     published: tuple[np.ndarray, np.ndarray | None],
     command: str,
-) -> str:
-    """The report as one HTML page.
+    seed: int,
+) -> Report:
+    """The report of a release.
 
     Args:
-        config: Of the release.
-        schema: Of the tables.
-        delta: Of the guarantee.
+        title: Heading of the page.
+        method: Name of the method.
+        neighbouring: Which data sets the guarantee compares.
+        epsilon: Epsilon of the guarantee.
+        delta: Delta of the guarantee.
+        schema: Columns of the tables.
+        table_name: File of the synthetic table.
         n_records: n, private or not.
-        curve: Of the release; None if nothing is guaranteed.
-        proven: In words.
+        curve: Trade-off curve of the release; None if nothing is guaranteed.
+        proven: The guarantee in words.
         budget: Share of each step.
         rehearsed: Expected utility and attacks; None where there are none.
         not_rehearsed: Why there are none.
         outside: By column, how many cells were no value that it may hold, and why.
         private: Records, encoded.
         published: Synthetic records, encoded.
-        command: For the report.
+        command: The shell command.
+        seed: Seed of the rehearsals.
     """
     holds = curve is not None
     most = f"No attack of any kind has an AUC above {auc_ceiling(curve):.3f}." if curve is not None else (
         "Nothing is guaranteed beyond that."
     )  # fmt: skip
-    warnings = [(page.KEEP, "")]
-    if not holds:
-        warnings.insert(0, (manifest.NOT_PRIVATE + ".", "What the figures below show is no more than a measurement."))
     worse = None if rehearsed is None else rehearsed.worse_than_nothing
-    if worse is not None:
-        warnings.append(("NO BETTER THAN KNOWING NOTHING.", worse))
     sizes = f"{len(published[0]):,} synthetic records for {n_records:,}"
     if rehearsed is None:
-        summary: tuple[str, ...] = (f"What to expect of the table was not measured: {not_rehearsed}.", most)
-        tables: tuple[ReportTable, ...] = ()
+        summary, tables = (f"What to expect of the table was not measured: {not_rehearsed}.", most), ()
     else:
         summary = _expected(rehearsed, most)
         tables = (_utility_table(rehearsed), _spread_table(rehearsed), _attack_table(rehearsed))
-    return page.render(
-        page.Page(
-            title=f"Synthetic data for {config.data.name}",
-            warnings=tuple(warnings),
-            level="not shown" if holds and worse is None else "high",
-            headline=f"epsilon {config.epsilon:g} at delta {delta:g}: {sizes}" if holds else f"NOT guaranteed: {sizes}",
-            summary=summary,
-            facts=(
-                ("Method", config.method),
-                ("Neighbours", f"{config.neighbouring}: {manifest.RELATIONS[config.neighbouring]}"),
-                ("Proven", proven if holds else "nothing"),
-                ("Budget", ", ".join(f"{step} {share:.0%}" for step, share in budget.items())),
-                ("Columns", f"{len(schema.columns):,}"),
-            ),
-            tables=(
-                *tables,
-                *((_ceiling_table(curve),) if curve is not None else ()),
-                _schema_table(schema, outside),
-            ),
-            figures=_figures(config, schema, rehearsed, private, published, curve),
-            notes=(
-                ("What may be published", _publish(config, holds=holds)),
-                ("What the guarantee does not cover", manifest.NOT_COVERED),
-                ("How to read this report", LIMITS),
-            ),
-            command=command,
-            provenance=records.provenance(config.seed),
-        )
+    return private_report.report(
+        title=title,
+        holds=holds,
+        worthless=None if worse is None else ("NO BETTER THAN KNOWING NOTHING.", worse),
+        headline=f"epsilon {epsilon:g} at delta {delta:g}: {sizes}" if holds else f"NOT guaranteed: {sizes}",
+        summary=summary,
+        facts=(
+            ("Method", method),
+            ("Neighbours", f"{neighbouring}: {manifest.RELATIONS[neighbouring]}"),
+            ("Proven", proven if holds else "nothing"),
+            ("Budget", ", ".join(f"{step} {share:.0%}" for step, share in budget.items())),
+            ("Columns", f"{len(schema.columns):,}"),
+        ),
+        measured=(
+            *tables,
+            *((_ceiling_table(curve),) if curve is not None else ()),
+            _schema_table(schema, outside),
+            *_figures(epsilon, schema, rehearsed, private, published, curve),
+        ),
+        publish=(
+            f"{table_name}: the guarantee is of the whole model that it is drawn from.",
+            "schema.json and manifest.json, which hold no number that depends on the records.",
+        ),
+        reading=LIMITS,
+        command=command,
+        seed=seed,
     )
 
 
@@ -133,18 +132,7 @@ def _expected(rehearsed: Rehearsal, most: str) -> tuple[str, ...]:
     )
 
 
-def _publish(config: SyntheticReleaseConfig, *, holds: bool) -> tuple[str, ...]:
-    if not holds:
-        return ("Nothing in this folder has a guarantee: bounds were computed from the private records.",)
-    suffix = ".parquet" if config.data.suffix.lower() == ".parquet" else ".csv"
-    return (
-        f"synthetic{suffix}: the guarantee is of the whole model that it is drawn from.",
-        "schema.json and manifest.json, which hold no number that depends on the records.",
-        "Nothing else: this report, and whatever else is computed from the records, stays with whoever holds them.",
-    )
-
-
-def _utility_table(rehearsed: Rehearsal) -> ReportTable:
+def _utility_table(rehearsed: Rehearsal) -> Table:
     rows = [
         (
             one.name[0].upper() + one.name[1:],
@@ -155,9 +143,11 @@ def _utility_table(rehearsed: Rehearsal) -> ReportTable:
         )
         for one in rehearsed.compared
     ]
-    return ReportTable(
+    return Table(
         title="Expected utility",
-        lead=f"{rehearsed.n_trials} rehearsals on {rehearsed.n_fitted:,} records each: mean and 95% interval. Private.",
+        paragraphs=(
+            f"{rehearsed.n_trials} rehearsals on {rehearsed.n_fitted:,} records each: mean and 95% interval. Private.",
+        ),
         headers=(
             "Measure",
             "Synthetic records",
@@ -169,11 +159,14 @@ def _utility_table(rehearsed: Rehearsal) -> ReportTable:
     )
 
 
-def _spread_table(rehearsed: Rehearsal) -> ReportTable:
-    return ReportTable(
+def _spread_table(rehearsed: Rehearsal) -> Table:
+    return Table(
         title="Expected spread of each column",
-        lead="Standard deviation of the synthetic column over that of the real one; of categories, the root of the "
-        "ratio of the summed variances of their indicators. 1 is kept, less is too narrow, more is too wide. Private.",
+        paragraphs=(
+            "Standard deviation of the synthetic column over that of the real one; of categories, the root of the "
+            "ratio of the summed variances of their indicators. 1 is kept, less is too narrow, more is too wide. "
+            "Private.",
+        ),
         headers=("Column", "Synthetic over real, mean and 95% interval"),
         rows=tuple(
             (one.name, "constant" if math.isnan(one.ratio.estimate) else f"{one.ratio.estimate:.2f} "
@@ -183,17 +176,19 @@ def _spread_table(rehearsed: Rehearsal) -> ReportTable:
     )  # fmt: skip
 
 
-def _attack_table(rehearsed: Rehearsal) -> ReportTable:
-    return ReportTable(
+def _attack_table(rehearsed: Rehearsal) -> Table:
+    return Table(
         title="Expected membership attacks",
-        lead="Who was in the data? The adversary has the synthetic table, the candidates and other records of the same "
-        "kind. Mean of the rehearsals with the 95% interval of that mean.",
+        paragraphs=(
+            "Who was in the data? The adversary has the synthetic table, the candidates and other records of the same "
+            "kind. Mean of the rehearsals with the 95% interval of that mean.",
+        ),
         headers=("Attack", "AUC", f"Members found at {expected.FPR:.0%} false alarms"),
         rows=tuple((attack.name, _interval(attack.auc), _interval(attack.tpr)) for attack in rehearsed.attacks),
     )
 
 
-def _ceiling_table(curve: TradeOff) -> ReportTable:
+def _ceiling_table(curve: TradeOff) -> Table:
     power = [
         (f"Found at {alpha:.1%} false alarms, at most", f"{float(curve.power(alpha)):.4f}") for alpha in (0.01, 0.001)
     ]
@@ -204,38 +199,41 @@ def _ceiling_table(curve: TradeOff) -> ReportTable:
         )
         for kappa in KAPPAS
     ]
-    return ReportTable(
+    return Table(
         title="The most that any attack reaches",
-        lead=f"What is left to an adversary who knows all records but one; neighbours: {curve.neighbouring}.",
+        paragraphs=(f"What is left to an adversary who knows all records but one; neighbours: {curve.neighbouring}.",),
         headers=("Quantity", "At most"),
         rows=(*power, *rebuilt),
     )
 
 
-def _schema_table(schema: Schema, outside: Mapping[str, Mapping[str, int]]) -> ReportTable:
+def _schema_table(schema: Schema, outside: Mapping[str, Mapping[str, int]]) -> Table:
     rows = []
     for column in schema.columns:
         name, _, words = str(column).partition(": ")
         mapped = ", ".join(f"{n:,} {why}" for why, n in outside.get(name, {}).items())
         rows.append((name, words, "stated or public" if column.is_public else "READ OFF THE RECORDS", mapped or "none"))
-    return ReportTable(
+    return Table(
         title="Columns",
-        lead="A number beyond its bounds became the bound, a cell that is no number the middle of the bounds; a "
-        "category that is not listed counts for none. How many is private.",
+        paragraphs=(
+            "A number beyond its bounds became the bound, a cell that is no number the middle of the bounds; a "
+            "category that is not listed counts for none. How many is private.",
+        ),
         headers=("Column", "What it may hold", "Where that is from", "Cells outside"),
         rows=tuple(rows),
+        text_columns=(1, 2),
     )
 
 
 def _figures(
-    config: SyntheticReleaseConfig,
+    epsilon: float,
     schema: Schema,
     rehearsed: Rehearsal | None,
     private: tuple[np.ndarray, np.ndarray | None],
     published: tuple[np.ndarray, np.ndarray | None],
     curve: TradeOff | None,
-) -> tuple[ReportFigure, ...]:
-    columns = ReportFigure(
+) -> tuple[Picture, ...]:
+    columns = Picture(
         title="Columns side by side",
         caption="Private records (grey) and the published ones (colour), as shares. Private.",
         png=figures.png(_columns(schema, private, published)),
@@ -244,7 +242,7 @@ def _figures(
     if rehearsed is None:
         return (columns,)
     kept = figures.kept_over_epsilon(
-        rehearsed.epsilons, rehearsed.useful, config.epsilon, label=rehearsed.measure.replace(" on real", "\non real")
+        rehearsed.epsilons, rehearsed.useful, epsilon, label=rehearsed.measure.replace(" on real", "\non real")
     )
     ax = kept.axes[0]
     ax.axhline(rehearsed.real, color=plots.INK, linewidth=1, linestyle="--")
@@ -254,7 +252,7 @@ def _figures(
     shown = {attack.name.lower(): (attack.fpr, attack.tprs) for attack in rehearsed.attacks}
     ceilings = {} if curve is None else {"no attack is above this": curve}
     return (
-        ReportFigure(
+        Picture(
             title="What is kept at other epsilons",
             caption=f"The {rehearsed.measure}, at {', '.join(f'{factor:g}' for factor in FACTORS)} times the epsilon. "
             "Private: do not choose epsilon by it (see below).",
@@ -262,7 +260,7 @@ def _figures(
             alt="Line of utility over epsilon on a logarithmic axis, the chosen epsilon marked.",
         ),
         columns,
-        ReportFigure(
+        Picture(
             title="Telling members from others",
             caption="Share of members found over the share of others called members, of all rehearsals together."
             + ("" if curve is None else " No attack reaches the shaded area, whatever it knows."),

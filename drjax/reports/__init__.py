@@ -1,1 +1,1 @@
-"""Reports: result records with provenance, figures, the attack ladder with its verdict, one self-contained page."""
+"""Reports: result records with provenance, figures, the attack ladder with its verdict, sections as data, one page."""

@@ -1,4 +1,4 @@
-"""The privacy-utility curve of a defence: its points, its figure, its section of the report and its table as text."""
+"""The privacy-utility curve of a defence: its points, its figure, its sections of the report, its table as text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rich.text import Text
 
 from drjax.attacks.metrics import AttackScores, Interval
 from drjax.core import validate
-from drjax.reports.html import CurveSection, ReportFigure
+from drjax.reports import sections
 from drjax.reports.ladder import LadderRow, bounds, number, percent
 from drjax.reports.plots import ATTACK, BASELINE, BEST, FAINT, INK, SERIES, WIDTH, plain, style_axes
 
@@ -128,17 +128,23 @@ def cells(curve: DefenseCurve) -> list[tuple[tuple[str, ...], ...]]:
     return rows
 
 
-def section(curve: DefenseCurve, png: Path) -> CurveSection:
-    """The section of the report, with the figure that lies in `png`."""
+def sections_of(curve: DefenseCurve, png: bytes | Path) -> tuple[sections.Table, sections.Figure]:
+    """The sections of the report: the table, and the figure `png`."""
     guess = "" if curve.majority is None else f" Guessing the largest class gets {curve.majority:.1%} of labels right."
-    return CurveSection(
-        lead=lead(curve),
-        reading=READING,
-        caption="Small figures are 95% confidence intervals over the targets. “Closer than NN”: rebuilt more closely "
-        f"than the nearest known or public record.{guess}",
-        headers=HEADERS,
-        rows=tuple(cells(curve)),
-        figure=ReportFigure(
+    rows = cells(curve)
+    return (
+        sections.Table(
+            title="What a defence would cost, and what it would buy",
+            paragraphs=(lead(curve), READING),
+            caption="Small figures are 95% confidence intervals over the targets. “Closer than NN”: rebuilt more "
+            f"closely than the nearest known or public record.{guess}",
+            headers=HEADERS,
+            rows=tuple(rows),
+            text_columns=(HEADERS.index("Adversary"),),
+            baselines=tuple(i for i, row in enumerate(rows) if "baseline" in row[3]),
+            has_row_heads=False,  # a scale has two rows
+        ),
+        sections.Figure(
             title="Privacy and utility by scale of the defence",
             caption="Above: what the adversaries take back, by scale. Below left: what the release is still worth. "
             "Below right: both at once for the adaptive adversary, one point for each scale; better releases lie to "

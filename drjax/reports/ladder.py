@@ -1,17 +1,18 @@
-"""The attack ladder: its rows, how its figures are written, the verdict on them, and the table as text."""
+"""The attack ladder: its rows, how its figures are written, the verdict on them, and the tables of the report."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from drjax.attacks.metrics import UNKNOWN, AttackScores, Gain, Interval
+from drjax.reports import sections
+from drjax.reports.sections import Verdict
 
 REBUILT_THRESHOLD = 0.05
 """Share of targets rebuilt above which exposure is high."""
@@ -48,8 +49,6 @@ HEADERS = (
 )
 """Column heads of the ladder table, in the order of `cells`."""
 
-Level = Literal["high", "not shown", "undetermined"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class LadderRow:
@@ -80,16 +79,6 @@ class LadderRow:
         """What the row needs beside the release and the known records, in words."""
         needed = [("public records", self.needs_public), ("shadow releases", self.needs_shadows)]
         return " and ".join(name for name, is_needed in needed if is_needed) or "nothing more"
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What the ladder shows: a level, a headline of a few words, sentences with figures, and caveats on them."""
-
-    level: Level
-    headline: str
-    sentence: str
-    caveats: tuple[str, ...] = ()
 
 
 def verdict(rows: Sequence[LadderRow]) -> Verdict:
@@ -264,6 +253,40 @@ def cells(row: LadderRow) -> list[tuple[str, ...]]:
         (duration(scores.seconds_per_target),),
         (f"{scores.n_targets:,}", f"{scores.n_excluded:,} excluded"),
     ]
+
+
+def section(rows: Sequence[LadderRow], note: str = "") -> sections.Table:
+    """The ladder as a section of a report.
+
+    Args:
+        rows: Rows in the order of display.
+        note: A paragraph below the table.
+
+    Raises:
+        ValueError: no row that is an attack.
+    """
+    best = strongest(rows)
+    return sections.Table(
+        title="What the attacks took back",
+        caption="Smaller MSE and larger shares mean more exposure. Small figures are 95% confidence intervals, and "
+        "“% of mean” is of the mean record's error on the same targets. Shaded rows marked “baseline” are yardsticks, "
+        "not attacks.",
+        headers=HEADERS,
+        rows=tuple((row.label, *cells(row)[1:]) for row in rows),
+        note=note,
+        strongest=next(i for i, row in enumerate(rows) if row is best),
+        baselines=tuple(i for i, row in enumerate(rows) if row.is_baseline),
+    )
+
+
+def descriptions(rows: Sequence[LadderRow]) -> sections.Table:
+    """The section that says in words what each attack and baseline does."""
+    return sections.Table(
+        title="The attacks and baselines in words",
+        headers=("Name", "What it does", "What else it needs"),
+        rows=tuple((row.label, f"{row.description} {row.note}".rstrip(), row.needs) for row in rows),
+        text_columns=(1, 2),
+    )
 
 
 def to_markdown(rows: Sequence[LadderRow]) -> str:

@@ -70,7 +70,7 @@ def test_unusable_releases_and_sizes_without_neighbourhoods_are_left_out():
     one = quality.measure(SparseRandomProjection(), known, targets[1:2], coords[1:2], np.array([np.nan]), status[1:2])
     assert np.isnan(one.trustworthiness.low)
     words = quality.in_words(SparseRandomProjection(), one)
-    assert words.rows[1].figure == (f"{one.trustworthiness.estimate:.3f}",)
+    assert words.rows[1][1] == (f"{one.trustworthiness.estimate:.3f}",)
     assert len(words.rows) == 4  # a projection minimises nothing
 
 
@@ -102,7 +102,7 @@ def test_an_audit_writes_the_quality_of_its_releases(tmp_path, method, options):
     assert result.quality.objective.estimate == pytest.approx(chunk["objective"].mean(), rel=1e-6)
     page = result.report.read_text("utf-8")
     words = quality.in_words(config.dr_method, result.quality)
-    for text in (words.lead, words.caption, *(row.figure[0] for row in words.rows)):
+    for text in (quality.lead(result.quality), words.caption, *(figure[0] for _, figure, _ in words.rows)):
         assert text in page
     option = next(iter(options))
     assert f"--{option.replace('_', '-')} {options[option]}" in page

@@ -20,7 +20,7 @@ import pytest
 from drjax.data import tables
 from drjax.data.schema import Schema
 from drjax.defenses import dp_pca, dp_pca_laplace, dp_pca_sensitivity
-from drjax.release import PCAReleaseConfig, manifest, page, release_pca, writing
+from drjax.release import PCAReleaseConfig, manifest, private_report, release_pca, writing
 from drjax.release.synthetic import SyntheticReleaseConfig, release_synthetic
 from drjax.synthesis import exact_moments, gaussian_model, projected, sensitivity
 
@@ -147,7 +147,7 @@ def stubbed_files(monkeypatch):
     """No private report, and no wait for the disk."""
     made = manifest.software()
     monkeypatch.setattr(manifest, "software", lambda: made)
-    monkeypatch.setattr(page, "or_reason", lambda *_: "")
+    monkeypatch.setattr(private_report, "page_or_reason", lambda *_: "")
     monkeypatch.setattr(os, "fsync", lambda _: None)
 
 

@@ -246,7 +246,7 @@ def test_a_report_that_fails_decides_nothing(folder, monkeypatch):
     def broken(*_, **__):
         raise ValueError("no such font")
 
-    monkeypatch.setattr("drjax.release.synthetic.synthetic_report.render", broken)
+    monkeypatch.setattr("drjax.release.synthetic.synthetic_report.report", broken)
     result = release_synthetic(config(folder, trials=0), folder / "out")
     text = (result.private_folder / "report.html").read_text()
     assert "DO NOT PUBLISH THIS REPORT" in text

@@ -1,5 +1,4 @@
 import base64
-import dataclasses
 import math
 
 import numpy as np
@@ -7,10 +6,11 @@ import pytest
 from rich.console import Console
 
 from drjax.attacks.metrics import UNKNOWN, AttackScores, Gain, Interval
-from drjax.reports import curve, html
+from drjax.reports import curve, page
 from drjax.reports.curve import CurvePoint, DefenseCurve
-from drjax.reports.ladder import LadderRow, verdict
+from drjax.reports.ladder import LadderRow
 from drjax.reports.plots import save_figure
+from drjax.reports.sections import Report, Verdict
 
 
 def scores(mse, share=0.5):
@@ -65,34 +65,25 @@ def test_lead_has_the_figures_of_the_ends():
     assert "labels" not in curve.lead(made(point(0.0, accuracy=None), point(0.1, accuracy=None), majority=None))
 
 
-def test_section_is_rendered_escaped_with_its_figure(tmp_path):
+def test_sections_are_rendered_escaped_with_the_figure(tmp_path):
     shown = made()
     save_figure(curve.figure(shown), tmp_path / "c.png")
-    attack = LadderRow(label="Ridge", description=".", scores=scores(0.01))
-    rows = (*shown.baselines, attack)
-    report = html.AuditReport(
+    report = Report(
+        kind="audit",
         title="t",
-        verdict=verdict(rows),
-        release=html.Release(
-            method="PCA", dataset="digits", n_records=3, n_features=4, n_components=2, precision="float32"
-        ),
-        rows=rows,
-        figures=(),
-        assumptions=(),
-        status_counts={},
-        command="drjax audit",
-        provenance={},
+        verdict=Verdict("high", "High", "So much."),
+        sections=curve.sections_of(shown, tmp_path / "c.png"),
     )
-    assert 'id="curve"' not in html.render(report)
-    page = html.render(dataclasses.replace(report, curve=curve.section(shown, tmp_path / "c.png")))
-    assert "Noise &lt;b&gt;, scale = pixels." in page
-    assert "Noise <b>" not in page
-    assert base64.b64encode((tmp_path / "c.png").read_bytes()).decode() in page
-    table = page[page.index('<table class="curve">') :].split("</table>")[0]
+    text = page.render(report)
+    assert "Noise &lt;b&gt;, scale = pixels." in text
+    assert "Noise <b>" not in text
+    assert base64.b64encode((tmp_path / "c.png").read_bytes()).decode() in text
+    table = text[text.index("<table") :].split("</table>")[0]
     assert table.count("<tr") == 1 + len(curve.cells(shown))
     assert table.count('class="baseline"') == 1
-    assert table.count("<td>") == len(curve.HEADERS) * len(curve.cells(shown))
-    assert "10.0% of labels" in table
+    assert table.count("<td") == len(curve.HEADERS) * len(curve.cells(shown))
+    assert table.count('<td class="text">') == len(curve.cells(shown))  # the adversary is words
+    assert "10.0% of labels" in text
 
 
 def test_figure_draws_every_point_and_survives_what_is_unknown():

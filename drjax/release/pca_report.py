@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from drjax.attacks import roc
-from drjax.attacks.metrics import Interval
 from drjax.bounds import tradeoff
 from drjax.bounds.curve import TradeOff
+from drjax.core.statistics import Interval
 from drjax.defenses.dp_pca import PCARelease
 from drjax.release import expected, figures, manifest, page
 from drjax.release.expected import Membership, Utility

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.figure import Figure
 
-from drjax.attacks.metrics import Interval
 from drjax.bounds import rero
 from drjax.bounds.curve import TradeOff
+from drjax.core.statistics import Interval
 from drjax.data.schema import Schema
 from drjax.release import expected, figures, manifest, page
 from drjax.release.rehearsal import FACTORS, Rehearsal

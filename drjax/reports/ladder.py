@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from drjax.attacks.metrics import UNKNOWN, AttackScores, Gain, Interval
+from drjax.attacks.metrics import AttackScores, Gain
+from drjax.core.statistics import UNKNOWN, Interval
 
 REBUILT_THRESHOLD = 0.05
 """Share of targets rebuilt above which exposure is high."""

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from drjax.attacks.metrics import AttackScores, Gain, Interval
+from drjax.attacks.metrics import AttackScores, Gain
+from drjax.core.statistics import Interval
 from drjax.reports import html, plots
 from drjax.reports.ladder import HEADERS, LadderRow, cells, verdict
 

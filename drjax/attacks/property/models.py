@@ -25,6 +25,7 @@ from drjax.attacks.property import invariants
 from drjax.attacks.property.kernel_model import KernelRidge, fit_kernel_ridge
 from drjax.attacks.reconstruction.ensembles import mean_output, read_model, train_members
 from drjax.core import validate
+from drjax.core.statistics import conformal_radius
 from drjax.core.types import Array, PyTree, is_usable
 from drjax.data.preprocess import StandardScaler
 from drjax.nets import arrays, densenet_files, plot_networks, set_network
@@ -327,19 +328,6 @@ def network_of(model: PropertyModel) -> tuple[Any, PyTree]:
     network = nnx.eval_shape(lambda: make(nnx.Rngs(params=0)))
     network.eval()
     return nnx.graphdef(network), jax.tree.map(lambda leaf: leaf[usable], model.state)
-
-
-def conformal_radius(residuals: np.ndarray, level: float) -> float:
-    """The ceil((r + 1) level)-th smallest of r ascending residuals; infinite if there are fewer.
-
-    Raises:
-        ValueError: level not in (0, 1).
-    """
-    if not 0 < level < 1:
-        raise ValueError(f"level must be in (0, 1), got {level}")
-    # Rounding must not raise the rank: 0.9 * 10 is 9, in floating point too, but 0.7 * 10 is not quite 7.
-    rank = math.ceil(round((len(residuals) + 1) * level, 9))
-    return float(residuals[rank - 1]) if rank <= len(residuals) else math.inf
 
 
 def _maker(kind: str, task: str, config: PropertyConfig, n_outputs: int, *, fresh: bool = False) -> MakeModel:

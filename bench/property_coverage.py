@@ -20,9 +20,9 @@ from bench import harness
 from drjax.attacks.property import invariants
 from drjax.attacks.property.cross_fit import cross_fit
 from drjax.attacks.property.kernel_model import fit_kernel_ridge
-from drjax.attacks.property.models import conformal_radius
 from drjax.attacks.property.shadow_data import Features, ShadowData, read_shadow
 from drjax.attacks.property.shadow_maps import Records, ShadowMaps, feasible_levels, sample_maps
+from drjax.core.statistics import conformal_radius
 from drjax.dr import TSNE
 
 SHARE_TRAINED = 0.7

@@ -22,6 +22,7 @@ from sklearn.metrics import silhouette_score
 
 from bench import harness
 from drjax.core import validate
+from drjax.core.statistics import standard_error
 from experiments.pca_gauss import data, methods, trials
 from experiments.pca_gauss.config import SCALES, Config
 
@@ -109,7 +110,7 @@ def main(
             slow["times_drjax"] = slow["all_trials_s"] / fast["run_s"]
             found = run()
             # The two sides do the same thing, up to noise of a few trials.
-            margin = 6 * float(found.std(ddof=1)) / math.sqrt(loop_trials) + 0.02 if loop_trials > 1 else math.inf
+            margin = 6 * float(standard_error(found)) + 0.02 if loop_trials > 1 else math.inf
             if abs(float(found.mean()) - mean) > margin:
                 raise RuntimeError(f"silhouettes must agree, got {mean:.4f} and {found.mean():.4f} of {name}")
             print(f"  {name}: {slow['all_trials_s']:.0f} s, {slow['times_drjax']:.1f} x, S.C. {found.mean():.4f}")

@@ -19,6 +19,7 @@ import numpy as np
 from bench.gpu_hour.hour import Hour, Scale
 from bench.gpu_hour.steps import Cell, Step, cut
 from bench.peers import perplexity
+from drjax.core.statistics import standard_error
 from drjax.core.types import DRMethod, Embedding, count_status
 from drjax.dr import METHODS, TSNE, UMAP
 from drjax.dr.quality import evaluate_batch
@@ -184,7 +185,7 @@ def _in_the_mean(
 def _difference(pair: list[np.ndarray], tolerance: float) -> tuple[float, float]:
     """How far the means of two samples are apart, and how far they may be; one that is not finite is infinitely far."""
     first, second = pair
-    error = math.sqrt(sum(float(found.var(ddof=1)) / len(found) for found in pair))
+    error = math.hypot(*(float(standard_error(found)) for found in pair))
     apart = abs(float(first.mean() - second.mean()))
     return (apart if math.isfinite(apart) else math.inf), tolerance + 4 * error
 

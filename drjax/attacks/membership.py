@@ -47,9 +47,9 @@ from drjax.attacks.membership_scores import (
     release_of,
 )
 from drjax.attacks.membership_shadows import Shadows, fit_shadows
-from drjax.attacks.metrics import UNKNOWN, Interval, share_interval
 from drjax.core import batching, validate
 from drjax.core.linalg import HIGHEST
+from drjax.core.statistics import UNKNOWN, Interval, share_interval
 from drjax.core.types import Array, PyTree, hyperparams
 from drjax.defenses.mechanisms import Gaussian, Laplace
 
@@ -232,7 +232,7 @@ def informed_game(
     validate.at_most(d, "d", n_components=k)
     if not (mechanism is None or isinstance(mechanism, (Gaussian, Laplace))):
         raise ValueError(f"mechanism must be Gaussian or Laplace of drjax.defenses.mechanisms, got {mechanism!r:.60}")
-    share_interval(0, 1, level=level)
+    validate.open_unit(level=level)
 
     mean = known.mean(axis=0) if centred else np.zeros(d)
     with jax.enable_x64(True):

@@ -12,24 +12,20 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
-from scipy.stats import beta
 
 from drjax.core import validate
+from drjax.core.statistics import (
+    UNKNOWN,
+    Interval,
+    paired_share_interval,
+    percentile_interval,
+    resampled,
+    share_interval,
+)
 from drjax.core.types import Array, is_usable
 
 CHUNK_ENTRIES = 4 * 2**20
 """Distances held at once, 32 MiB: large enough for GEMM speed, small beside the data."""
-
-
-class Interval(NamedTuple):
-    """An estimate with its two-sided confidence bounds; nan where nothing could be estimated."""
-
-    estimate: float
-    low: float
-    high: float
-
-
-UNKNOWN = Interval(math.nan, math.nan, math.nan)
 
 
 class Gain(NamedTuple):
@@ -127,7 +123,7 @@ def evaluate(
         raise ValueError(f"status must have shape ({m},), one entry per target, got {flags.shape}")
     validate.non_negative(seconds=seconds)
     validate.integer(n_bootstrap=n_bootstrap)
-    _open_unit(level=level)
+    validate.open_unit(level=level)
 
     used = is_usable(flags) & np.isfinite(recon).all(axis=1)
     blind = None if mean_record is None else pairs(mean_record, targets)[0][used]
@@ -194,7 +190,9 @@ def gain(
     return Gain(
         _error_taken(key, error, mean_error, level, n_bootstrap),
         share_interval(int(rebuilt.sum()), m, level=level),
-        _excess(int((identified & ~mean_identified).sum()), int((mean_identified & ~identified).sum()), m, level),
+        paired_share_interval(
+            int((identified & ~mean_identified).sum()), int((mean_identified & ~identified).sum()), m, level=level
+        ),
     )
 
 
@@ -206,24 +204,15 @@ def is_rebuilt(error: np.ndarray, mean_error: np.ndarray, nearest_error: np.ndar
 def _error_taken(key: Array, error: np.ndarray, mean_error: np.ndarray, level: float, n_bootstrap: int) -> Interval:
     if not mean_error.any():
         return UNKNOWN  # the mean record is exact: there is no error to take away
+
+    def share(pair: np.ndarray) -> float:
+        total = pair[:, 1].sum()
+        return 1 - pair[:, 0].sum() / total if total > 0 else -math.inf  # no evidence of a gain
+
     rng = _generator(jax.random.fold_in(key, 1))
-    taken = np.empty(n_bootstrap)
-    for i in range(n_bootstrap):
-        rows = rng.integers(error.size, size=error.size)
-        total = mean_error[rows].sum()
-        taken[i] = 1 - error[rows].sum() / total if total > 0 else -math.inf  # no evidence of a gain
-    low, high = np.quantile(taken, [(1 - level) / 2, (1 + level) / 2], method="inverted_cdf")
-    return Interval(1 - float(error.sum() / mean_error.sum()), float(low), float(high))
-
-
-def _excess(gained: int, lost: int, m: int, level: float) -> Interval:
-    """(gained - lost) / m, by the interval of gained / (gained + lost)."""
-    n = gained + lost
-    if n == 0:
-        width = share_interval(0, m, level=level).high
-        return Interval(0.0, -width, width)
-    share = share_interval(gained, n, level=level)
-    return Interval(*((2 * value - 1) * n / m for value in share))
+    draws = resampled(rng, np.stack([error, mean_error], axis=1), share, n_bootstrap)
+    estimate = 1 - float(error.sum() / mean_error.sum())
+    return percentile_interval(estimate, draws, level=level, method="inverted_cdf")
 
 
 def mean_squared_errors(reconstructions: Array, targets: Array) -> np.ndarray:
@@ -317,36 +306,13 @@ def sample_decoys(key: Array, pool: Array, n: int) -> np.ndarray:
     return pool[_generator(key).choice(pool.shape[0], size=n, replace=False)]
 
 
-def share_interval(count: int, total: int, *, level: float = 0.95) -> Interval:
-    """The share count / total in [0, 1] with its exact Clopper-Pearson interval; nan if total is 0.
-
-    Raises:
-        ValueError: count outside [0, total] or level outside (0, 1).
-    """
-    validate.integer(minimum=0, count=count, total=total)
-    validate.at_most(total, "total", count=count)
-    _open_unit(level=level)
-    if total == 0:
-        return UNKNOWN
-    tail = (1 - level) / 2
-    low = float(beta.ppf(tail, count, total - count + 1)) if count > 0 else 0.0
-    high = float(beta.ppf(1 - tail, count + 1, total - count)) if count < total else 1.0
-    return Interval(count / total, low, high)
-
-
 def _bootstrap(key: Array, errors: np.ndarray, level: float, n_bootstrap: int) -> tuple[Interval, Interval]:
     if errors.size == 0:
         return UNKNOWN, UNKNOWN
-    rng = _generator(key)
-    resampled = np.empty((n_bootstrap, 2))
-    for row in resampled:
-        sample = errors[rng.integers(errors.size, size=errors.size)]
-        row[:] = sample.mean(), np.median(sample)
-    low, high = np.quantile(resampled, [(1 - level) / 2, (1 + level) / 2], axis=0)
-    return (
-        Interval(float(errors.mean()), float(low[0]), float(high[0])),
-        Interval(float(np.median(errors)), float(low[1]), float(high[1])),
-    )
+    draws = resampled(_generator(key), errors, lambda one: (one.mean(), np.median(one)), n_bootstrap)
+    estimates = errors.mean(), np.median(errors)
+    mean, median = (percentile_interval(*pair, level=level) for pair in zip(estimates, draws.T, strict=True))
+    return mean, median
 
 
 def _generator(key: Array) -> np.random.Generator:
@@ -389,9 +355,3 @@ def _nearest_row(
     found = row >= 0
     squared[found] = np.sum((queries[found] - records[row[found]]) ** 2, axis=1)
     return row, squared
-
-
-def _open_unit(**values: float) -> None:
-    for name, value in values.items():
-        if not 0 < value < 1:
-            raise ValueError(f"{name} must be in (0, 1), got {value}")

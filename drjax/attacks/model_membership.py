@@ -26,9 +26,9 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.stats import rankdata
 
-from drjax.attacks.metrics import UNKNOWN, Interval, share_interval
 from drjax.core import validate
 from drjax.core.batching import map_lanes
+from drjax.core.statistics import UNKNOWN, Interval, share_interval
 from drjax.core.types import Array, PyTree
 from drjax.nets.classifier_training import Mechanism, Training, check_labels, check_params, train_many
 from drjax.nets.classifiers import Classifier
@@ -135,7 +135,7 @@ def play(
     validate.one_of(KNOWLEDGE, start=start, order=order)
     validate.one_of(SCORES, score=score)
     validate.integer(minimum=2, n_shadows=n_shadows)
-    share_interval(0, 1, level=level)
+    validate.open_unit(level=level)
     known_x = validate.matrix(known_x, "known_x")
     n, d = len(known_x) + 1, known_x.shape[1]
     classes = check_labels(known_y, n - 1, training.model.n_classes, "known_y")

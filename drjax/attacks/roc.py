@@ -19,11 +19,11 @@ from typing import NamedTuple
 import jax
 import numpy as np
 from scipy.special import expit, logit
-from scipy.stats import norm, rankdata
+from scipy.stats import rankdata
 
-from drjax.attacks.metrics import UNKNOWN, Interval, share_interval
 from drjax.bounds.curve import TradeOff
 from drjax.core import validate
+from drjax.core.statistics import UNKNOWN, Interval, normal_quantile, share_interval
 from drjax.core.types import Array
 
 FALSE_POSITIVE_RATES = (0.01, 0.001)
@@ -153,7 +153,7 @@ def auc(scores: Array, is_member: Array, *, level: float = 0.95) -> Interval:
     """
     members, others = _split(scores, is_member, minimum=2)
     n, m = len(members), len(others)
-    share_interval(0, 1, level=level)
+    validate.open_unit(level=level)
     ranks = rankdata(np.concatenate([members, others]))
     # Share of the other group below each record, ties counting half.
     above = (ranks[:n] - rankdata(members)) / m
@@ -166,7 +166,7 @@ def auc(scores: Array, is_member: Array, *, level: float = 0.95) -> Interval:
         low = share_interval(math.floor(estimate * pairs), pairs, level=level).low
         high = share_interval(math.ceil(estimate * pairs), pairs, level=level).high
         return Interval(estimate, low, high)
-    half = norm.ppf((1 + level) / 2) * math.sqrt(variance) / (estimate * (1 - estimate))
+    half = normal_quantile(level) * math.sqrt(variance) / (estimate * (1 - estimate))
     return Interval(estimate, float(expit(logit(estimate) - half)), float(expit(logit(estimate) + half)))
 
 
@@ -245,7 +245,7 @@ def tpr_at_fpr(scores: Array, is_member: Array, *, fpr: float, level: float = 0.
     members, others = _split(scores, is_member)
     if not 0 < fpr <= 1:
         raise ValueError(f"fpr must be in (0, 1], got {fpr}")
-    share_interval(0, 1, level=level)
+    validate.open_unit(level=level)
     allowed = math.floor(fpr * len(others) + SLACK)
     if allowed < 1:
         return UNKNOWN
@@ -273,7 +273,7 @@ def balanced_accuracy(key: Array, scores: Array, is_member: Array, *, level: flo
     """
     validate.prng_key(key)
     groups = _split(scores, is_member, minimum=2)
-    share_interval(0, 1, level=level)
+    validate.open_unit(level=level)
     _, optimistic = _best_threshold(*groups)
     halves = []
     for group, part in zip(groups, jax.random.split(key), strict=True):

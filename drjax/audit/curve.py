@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from drjax.attacks import metrics
-from drjax.attacks.metrics import UNKNOWN
 from drjax.audit import quality
 from drjax.audit.attacks import Attack, execute_in, learned
 from drjax.audit.config import AuditConfig
 from drjax.audit.folder import RunFolder
 from drjax.audit.inputs import AttackInputs
+from drjax.core.statistics import UNKNOWN
 from drjax.core.types import Array, DRMethod, Status, count_status, is_usable
 from drjax.defenses import defend
 from drjax.reports import plots

@@ -16,6 +16,7 @@ from drjax.audit import describe
 from drjax.audit.config import AuditConfig
 from drjax.audit.report import LIMITATIONS as ALL_LIMITATIONS
 from drjax.audit.report import save_figures
+from drjax.core.statistics import share_interval
 from drjax.core.types import Array, count_status
 from drjax.data import Dataset
 from drjax.reports import plots
@@ -101,8 +102,8 @@ def ladder_row(
     closer = own.error[used] < own.nearest_error[used]
     scores = dataclasses.replace(
         scores,
-        success=metrics.share_interval(int(closer.sum()), closer.size),
-        identification=metrics.share_interval(int(own.is_identified[used].sum()), closer.size),
+        success=share_interval(int(closer.sum()), closer.size),
+        identification=share_interval(int(own.is_identified[used].sum()), closer.size),
         identification_chance=1 / len(records),
         gain=metrics.gain(
             key,

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.stats
 from scipy.spatial.distance import cdist
 from sklearn.neighbors import KNeighborsClassifier
 
-from drjax.attacks.metrics import UNKNOWN, Interval
+from drjax.core.statistics import UNKNOWN, Interval, mean_interval
 from drjax.core.types import Array, DRMethod, is_usable
 from drjax.dr import quality
 from drjax.reports.sections import Table
@@ -88,12 +87,12 @@ def measure(
         n_records=n,
         n_releases=len(used),
         n_neighbors=n_neighbors,
-        trustworthiness=_mean(found.trustworthiness, highest=1.0),
-        continuity=_mean(found.continuity, highest=1.0),
-        knn_preservation=_mean(found.knn_preservation, highest=1.0),
-        stress_1=_mean(found.stress_1),
+        trustworthiness=mean_interval(found.trustworthiness, lowest=0.0, highest=1.0),
+        continuity=mean_interval(found.continuity, lowest=0.0, highest=1.0),
+        knn_preservation=mean_interval(found.knn_preservation, lowest=0.0, highest=1.0),
+        stress_1=mean_interval(found.stress_1, lowest=0.0),
         chance=n_neighbors / (n - 1),
-        objective=_mean(np.asarray(objective)[used]),
+        objective=mean_interval(np.asarray(objective)[used], lowest=0.0),
     )
 
 
@@ -119,7 +118,7 @@ def knn_accuracy(known_labels: Array, target_labels: Array, coords: Array, statu
         classifier = KNeighborsClassifier(n_neighbors=n_neighbors).fit(coords[i], labels)
         # Without data it predicts each record that it was fitted on from the others.
         shares.append(np.mean(classifier.predict(None) == labels))
-    return _mean(np.asarray(shares), highest=1.0)
+    return mean_interval(np.asarray(shares), lowest=0.0, highest=1.0)
 
 
 def estimates(scores: ReleaseScores) -> dict[str, float]:
@@ -178,18 +177,6 @@ def in_words(method: DRMethod, scores: ReleaseScores) -> Table:
         rows=tuple(rows),
         text_columns=(2,),
     )
-
-
-def _mean(values: Array, *, highest: float = math.inf) -> Interval:
-    """Student's interval of a mean of values >= 0; of one value, no interval."""
-    values = np.asarray(values, np.float64)
-    if not np.isfinite(values).all():
-        return UNKNOWN
-    mean = float(values.mean())
-    if len(values) < 2:
-        return Interval(mean, math.nan, math.nan)
-    half = float(scipy.stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / math.sqrt(len(values)))
-    return Interval(mean, max(0.0, mean - half), min(highest, mean + half))
 
 
 def _at_best_scale(known: np.ndarray, targets: np.ndarray, coords: np.ndarray) -> np.ndarray:

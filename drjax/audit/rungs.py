@@ -46,7 +46,8 @@ def ridge(inputs: AttackInputs) -> tuple[Reconstruction, dict[str, Any]]:
 def invariant_kernel(inputs: AttackInputs) -> tuple[Reconstruction, dict[str, Any]]:
     """Kernel ridge regression on invariant features."""
     model = invariant.fit(inputs.shadow_coords, inputs.shadow)
-    facts = {"features": model.features, "penalty": model.penalty, "loo_mse": model.loo_mse}
+    choice = model.regression.choice
+    facts = {"features": model.features, "penalty": choice.penalty, "loo_mse": model.loo_mse}
     return _clipped(model.reconstruct(inputs.coords)), facts
 
 
@@ -134,14 +135,16 @@ def isomap_geodesics(inputs: AttackInputs) -> tuple[Reconstruction, dict[str, An
         precision=None if config.decimals is None else 0.5 * 10.0**-config.decimals,
     )
     model = geodesics.fit(known, public, n_neighbors=n_neighbors)
-    facts = {"n_certified": int(found.is_certified.sum()), "penalty": model.penalty, "loo_mse": model.loo_mse}
+    choice, n_certified = model.regression.choice, int(found.is_certified.sum())
+    facts = {"n_certified": n_certified, "penalty": choice.penalty, "loo_mse": choice.loo_mse}
     return model.reconstruct(found, bounds=BOUNDS), facts
 
 
 def tsne_at_rest(inputs: AttackInputs) -> tuple[Reconstruction, dict[str, Any]]:
     """Kernel regression on affinities of a t-SNE map at rest."""
     model = _affinity_model(inputs)
-    facts = {"features": model.features, "penalty": model.penalty, "loo_mse": model.loo_mse}
+    choice = model.regression.choice
+    facts = {"features": model.features, "penalty": choice.penalty, "loo_mse": choice.loo_mse}
     return _clipped(model.reconstruct(inputs.coords)), facts
 
 

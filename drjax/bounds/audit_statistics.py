@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import betainccinv, betaincinv, ndtri
+from scipy.special import ndtri
 
 from drjax.bounds import gdp
 from drjax.bounds.curve import TradeOff, number
 from drjax.bounds.rounding import SLACK, as_float
 from drjax.core import validate
+from drjax.core.statistics import clopper_pearson_high, clopper_pearson_low
 from drjax.core.types import Array
 
 EVERY_COUNT = 64
@@ -291,14 +292,12 @@ def _rates(false_positives: Any, n_null: int, true_positives: Any, n_alternative
 
 def binomial_low(count: Any, total: int, tail: float) -> np.ndarray:
     """Clopper and Pearson's lower end, too high with probability at most `tail`; counts of any shape."""
-    k = np.asarray(count, np.float64)
-    return np.where(k > 0, betaincinv(np.maximum(k, 1), total - k + 1, tail) * (1 - SLACK), 0.0)
+    return clopper_pearson_low(count, total, tail) * (1 - SLACK)
 
 
 def binomial_high(count: Any, total: int, tail: float) -> np.ndarray:
     """Clopper and Pearson's upper end, too low with probability at most `tail`; counts of any shape."""
-    k = np.asarray(count, np.float64)
-    return np.where(k < total, np.minimum(betainccinv(k + 1, np.maximum(total - k, 1), tail) * (1 + SLACK), 1), 1.0)
+    return np.minimum(clopper_pearson_high(count, total, tail) * (1 + SLACK), 1)
 
 
 def lowered(value: float) -> float:

@@ -16,9 +16,9 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from drjax.attacks import roc
-from drjax.attacks.metrics import Interval
 from drjax.cli.commands import check_new
 from drjax.core import validate
+from drjax.core.statistics import Interval
 from drjax.release import figures, intercepted
 from drjax.release.inputs import Table, read_table
 from drjax.release.intercepted import ATTACKS, Intercepted

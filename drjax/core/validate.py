@@ -54,6 +54,13 @@ def probability(**values: Any) -> None:
             raise ValueError(f"{name} must be in [0, 1], got {entries[bad].flat[0]}")
 
 
+def open_unit(**values: float) -> None:
+    """Each value in (0, 1), as a confidence level must be."""
+    for name, value in values.items():
+        if not 0 < value < 1:
+            raise ValueError(f"{name} must be in (0, 1), got {value}")
+
+
 def one_of(options: Any, **values: Any) -> None:
     """Each value among the options."""
     names = sorted(options)

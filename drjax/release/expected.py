@@ -12,14 +12,13 @@ from typing import Any
 
 import jax
 import numpy as np
-from scipy.stats import t as student
 
 from drjax.attacks import roc
 from drjax.attacks.membership import attack_scores, fit_shadows, pca_scores, release_of
 from drjax.attacks.membership_noisy import matrix_ratio, shadow_errors
 from drjax.attacks.membership_scores import Release
-from drjax.attacks.metrics import UNKNOWN, Interval
 from drjax.core import validate
+from drjax.core.statistics import UNKNOWN, Interval, mean_interval, prediction_interval
 from drjax.core.types import Array
 from drjax.defenses import pca_utility
 from drjax.defenses.dp_pca_noise import components_of
@@ -165,29 +164,29 @@ def utility(
     angle = None
     if share is None:
         true = vectors[:, ::-1].T[: int(mechanism.n_components)]
-        angle = _spread(np.degrees(np.asarray(pca_utility.largest_angle(fits.components, true))))
+        angle = prediction_interval(np.degrees(np.asarray(pca_utility.largest_angle(fits.components, true))))
     at_90 = dataclasses.replace(mechanism, n_components=pca_utility.ENERGY)
     noisy = pca_utility.trials(draw_key, at_90, x32, _fewer(n_trials), progress=progress).n_components
     epsilons = epsilon * np.array(FACTORS)
     energy = []
     for one in epsilons:
         if one == epsilon:
-            energy.append(_spread(chosen))
+            energy.append(prediction_interval(chosen))
             continue
         drawn = pca_utility.trials(draw_key, calibrate(float(one)), x32, _fewer(n_trials), progress=progress)
         kept = pca_utility.energy_ratio(drawn.components, moment, n_components=drawn.n_components)
-        energy.append(_spread(np.asarray(kept)))
+        energy.append(prediction_interval(np.asarray(kept)))
     return Utility(
         epsilons=epsilons,
         energy=tuple(energy),
-        chosen=_spread(chosen),
+        chosen=prediction_interval(chosen),
         random=random,
         gain=gain,
         wins=wins,
-        n_components=_spread(np.asarray(fits.n_components)),
+        n_components=prediction_interval(np.asarray(fits.n_components)),
         angle=angle,
         k_true=int(pca_utility.k_for_energy(values[::-1])),
-        k_noisy=_spread(np.asarray(noisy)),
+        k_noisy=prediction_interval(np.asarray(noisy)),
         n_trials=n_trials,
     )
 
@@ -290,7 +289,7 @@ def _against_random(
     rows = np.swapaxes(np.linalg.qr(normal)[0], 1, 2)
     rows = np.where((np.arange(rows.shape[1]) < counts[:, None])[..., None], rows, 0)
     beside = np.asarray(pca_utility.energy_ratio(rows, moment, n_components=counts))
-    return random, _mean_with_interval(chosen - beside), float(np.mean(chosen > beside))
+    return random, mean_interval(chosen - beside), float(np.mean(chosen > beside))
 
 
 def _released(moment: np.ndarray, mechanism: Any, n_records: int) -> Release:
@@ -318,30 +317,10 @@ def summary(name: str, is_private: bool, rows: Sequence[np.ndarray], truth: np.n
         # The lowest threshold that keeps to the rate over all splits: one for each would be chosen by its luck.
         last = int(np.searchsorted(everything.fpr, FPR, side="right")) - 1
         threshold = everything.thresholds[last]
-        tpr = mean_interval(np.array([np.mean(scores[truth == 1] >= threshold) for scores in rows]))
-    return AttackResult(name, is_private, mean_interval(aucs), tpr, everything.fpr[kept], everything.tpr[kept])
-
-
-def mean_interval(values: np.ndarray, *, most: float = 1.0) -> Interval:
-    """Mean of two or more values in [0, most] with Student's 95% interval of that mean, cut to the same range."""
-    found = _mean_with_interval(values)
-    return Interval(found.estimate, max(0.0, found.low), min(most, found.high))
-
-
-def _mean_with_interval(values: np.ndarray) -> Interval:
-    half = float(student.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
-    middle = float(values.mean())
-    return Interval(middle, middle - half, middle + half)
-
-
-def _spread(values: np.ndarray) -> Interval:
-    """Mean, and the ends of a range that a further draw is in with a probability of 90%, whatever the law.
-
-    It lies below the i-th of n draws with probability i / (n + 1). Quantiles of the draws themselves, which take
-    (i - 1) / (n - 1) for it, hold 89% of further ones at 200 draws and 86% at 50.
-    """
-    low, high = np.quantile(values, [0.05, 0.95], method="weibull")
-    return Interval(float(values.mean()), float(low), float(high))
+        shares = np.array([np.mean(scores[truth == 1] >= threshold) for scores in rows])
+        tpr = mean_interval(shares, lowest=0.0, highest=1.0)
+    auc = mean_interval(aucs, lowest=0.0, highest=1.0)
+    return AttackResult(name, is_private, auc, tpr, everything.fpr[kept], everything.tpr[kept])
 
 
 def _fewer(n_trials: int) -> int:

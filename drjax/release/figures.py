@@ -11,8 +11,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, ScalarFormatter
 
-from drjax.attacks.metrics import Interval
 from drjax.bounds.curve import TradeOff
+from drjax.core.statistics import Interval
 from drjax.reports import plots
 
 LEAST_RATE = 1e-3

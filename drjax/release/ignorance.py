@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 import jax
 import numpy as np
-from scipy.stats import t as student
 
-from drjax.attacks.metrics import Interval
+from drjax.core.statistics import Interval, mean_interval
 from drjax.core.types import Array
 from drjax.data.schema import Column, Schema
 from drjax.synthesis.contract import Synthetic
@@ -82,8 +81,8 @@ def uniform_table(key: Array, schema: Schema, n: int) -> Synthetic:
 def is_better(synthetic: np.ndarray, nothing: np.ndarray) -> bool:
     """Whether values (t,) of t >= 2 trials, of which more is better, are above those of knowing nothing in the mean."""
     apart = np.asarray(synthetic, np.float64) - np.asarray(nothing, np.float64)
-    half = student.ppf(LEVEL, len(apart) - 1) * apart.std(ddof=1) / math.sqrt(len(apart))
-    return bool(apart.mean() - half > 0)
+    # One-sided: the lower end of the two-sided interval that leaves out as much at either end.
+    return mean_interval(apart, level=2 * LEVEL - 1).low > 0
 
 
 def spread_ratios(schema: Schema, real: Synthetic, made: Synthetic) -> dict[str, float]:
@@ -110,14 +109,7 @@ def spreads(rows: list[Mapping[str, float]]) -> tuple[Spread, ...]:
     found = []
     for name in rows[0]:
         values = np.array([row[name] for row in rows])
-        values = values[np.isfinite(values)]
-        if len(values) < 2:
-            middle = float(values[0]) if len(values) else math.nan
-            found.append(Spread(name, Interval(middle, math.nan, math.nan)))
-            continue
-        half = float(student.ppf(0.975, len(values) - 1) * values.std(ddof=1) / math.sqrt(len(values)))
-        middle = float(values.mean())
-        found.append(Spread(name, Interval(middle, max(0.0, middle - half), middle + half)))
+        found.append(Spread(name, mean_interval(values[np.isfinite(values)], lowest=0.0)))
     return tuple(found)
 
 

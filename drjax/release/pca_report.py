@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping
 
 from drjax.attacks import roc
-from drjax.attacks.metrics import Interval
 from drjax.bounds import tradeoff
 from drjax.bounds.curve import TradeOff
+from drjax.core.statistics import Interval
 from drjax.defenses.dp_pca import PCARelease
 from drjax.release import expected, figures, manifest, private_report
 from drjax.release.expected import Membership, Utility

@@ -13,12 +13,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from drjax.attacks.metrics import Interval
 from drjax.core import validate
 from drjax.core.progress import shown
+from drjax.core.statistics import Interval, mean_interval
 from drjax.core.types import Array
 from drjax.data.schema import Schema
-from drjax.release.expected import AttackResult, mean_interval, summary
+from drjax.release.expected import AttackResult, summary
 from drjax.release.ignorance import Comparison, Spread, is_better, spread_ratios, spreads, uniform_table
 from drjax.release.writing import synthetic_table
 from drjax.synthesis import exposure, utility, utility_distances
@@ -186,7 +186,7 @@ def rehearse(
     return Rehearsal(
         measure=MEASURES[method.task],
         epsilons=epsilons,
-        useful=tuple(mean_interval(row) for row in useful),
+        useful=tuple(mean_interval(row, lowest=0.0, highest=1.0) for row in useful),
         real=float(np.mean(real)),
         ignorant=float(np.mean(ignorant)),
         compared=tuple(compared),
@@ -202,7 +202,8 @@ def _compared(
 ) -> Comparison:
     sign = -1 if is_distance else 1
     better = is_better(sign * made, sign * nothing)
-    return Comparison(name, mean_interval(made, most=most), float(real.mean()), float(nothing.mean()), better)
+    synthetic = mean_interval(made, lowest=0.0, highest=most)
+    return Comparison(name, synthetic, float(real.mean()), float(nothing.mean()), better)
 
 
 class _Judge:

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 import numpy as np
 from matplotlib.figure import Figure
 
-from drjax.attacks.metrics import Interval
 from drjax.bounds import rero
 from drjax.bounds.curve import TradeOff
+from drjax.core.statistics import Interval
 from drjax.data.schema import Schema
 from drjax.release import expected, figures, manifest, private_report
 from drjax.release.rehearsal import FACTORS, Rehearsal

@@ -15,8 +15,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from drjax.attacks.metrics import AttackScores, Interval
+from drjax.attacks.metrics import AttackScores
 from drjax.core import validate
+from drjax.core.statistics import Interval
 from drjax.reports import sections
 from drjax.reports.ladder import LadderRow, bounds, number, percent
 from drjax.reports.plots import ATTACK, BASELINE, BEST, FAINT, INK, SERIES, WIDTH, plain, style_axes

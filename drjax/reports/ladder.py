@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from drjax.attacks.metrics import UNKNOWN, AttackScores, Gain, Interval
+from drjax.attacks.metrics import AttackScores, Gain
+from drjax.core.statistics import UNKNOWN, Interval
 from drjax.reports import sections
 from drjax.reports.sections import Verdict
 

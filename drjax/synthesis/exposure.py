@@ -22,11 +22,12 @@ from sklearn.mixture import GaussianMixture
 from sklearn.neighbors import KernelDensity, NearestNeighbors
 
 from drjax.attacks import roc
-from drjax.attacks.metrics import Interval, nearest, share_interval
+from drjax.attacks.metrics import nearest
 from drjax.bounds import rero
 from drjax.bounds.accounting import Guarantee
 from drjax.bounds.curve import TradeOff
 from drjax.core import validate
+from drjax.core.statistics import Interval, share_interval
 from drjax.core.types import Array
 from drjax.synthesis.contract import Synthesizer
 

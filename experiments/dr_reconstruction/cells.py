@@ -17,6 +17,7 @@ from drjax.attacks import metrics
 from drjax.attacks.shadow import iter_shadow_embeddings, shadow_batch_size
 from drjax.audit.attacks import Attack, execute
 from drjax.audit.inputs import AttackInputs
+from drjax.core.statistics import UNKNOWN, Interval
 from drjax.core.types import DRMethod, Reconstruction, count_status, is_usable
 from drjax.data import Dataset, Splits, split
 from drjax.reports import records
@@ -346,17 +347,17 @@ def _scores(
     return fields | {"eq12": _equation_12(bootstrap_key, np.asarray(result.x)[: len(x)], x, status)}
 
 
-def _equation_12(key: Any, clean: np.ndarray, noisy: np.ndarray, status: np.ndarray) -> metrics.Interval:
+def _equation_12(key: Any, clean: np.ndarray, noisy: np.ndarray, status: np.ndarray) -> Interval:
     """Mean squared Euclidean distance of reconstructions from noisy releases to those from clean ones, Eq. 12.
 
     Not divided by the number of entries d, so that its square root is a distance.
     """
     used = is_usable(status) & np.isfinite(clean).all(axis=1) & np.isfinite(noisy).all(axis=1)
     if not used.any():
-        return metrics.UNKNOWN
+        return UNKNOWN
     options = {"neighbors": clean[used][:1], "decoys": clean[used][:1], "seconds": 0.0}
     mse = metrics.evaluate(key, noisy[used], clean[used], **options).mse
-    return metrics.Interval(*(clean.shape[1] * value for value in mse))
+    return Interval(*(clean.shape[1] * value for value in mse))
 
 
 def _keep_examples(

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import stats
 
+from drjax.core.statistics import normal_quantile
 from drjax.reports import records
 from experiments import merging
 from experiments.dr_reconstruction.cells import ALL_TARGETS, EXAMPLES, TARGETS
@@ -20,7 +20,7 @@ from experiments.dr_reconstruction.config import ADAPTIVE, DENSE_NETWORK, METHOD
 RESULTS, IMAGES = "results.jsonl", f"{EXAMPLES}.npz"
 """In a folder: all records, and all images in one file."""
 
-NORMAL = float(stats.norm.ppf(0.975))
+NORMAL = normal_quantile()
 
 BEST, MEAN, NEAREST = "best", "mean", "nearest"
 """The strongest attack beside the paper's two networks; the two baselines."""

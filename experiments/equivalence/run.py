@@ -21,10 +21,10 @@ import jax
 import numpy as np
 import tyro
 from joblib import Parallel, delayed
-from scipy import stats
 from scipy.spatial.distance import cdist, pdist
 
 from drjax.core import host, validate
+from drjax.core.statistics import mean_interval, share_interval
 from drjax.core.types import DRMethod
 from drjax.data import load
 from drjax.dr import TSNE, UMAP
@@ -133,9 +133,7 @@ def equivalence(differences: np.ndarray, margin: float) -> dict[str, Any]:
     Returns:
         margin; difference, its mean; low and high, ends of its interval at 1 - 2 LEVEL; equivalent, both tests reject.
     """
-    mean, error = float(differences.mean()), float(stats.sem(differences))
-    reach = float(stats.t.ppf(1 - LEVEL, len(differences) - 1)) * error
-    low, high = mean - reach, mean + reach
+    mean, low, high = mean_interval(differences, level=1 - 2 * LEVEL)
     return {
         "margin": margin,
         "difference": mean,
@@ -163,8 +161,8 @@ def two_sample_accuracy(ours: np.ndarray, theirs: np.ndarray) -> dict[str, float
     forest = RandomForestClassifier(n_estimators=500, min_samples_leaf=3, random_state=0, n_jobs=1)
     folds = GroupKFold(n_splits=min(10, m))
     right = int(np.sum(cross_val_predict(forest, x, y, groups=np.tile(np.arange(m), 2), cv=folds) == y))
-    interval = stats.binomtest(right, 2 * m).proportion_ci(0.95)
-    return {"accuracy": right / (2 * m), "low": float(interval.low), "high": float(interval.high)}
+    accuracy, low, high = share_interval(right, 2 * m)
+    return {"accuracy": accuracy, "low": low, "high": high}
 
 
 def features(coords: np.ndarray) -> np.ndarray:

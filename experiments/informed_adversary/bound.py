@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import tyro
 
-from drjax.attacks.metrics import share_interval
 from drjax.bounds.prior import EmpiricalKappa, kappa_empirical
 from drjax.bounds.rero import success_of_mu
+from drjax.core.statistics import share_interval
 from drjax.reports import bound_plots, plots, records
 from experiments.informed_adversary.run import RESULTS, records_of
 

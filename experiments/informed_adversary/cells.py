@@ -18,6 +18,7 @@ from drjax.attacks import metrics
 from drjax.attacks.image_metrics import oracle_percentiles, prediction_kl, ssim
 from drjax.attacks.reconstruction import reconn
 from drjax.attacks.reconstruction.training_inversion import reconstruct_model
+from drjax.core.statistics import share_interval
 from drjax.core.types import Status, count_status
 from drjax.defenses.dp_gd import epsilon_of
 from drjax.nets.judge import Judge
@@ -128,7 +129,7 @@ def _inversion(case: Case) -> Found:
     )
     assert found.y is not None
     facts = {
-        "label": metrics.share_interval(int(np.sum(found.y == case.y[case.targets])), len(found.y)),
+        "label": share_interval(int(np.sum(found.y == case.y[case.targets])), len(found.y)),
         "residual": float(np.median(found.residual_norm)),
         "n_unexplained": int(np.sum(found.status != Status.OK)),
     }

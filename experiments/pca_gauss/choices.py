@@ -20,6 +20,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from drjax.core import validate
+from drjax.core.statistics import standard_error
 from drjax.data import load
 from drjax.release.ignorance import spread_ratios
 from drjax.release.writing import synthetic_features
@@ -56,7 +57,7 @@ def logistic(made: Synthetic, test: Synthetic, *, is_standardised: bool = False)
 
 def shown(values: list[float]) -> str:
     """Mean and standard error."""
-    return f"{np.mean(values):.3f} ± {np.std(values, ddof=1) / np.sqrt(len(values)):.3f}"
+    return f"{np.mean(values):.3f} ± {standard_error(values):.3f}"
 
 
 def row(cells: list[str]) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from drjax.attacks.metrics import Interval
+from drjax.core.statistics import Interval, percentile_interval, resampled
 
 N_BOOTSTRAP = 4000
 Line = Mapping[str, Any]
@@ -142,9 +142,8 @@ def bootstrap(rng: np.random.Generator, samples: Sequence[np.ndarray], value: Ca
         samples: (trials,) each; a single trial is taken for exact.
         value: Of arrays of means, one array for each sample.
     """
-    means = [sample[rng.integers(len(sample), size=(N_BOOTSTRAP, len(sample)))].mean(axis=1) for sample in samples]
-    low, high = np.quantile(value(*means), [0.025, 0.975])
-    return Interval(float(value(*(np.array([s.mean()]) for s in samples))[0]), float(low), float(high))
+    means = [resampled(rng, sample, np.mean, N_BOOTSTRAP) for sample in samples]
+    return percentile_interval(value(*(np.array([s.mean()]) for s in samples))[0], value(*means))
 
 
 def ratio(rng: np.random.Generator, ours: np.ndarray, theirs: np.ndarray) -> Interval:
@@ -157,12 +156,11 @@ def error_ratio(rng: np.random.Generator, ours: np.ndarray, theirs: np.ndarray, 
 
     The real data's mean is drawn again with the rest.
     """
-    picks = [rng.integers(len(s), size=(N_BOOTSTRAP, len(s))) for s in (ours, theirs, real)]
-    levels = real[picks[2]].mean(axis=1)
-    a, b = (np.abs(s[i] - levels[:, None]).mean(axis=1) for s, i in zip((ours, theirs), picks, strict=False))
-    low, high = np.quantile(b / np.maximum(a, 1e-12), [0.025, 0.975])
+    *drawn, drawn_real = (resampled(rng, s, np.asarray, N_BOOTSTRAP) for s in (ours, theirs, real))
+    levels = drawn_real.mean(axis=1)
+    a, b = (np.abs(values - levels[:, None]).mean(axis=1) for values in drawn)
     level = real.mean()
-    return Interval(float(np.abs(theirs - level).mean() / np.abs(ours - level).mean()), float(low), float(high))
+    return percentile_interval(np.abs(theirs - level).mean() / np.abs(ours - level).mean(), b / np.maximum(a, 1e-12))
 
 
 def difference(rng: np.random.Generator, ours: np.ndarray, theirs: np.ndarray) -> Interval:

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 import tyro
 
-from drjax.attacks.metrics import Interval
+from drjax.core.statistics import Interval
 from drjax.reports import plots, records
 from experiments.pca_gauss import claims, figures, practice, theory, trials
 from experiments.pca_gauss.run import RESULTS, entries

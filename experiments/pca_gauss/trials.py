@@ -11,9 +11,9 @@ from typing import Any
 
 import jax
 import numpy as np
-from scipy.stats import t as student
 
 from drjax.core import batching
+from drjax.core.statistics import half_width
 from drjax.core.types import count_status
 from drjax.synthesis import utility
 from drjax.synthesis.contract import Synthetic
@@ -257,5 +257,5 @@ def summary(values: list[float]) -> dict[str, Any]:
     """Mean and half of the 95% interval of the mean, by Student's t; None for a single value."""
     found = np.asarray(values, np.float64)
     n = len(found)
-    half = float(student.ppf(0.975, n - 1) * found.std(ddof=1) / np.sqrt(n)) if n > 1 else None
+    half = float(half_width(found)) if n > 1 else None
     return {"mean": float(found.mean()), "half": half, "trials": n, "values": [float(f"{v:.5g}") for v in found]}

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.stats import t as student
 
 from drjax.core import validate
+from drjax.core.statistics import half_width
 from drjax.core.types import Array
 from drjax.defenses.dp_pca_sensitivity import advanced_query_epsilon
 
@@ -59,7 +59,7 @@ def curve_crossing(epsilons: Sequence[float] | Array, advanced: Array, naive: Ar
     """
     grid, gap = np.log(np.asarray(epsilons, np.float64)), np.asarray(advanced) - np.asarray(naive)
     mean = gap.mean(axis=0)
-    half = student.ppf(0.975, len(gap) - 1) * gap.std(axis=0, ddof=1) / math.sqrt(len(gap))
+    half = half_width(gap)
     above = np.flatnonzero(mean > half)
     nan = float("nan")
     if not len(above):

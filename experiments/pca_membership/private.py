@@ -23,13 +23,14 @@ import tyro
 from drjax.attacks import membership, roc
 from drjax.bounds.tradeoff import EpsilonDelta
 from drjax.core import validate
+from drjax.core.statistics import half_width
 from drjax.data import load
 from drjax.defenses import pca_utility
 from drjax.defenses.dp_pca import PAPER, PUBLIC
 from drjax.reports import records
 from experiments.pca_membership import curators, data, stronger
 from experiments.pca_membership.curators import Case
-from experiments.pca_membership.run import Trial, digits, half_width
+from experiments.pca_membership.run import Trial, digits
 from experiments.resume import cell_name, take_up
 
 RESULTS = "private.jsonl"

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from drjax.core.statistics import half_width
 from drjax.defenses.dp_pca import PAPER, PUBLIC
 from experiments.pca_membership.crossing import crossing, curve_crossing
 from experiments.pca_membership.private import NONE
-from experiments.pca_membership.run import half_width
 
 LABELS = {
     "analyze_gauss": "Analyze Gauss",

@@ -20,10 +20,10 @@ from typing import Annotated, Any, Protocol
 import jax
 import numpy as np
 import tyro
-from scipy.stats import t as student
 
 from drjax.attacks import membership, roc
 from drjax.core import validate
+from drjax.core.statistics import half_width
 from drjax.data import load
 from drjax.reports import records
 from experiments.pca_membership import data
@@ -196,12 +196,6 @@ def _summary(ks: np.ndarray, aucs: list[np.ndarray], rates: list[list[float]], s
         "seconds": seconds,
         "trials": len(table),
     }
-
-
-def half_width(table: np.ndarray) -> np.ndarray:
-    """Half of the 95% interval of the mean over trials (the rows), of each column, by Student's t."""
-    n = len(table)
-    return student.ppf(0.975, n - 1) * table.std(axis=0, ddof=1) / np.sqrt(n)
 
 
 def digits(values: np.ndarray) -> list[float]:

@@ -22,7 +22,6 @@ import tyro
 from scipy.spatial.distance import cdist
 from scipy.special import softmax
 
-from drjax.attacks.metrics import share_interval
 from drjax.attacks.reconstruction import closed_form
 from drjax.attacks.reconstruction.baselines import fit_ridge
 from drjax.attacks.reconstruction.priors import GaussianPrior
@@ -30,6 +29,7 @@ from drjax.attacks.shadow import shadow_embeddings
 from drjax.bounds.prior import EmpiricalKappa, kappa_empirical
 from drjax.bounds.rero import success_of_mu
 from drjax.core import validate
+from drjax.core.statistics import share_interval
 from drjax.data import load, split
 from drjax.defenses.noisy_dr import InputNoise
 from drjax.dr import PCA

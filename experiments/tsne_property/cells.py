@@ -13,13 +13,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from drjax.attacks.metrics import share_interval
 from drjax.attacks.property import models, raster
 from drjax.attacks.property.groups import LEVELS
 from drjax.attacks.property.kernel_model import fit_kernel_ridge
 from drjax.attacks.property.models import PropertyConfig, PropertyModel
 from drjax.attacks.property.utility import evaluate_maps
 from drjax.core import validate
+from drjax.core.statistics import conformal_radius, normal_quantile, share_interval, standard_error
 from drjax.core.types import Array
 from drjax.reports import records
 from experiments.tsne_property import data
@@ -232,7 +232,7 @@ def mean_embeddings(store: Store, wanted: Wanted, given: MapSet) -> np.ndarray:
 
 
 def _coverage(model: PropertyModel, expected: np.ndarray, truth: np.ndarray) -> dict[str, Any]:
-    reach = models.conformal_radius(model.residuals, COVERAGE)
+    reach = conformal_radius(model.residuals, COVERAGE)
     # Shares of groups are counts: rounding must not put one outside.
     return {"coverage": float(np.mean(np.abs(expected - truth) <= reach + 1e-9)), "reach": min(reach, 1.0)}
 
@@ -240,8 +240,7 @@ def _coverage(model: PropertyModel, expected: np.ndarray, truth: np.ndarray) -> 
 def _scores(task: str, chosen: np.ndarray, expected: np.ndarray, truth: np.ndarray) -> dict[str, Any]:
     error = np.abs(expected - truth)
     if task == "regression":
-        spread = 1.96 * error.std(ddof=1) / math.sqrt(len(error))
-        return {"error": float(error.mean()), "error_half": float(spread)}
+        return {"error": float(error.mean()), "error_half": float(normal_quantile() * standard_error(error))}
     hits = np.isclose(chosen, truth)
     interval = share_interval(int(hits.sum()), len(hits))
     return {"accuracy": float(hits.mean()), "interval": [interval.low, interval.high], "error": float(error.mean())}

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import t as student
 
-from drjax.attacks.metrics import share_interval
+from drjax.core.statistics import mean_interval, share_interval
 from experiments.tsne_property import data
 
 Record = Mapping[str, Any]
@@ -105,9 +104,7 @@ def summary(cells: Sequence[Record], field: str) -> Summary:
     """
     values = np.array([cell[field] for cell in cells])
     if len(values) >= FEWEST_SEEDS:
-        half = student.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
-        low, high = np.clip([values.mean() - half, values.mean() + half], 0, 1)
-        return Summary(float(values.mean()), float(low), float(high), len(values))
+        return Summary(*mean_interval(values, lowest=0.0, highest=1.0), len(values))
     if field == "accuracy":
         n_test = sum(cell["n_test"] for cell in cells)
         ends = share_interval(round(sum(cell["n_test"] * cell["accuracy"] for cell in cells)), n_test)

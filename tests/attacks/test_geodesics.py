@@ -166,7 +166,7 @@ def test_the_regression_is_scikit_learns_and_the_distances_hold(data):
     def features(p):
         return np.exp(-0.5 * (p / model.reach) ** 2)
 
-    peer = KernelRidge(kernel="rbf", alpha=model.penalty, gamma=1 / model.unit)
+    peer = KernelRidge(kernel="rbf", alpha=model.regression.choice.penalty, gamma=1 / model.regression.unit)
     peer.fit(features(public_paths), public - public.mean(axis=0))
     expected = peer.predict(features(paths)) + public.mean(axis=0)
     apart = euclidean_distances(targets, known)

@@ -7,7 +7,7 @@ from sklearn.datasets import load_digits
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics.pairwise import euclidean_distances
 
-from drjax.attacks.reconstruction import baselines, invariant, kernel_ridge
+from drjax.attacks.reconstruction import baselines, invariant
 from drjax.attacks.shadow import shadow_embeddings
 from drjax.core.types import Status
 from drjax.dr import MDS
@@ -46,8 +46,8 @@ def test_the_leave_one_out_error_and_the_fit_are_scikit_learns(features):
     model = invariant.fit(coords, targets, features=[features])
     inputs = invariant.FEATURES[features](coords, model.reference)
     centred = targets - targets.mean(axis=0)
-    gamma = 1 / model.unit
-    peer = KernelRidge(kernel="rbf", alpha=model.penalty, gamma=gamma)
+    gamma = 1 / model.regression.unit
+    peer = KernelRidge(kernel="rbf", alpha=model.regression.choice.penalty, gamma=gamma)
     errors = []
     for i in range(25):
         rest = np.arange(25) != i
@@ -65,12 +65,11 @@ def test_the_best_features_width_and_penalty_are_chosen(monkeypatch):
     assert set(model.loo_mse) == set(invariant.FEATURES)
     assert model.loo_mse[model.features] == min(model.loo_mse.values())
     inputs = invariant.FEATURES[model.features](turned(coords), model.reference)
-    assert model.unit / np.median(euclidean_distances(inputs, squared=True)) == pytest.approx(
-        min(invariant.WIDTHS, key=lambda w: abs(w - model.unit / np.median(euclidean_distances(inputs, squared=True))))
-    )
+    width = model.regression.unit / np.median(euclidean_distances(inputs, squared=True))
+    assert width == pytest.approx(min(invariant.WIDTHS, key=lambda w: abs(w - width)))
     # A search on fewer shadows still fits all of them.
     monkeypatch.setattr(invariant, "N_SEARCHED", 20)
-    assert invariant.fit(turned(coords), targets).weights.shape == (40, 4)
+    assert invariant.fit(turned(coords), targets).regression.weights.shape == (40, 4)
 
 
 def test_a_random_start_hides_nothing_from_it():
@@ -124,16 +123,3 @@ def test_releases_of_another_shape_are_refused():
     model = invariant.fit(*made_up())
     with pytest.raises(ValueError, match=r"coords must have shape \(b, 9, 2\)"):
         model.reconstruct(np.zeros((3, 8, 2)))
-
-
-def test_the_leave_one_out_error_is_that_of_refits_for_more_features_than_records():
-    rng = np.random.default_rng(0)
-    points, y = rng.normal(size=(12, 3)), rng.normal(size=(12, 40))
-    kernel = np.exp(-kernel_ridge.squared_distances(points, points))
-    penalty, error = kernel_ridge.leave_one_out(kernel, y)
-    left_out = []
-    for i in range(12):
-        rest = np.delete(np.arange(12), i)
-        model = KernelRidge(alpha=penalty, kernel="precomputed").fit(kernel[np.ix_(rest, rest)], y[rest])
-        left_out.append(model.predict(kernel[i : i + 1, rest])[0] - y[i])
-    np.testing.assert_allclose(error, np.mean(np.square(left_out)), rtol=1e-9)

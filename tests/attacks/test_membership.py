@@ -12,7 +12,7 @@ from sklearn.decomposition import PCA
 
 from drjax.attacks import membership, roc
 from drjax.attacks.membership import Release, informed_game, pca_score_prefixes, pca_scores, release_of
-from drjax.attacks.metrics import UNKNOWN
+from drjax.core.statistics import UNKNOWN
 from drjax.defenses.mechanisms import Gaussian, Laplace
 
 KEY = jax.random.key(4)

@@ -11,8 +11,8 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import roc_auc_score, roc_curve
 
 from drjax.attacks import model_membership
-from drjax.attacks.metrics import share_interval
 from drjax.attacks.model_membership import log_ratios, play
+from drjax.core.statistics import share_interval
 from drjax.defenses.dp_gd import DPGD
 from drjax.nets.classifier_training import Training
 from drjax.nets.classifiers import Classifier

@@ -102,13 +102,15 @@ def test_ridge_leave_one_out_error_is_that_of_leaving_one_out():
     shadows, _, _ = parts()
     vectors, targets = shadows[0][:40].astype(np.float64), shadows[1][:40]
     model = reconn.fit_ridge(vectors, targets)
-    kernel = (model.vectors @ model.vectors.T + 1) / 2
+    found = model.regression
+    kernel = (found.inputs @ found.inputs.T + 1) / 2
     errors = []
     for i in range(40):
         rest = np.arange(40) != i
-        dual = np.linalg.solve(kernel[np.ix_(rest, rest)] + model.penalty * np.eye(39), (targets - model.mean)[rest])
-        errors.append(kernel[i, rest] @ dual + model.mean - targets[i])
-    np.testing.assert_allclose(model.loo_mse, np.mean(np.square(errors)), rtol=1e-6)
+        penalised = kernel[np.ix_(rest, rest)] + found.choice.penalty * np.eye(39)
+        dual = np.linalg.solve(penalised, (targets - found.intercept)[rest])
+        errors.append(kernel[i, rest] @ dual + found.intercept - targets[i])
+    np.testing.assert_allclose(found.choice.loo_mse, np.mean(np.square(errors)), rtol=1e-6)
 
 
 def test_decoder_for_images_and_its_critic_learn_too():

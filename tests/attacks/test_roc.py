@@ -8,8 +8,8 @@ from scipy.stats import mannwhitneyu, norm
 from sklearn import metrics as sklearn_metrics
 
 from drjax.attacks import roc
-from drjax.attacks.metrics import UNKNOWN, share_interval
 from drjax.bounds import tradeoff
+from drjax.core.statistics import UNKNOWN, share_interval
 
 KEY = jax.random.key(2)
 

@@ -86,7 +86,7 @@ def test_they_tell_a_regression_more_than_the_distances_of_the_map(maps):
     by_map = invariant.fit(train, PARTS[0])
     error = np.mean((model.reconstruct(test).x - PARTS[1]) ** 2)
     assert error < 0.95 * np.mean((by_map.reconstruct(test).x - PARTS[1]) ** 2)
-    assert model.loo_mse == pytest.approx(error, rel=0.3)
+    assert model.regression.choice.loo_mse == pytest.approx(error, rel=0.3)
 
 
 def test_rotation_and_reflection_change_nothing(maps):

@@ -6,10 +6,11 @@ from sklearn.manifold import TSNE
 
 from drjax.attacks.reconstruction import within_map
 from drjax.attacks.reconstruction.within_map import reconstruct_within_map
+from drjax.core.kernel_regression import Choice, Radial
 
 
 def test_equals_a_regression_of_the_other_records_by_scikit_learn(monkeypatch):
-    monkeypatch.setattr(within_map, "_best", lambda *_: (0.1, 0.01))
+    monkeypatch.setattr(within_map, "tune", lambda *_, unit, **__: Choice(0.0, 0.01, Radial(0.1 * unit)))
     rng = np.random.default_rng(0)
     x, coords = rng.normal(size=(40, 5)), rng.normal(size=(40, 2))
     found = reconstruct_within_map(x, coords, rows=[3, 30])

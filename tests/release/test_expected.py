@@ -2,6 +2,7 @@ import jax
 import numpy as np
 import pytest
 
+from drjax.core.statistics import prediction_interval
 from drjax.defenses.dp_pca import AnalyticGauss, LaplaceVector
 from drjax.release import expected
 from drjax.release.mechanism import MomentNoise, bounded
@@ -97,7 +98,7 @@ def test_announced_ranges_hold_nine_in_ten_of_the_releases_that_follow(setting):
         found = []
         for _ in range(200):
             mixed = order.permutation(kept)
-            told = expected._spread(mixed[:n_trials])
+            told = prediction_interval(mixed[:n_trials])
             found.append(np.mean((told.low <= mixed[n_trials:]) & (mixed[n_trials:] <= told.high)))
         shares[n_trials] = np.mean(found)
     # A range from n draws holds 90% in the mean, with a deviation of sqrt(0.09 / n): 0.5% at most over 200 of them.

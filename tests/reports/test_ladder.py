@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from drjax.attacks.metrics import AttackScores, Gain, Interval
+from drjax.attacks.metrics import AttackScores, Gain
+from drjax.core.statistics import Interval
 from drjax.reports import ladder
 from drjax.reports.ladder import LadderRow
 

@@ -10,8 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from PIL import Image
 
-from drjax.attacks.metrics import AttackScores, Interval
+from drjax.attacks.metrics import AttackScores
 from drjax.bounds import tradeoff
+from drjax.core.statistics import Interval
 from drjax.release import figures
 from drjax.reports import bound_plots, plots
 from drjax.reports.ladder import LadderRow

@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import drjax
-from drjax.attacks.metrics import AttackScores, Interval
+from drjax.attacks.metrics import AttackScores
+from drjax.core.statistics import Interval
 from drjax.core.types import Status
 from drjax.reports import records
 

@@ -20,6 +20,7 @@ import numpy as np
 from drjax.attacks.property import models
 from drjax.attacks.property.models import PropertyModel
 from drjax.attacks.property.shadow_maps import ShadowMaps
+from drjax.core.statistics import conformal_radius
 from drjax.core.types import Array
 
 Inputs = Callable[[Any], Any]
@@ -58,7 +59,7 @@ class CrossFit:
         for sign in (-1, 1):
             reached = [sign * own[:, None] + errors for own, errors in zip(found, self.errors, strict=True)]
             each = np.sort(np.concatenate(reached, axis=1), axis=1)
-            ends.append([sign * models.conformal_radius(one, level) for one in each])
+            ends.append([sign * conformal_radius(one, level) for one in each])
         return np.clip(np.stack(ends, axis=1), 0, 1)
 
     def _each(self, maps: Any) -> np.ndarray:

@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.linalg
 
-from drjax.attacks.reconstruction.kernel_ridge import leave_one_out, squared_distances
+from drjax.core import kernel_regression
+from drjax.core.kernel_regression import KernelRegression, matern, squared_distances, tune
 from drjax.data.preprocess import StandardScaler
 
 WIDTHS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
@@ -27,24 +27,17 @@ class KernelRidge:
 
     Attributes:
         scaler: Of the descriptors; its scale is the standard deviation over the weight, see `relevance`.
-        inputs: (m, p) scaled training descriptors.
-        weights: (m,).
-        intercept: Mean of the training proportions.
-        unit: Squared width of the kernel.
+        regression: From scaled descriptors (p,) to the proportion.
         loo_error: Root mean squared leave-one-out error.
     """
 
     scaler: StandardScaler
-    inputs: np.ndarray
-    weights: np.ndarray
-    intercept: float
-    unit: float
+    regression: KernelRegression
     loo_error: float
 
     def predict(self, found: np.ndarray) -> np.ndarray:
         """(g,) of descriptors (g, p); not clipped."""
-        squared = squared_distances(self.scaler.transform(np.asarray(found)), self.inputs)
-        return _kernel(squared, self.unit) @ self.weights + self.intercept
+        return self.regression.predict(self.scaler.transform(np.asarray(found)))
 
 
 def fit_kernel_ridge(found: np.ndarray, y: np.ndarray) -> KernelRidge:
@@ -60,20 +53,12 @@ def fit_kernel_ridge(found: np.ndarray, y: np.ndarray) -> KernelRidge:
     # What says nothing gets a scale at which all maps are alike.
     scaler = StandardScaler(plain.offset, plain.scale / np.maximum(relevant, 1e-6))
     inputs = scaler.transform(found)
-    intercept = float(y.mean())
 
     tuned = np.random.default_rng(0).permutation(len(y))[:MAX_TUNED] if len(y) > MAX_TUNED else np.arange(len(y))
-    squared = _between(inputs[tuned])
-    median = float(np.median(squared)) or 1.0
-    target = (y[tuned] - intercept)[:, None]
-    scores = [(*leave_one_out(_kernel(squared, width * median), target), width * median) for width in WIDTHS]
-    penalty, loss, unit = min(scores, key=lambda score: score[1])
-
-    kernel = _kernel(_between(inputs) if len(y) > MAX_TUNED else squared, unit)
-    kernel[np.diag_indices(len(kernel))] += penalty
-    weights = scipy.linalg.solve(kernel, y - intercept, assume_a="pos", overwrite_a=True)
+    choice = tune(squared_distances(inputs[tuned]), y[tuned] - y.mean(), widths=WIDTHS, profile=matern)
+    regression = kernel_regression.fit(inputs, y, choice)
     # A class needs a width to be probable in, where every map is met exactly.
-    return KernelRidge(scaler, inputs, weights, intercept, unit, max(math.sqrt(loss), 1e-6))
+    return KernelRidge(scaler, regression, max(math.sqrt(choice.loo_mse), 1e-6))
 
 
 def relevance(standardised: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -92,15 +77,3 @@ def relevance(standardised: np.ndarray, y: np.ndarray) -> np.ndarray:
             found = np.maximum(found, np.abs(target @ standardised) / (norm * math.sqrt(m)))
     found = np.sqrt(np.maximum(found**2 - 1 / m, 0))
     return found / found.max() if found.max() > 0 else np.ones_like(found)
-
-
-def _between(inputs: np.ndarray) -> np.ndarray:
-    squared = squared_distances(inputs, inputs)
-    # A root would blow up what cancellation leaves.
-    squared[np.diag_indices(len(squared))] = 0
-    return squared
-
-
-def _kernel(squared: np.ndarray, unit: float) -> np.ndarray:
-    distances = np.sqrt(squared * (3 / unit))
-    return (1 + distances) * np.exp(-distances)

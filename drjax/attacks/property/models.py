@@ -25,6 +25,8 @@ from drjax.attacks.property import invariants
 from drjax.attacks.property.kernel_model import KernelRidge, fit_kernel_ridge
 from drjax.attacks.reconstruction.ensembles import mean_output, read_model, train_members
 from drjax.core import validate
+from drjax.core.kernel_regression import Choice, KernelRegression, Radial, matern
+from drjax.core.statistics import conformal_radius
 from drjax.core.types import Array, PyTree, is_usable
 from drjax.data.preprocess import StandardScaler
 from drjax.nets import arrays, densenet_files, plot_networks, set_network
@@ -189,8 +191,9 @@ class PropertyModel:
             fields |= {"offset": self.scaler.offset, "scale": self.scaler.scale}
         if self.kernel is not None:
             kernel = self.kernel
-            header |= {"intercept": kernel.intercept, "unit": kernel.unit, "loo_error": kernel.loo_error}
-            fields |= {"inputs": kernel.inputs, "weights": kernel.weights}
+            found = kernel.regression
+            header |= {"intercept": float(found.intercept), "unit": found.unit, "loo_error": kernel.loo_error}
+            fields |= {"inputs": found.inputs, "weights": found.weights}
             fields |= {"offset": kernel.scaler.offset, "scale": kernel.scaler.scale}
         else:
             fields |= arrays.flatten(self.state, "state")
@@ -218,9 +221,11 @@ class PropertyModel:
         if kind == "descriptors":
             if scaler is None:
                 raise ValueError(f"{path} must be a saved PropertyModel, got an npz file without its fields")
-            numbers = (header["intercept"], header["unit"], header["loo_error"])
-            kernel = KernelRidge(scaler, fields["inputs"], fields["weights"], *numbers)
-            return dataclasses.replace(model, kernel=kernel)
+            loo_error, intercept = header["loo_error"], np.asarray(header["intercept"])
+            # Files do not hold the penalty, which no prediction takes.
+            choice = Choice(loo_error**2, math.nan, Radial(header["unit"], matern))
+            regression = KernelRegression(fields["inputs"], fields["weights"], intercept, choice)
+            return dataclasses.replace(model, kernel=KernelRidge(scaler, regression, loo_error))
         make = _maker(kind, task, config, max(1, len(classes)))
         state = arrays.unflatten(abstract_state(make, config.n_ensemble), fields, "state")
         return dataclasses.replace(model, state=state, scaler=scaler)
@@ -327,19 +332,6 @@ def network_of(model: PropertyModel) -> tuple[Any, PyTree]:
     network = nnx.eval_shape(lambda: make(nnx.Rngs(params=0)))
     network.eval()
     return nnx.graphdef(network), jax.tree.map(lambda leaf: leaf[usable], model.state)
-
-
-def conformal_radius(residuals: np.ndarray, level: float) -> float:
-    """The ceil((r + 1) level)-th smallest of r ascending residuals; infinite if there are fewer.
-
-    Raises:
-        ValueError: level not in (0, 1).
-    """
-    if not 0 < level < 1:
-        raise ValueError(f"level must be in (0, 1), got {level}")
-    # Rounding must not raise the rank: 0.9 * 10 is 9, in floating point too, but 0.7 * 10 is not quite 7.
-    rank = math.ceil(round((len(residuals) + 1) * level, 9))
-    return float(residuals[rank - 1]) if rank <= len(residuals) else math.inf
 
 
 def _maker(kind: str, task: str, config: PropertyConfig, n_outputs: int, *, fresh: bool = False) -> MakeModel:

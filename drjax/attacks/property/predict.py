@@ -161,8 +161,7 @@ def predict_proportion(
     for attack in attacks:
         validate.one_of(models.KINDS, attack=attack)
     validate.integer(n_shadow=n_shadow)
-    if not 0 < level < 1:
-        raise ValueError(f"level must be in (0, 1), got {level}")
+    validate.open_unit(level=level)
     # Fewer errors make an infinite interval. 0.9 / (1 - 0.9) is a hair more than 9.
     fewest = max(2 * MIN_MAPS, math.ceil(round(level / (1 - level), 9)))
     if n_shadow < fewest:

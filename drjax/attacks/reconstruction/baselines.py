@@ -9,6 +9,7 @@ import numpy as np
 
 from drjax.attacks.metrics import nearest
 from drjax.core import validate
+from drjax.core.kernel_regression import Spectrum, least
 from drjax.core.types import Array, Reconstruction, Status
 
 PENALTIES = tuple(float(10.0**e) for e in range(-3, 7))
@@ -112,11 +113,10 @@ def fit_ridge(coords: Array, targets: Array, *, penalties: Sequence[float] = PEN
     features = (features - center) / scale
     intercept = y.mean(axis=0)
     y = y - intercept
-    left, squared = _left_singular(features)
-    projected = left.T @ y
-    losses = {float(p): _leave_one_out(left, squared / (squared + p), projected, y) for p in penalties}
-    best = min(losses, key=lambda p: losses[p])
-    weights = features.T @ (left @ (projected / (squared + best)[:, None]))
+    spectrum = Spectrum.of_features(features)
+    losses = spectrum.leave_one_out(y, penalties, leaves_mean=True)
+    _, best = least(losses)
+    weights = features.T @ (spectrum.vectors @ (spectrum.vectors.T @ y / (spectrum.values + best)[:, None]))
     return RidgeModel(center, scale, weights, intercept, best, losses, (n, k))
 
 
@@ -125,23 +125,6 @@ def _scales(features: np.ndarray, dtype: np.dtype) -> np.ndarray:
     eps = np.finfo(dtype).eps if dtype.kind == "f" else np.finfo(np.float64).eps
     spread = features.std(axis=0)
     return np.where(spread > 4 * eps * np.abs(features).max(axis=0), spread, np.inf)
-
-
-def _left_singular(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Left singular vectors (m, r) and squared singular values (r,) of rank r, from the smaller Gram matrix."""
-    m, p = features.shape
-    squared, vectors = np.linalg.eigh(features.T @ features if p <= m else features @ features.T)
-    # Below this the Gram matrix holds rounding only; such a direction carries no weight under any positive penalty.
-    kept = squared > max(m, p) * np.finfo(np.float64).eps * squared[-1]
-    squared, vectors = squared[kept], vectors[:, kept]
-    return (features @ vectors / np.sqrt(squared) if p <= m else vectors), squared
-
-
-def _leave_one_out(left: np.ndarray, shrinkage: np.ndarray, projected: np.ndarray, y: np.ndarray) -> float:
-    residual = y - left @ (shrinkage[:, None] * projected)
-    # 1/m is the intercept's share of a row's influence on its own prediction.
-    leverage = 1 / y.shape[0] + (left**2) @ shrinkage
-    return float(np.mean((residual / (1 - leverage)[:, None]) ** 2))
 
 
 def _unlabelled(x: np.ndarray, status: np.ndarray | None = None) -> Reconstruction:

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import scipy.linalg
 
 from drjax.attacks.reconstruction import geodesic_graph, geodesic_search
 from drjax.attacks.reconstruction.geodesic_fit import Release
-from drjax.attacks.reconstruction.kernel_ridge import leave_one_out, squared_distances
 from drjax.core import host, validate
+from drjax.core.kernel_regression import KernelRegression, fit_with_errors, squared_distances, tune
 from drjax.core.linalg import blas
 from drjax.core.types import Array, Reconstruction, Status
 from drjax.dr import path_insertion, shortest_paths
@@ -170,25 +169,16 @@ class GeodesicModel:
 
     Attributes:
         known: (n-1, d).
-        inputs: (m, n-1), features of the public records.
         reach: Geodesic at which a feature has fallen to exp(-1/2), input units.
-        unit: Squared width of the kernel.
-        weights: (m, d + 1); the last column predicts the squared norm of the record.
-        intercept: (d + 1,).
+        regression: From features (n-1,) to a record and, as the last of d + 1 numbers, its squared norm, which has no
+            part in the choice of width and penalty.
         factor: (r, d + 1); its Gram matrix is the covariance of the leave-one-out errors.
-        penalty: The chosen one.
-        loo_mse: Mean squared leave-one-out error per entry without the distances, on the records that were searched.
     """
 
     known: np.ndarray
-    inputs: np.ndarray
     reach: float
-    unit: float
-    weights: np.ndarray
-    intercept: np.ndarray
+    regression: KernelRegression
     factor: np.ndarray
-    penalty: float
-    loo_mse: float
 
     def reconstruct(self, geodesics: Geodesics, *, bounds: tuple[float, float] | None = None) -> Reconstruction:
         """The targets of m recovered places; 2 m (s + 8 r) d FLOP for s public records and 8 links.
@@ -203,8 +193,7 @@ class GeodesicModel:
         if paths.ndim != 2 or paths.shape[1] != len(self.known):
             raise ValueError(f"geodesics must be to {len(self.known)} known records, got paths of shape {paths.shape}")
         finite = np.isfinite(paths).all(axis=1)
-        kernel = np.exp(-squared_distances(_features(paths[finite], self.reach), self.inputs) / self.unit)
-        predicted = kernel @ self.weights + self.intercept
+        predicted = self.regression.predict(_features(paths[finite], self.reach))
         x = np.full((len(paths), self.known.shape[1]), np.nan)
         certified = np.asarray(geodesics.is_certified)
         for lane, own in zip(np.flatnonzero(finite), predicted, strict=True):
@@ -253,26 +242,17 @@ def fit(known: Array, public: Array, *, n_neighbors: int = 5) -> GeodesicModel:
     validate.at_most(len(known), "the number of known records", n_neighbors=n_neighbors)
     paths = _paths_of(known, public, n_neighbors)
     targets = np.column_stack([public, (public**2).sum(axis=1)])
-    intercept = targets.mean(axis=0)
     searched = slice(min(len(public), N_SEARCHED))
+    away = (public - public.mean(axis=0))[searched]
     typical = float(np.median(np.partition(paths, n_neighbors - 1, axis=1)[:, n_neighbors - 1])) or 1.0
-    best = (np.inf, 1.0, 1.0, 1.0)
+    choices = {}
     for reach in REACHES:
-        inputs = _features(paths[searched], reach * typical)
-        squared = squared_distances(inputs, inputs)
-        median = float(np.median(squared)) or 1.0
-        for width in WIDTHS:
-            penalty, loss = leave_one_out(np.exp(-squared / (width * median)), (targets - intercept)[searched, :-1])
-            best = min(best, (loss, reach * typical, width * median, penalty))
-    loss, reach, unit, penalty = best
-    inputs = _features(paths, reach)
-    kernel = np.exp(-squared_distances(inputs, inputs) / unit)
-    kernel[np.diag_indices(len(kernel))] += penalty
-    inverse = scipy.linalg.inv(kernel, overwrite_a=True)
-    weights = inverse @ (targets - intercept)
-    errors = weights / np.diagonal(inverse)[:, None]
+        squared = squared_distances(_features(paths[searched], reach * typical))
+        choices[reach * typical] = tune(squared, away, widths=WIDTHS)
+    reach, choice = min(choices.items(), key=lambda item: item[1].loo_mse)
+    regression, errors = fit_with_errors(_features(paths, reach), targets, choice)
     factor = np.asarray(np.linalg.qr(errors / np.sqrt(len(errors)), mode="r"))
-    return GeodesicModel(known, inputs, reach, unit, weights, intercept, factor, penalty, loss)
+    return GeodesicModel(known, reach, regression, factor)
 
 
 def _paths_of(known: np.ndarray, records: np.ndarray, n_neighbors: int) -> np.ndarray:

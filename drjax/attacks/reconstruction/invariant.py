@@ -10,10 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.linalg
 
-from drjax.attacks.reconstruction.kernel_ridge import leave_one_out, squared_distances
-from drjax.core import validate
+from drjax.core import kernel_regression, validate
+from drjax.core.kernel_regression import KernelRegression, squared_distances, tune
 from drjax.core.types import Array, Reconstruction, Status
 
 WIDTHS = (0.1, 0.3, 1.0, 3.0, 10.0)
@@ -79,21 +78,13 @@ class KernelModel:
     Attributes:
         features: Key of `FEATURES`.
         reference: (n-1, k), centred known coordinates that "aligned" aligns with.
-        inputs: (m, p), features of the training shadows.
-        unit: Squared width of the kernel, in units of the features.
-        weights: (m, d).
-        intercept: (d,), the mean of the training targets.
-        penalty: The chosen one.
+        regression: From the features (p,) of a release to its target (d,).
         loo_mse: {features: least mean squared leave-one-out error per entry} on the shadows that were searched.
     """
 
     features: str
     reference: np.ndarray
-    inputs: np.ndarray
-    unit: float
-    weights: np.ndarray
-    intercept: np.ndarray
-    penalty: float
+    regression: KernelRegression
     loo_mse: dict[str, float]
 
     def reconstruct(self, coords: Array) -> Reconstruction:
@@ -109,9 +100,8 @@ class KernelModel:
         if coords.ndim != 3 or coords.shape[1:] != (n, k):
             raise ValueError(f"coords must have shape (b, {n}, {k}) as in training, got {coords.shape}")
         finite = np.isfinite(coords).all(axis=(1, 2))
-        x = np.full((len(coords), self.intercept.size), np.nan)
-        found = FEATURES[self.features](coords[finite], self.reference)
-        x[finite] = np.exp(-squared_distances(found, self.inputs) / self.unit) @ self.weights + self.intercept
+        x = np.full((len(coords), self.regression.intercept.size), np.nan)
+        x[finite] = self.regression.predict(FEATURES[self.features](coords[finite], self.reference))
         status = np.where(finite, np.uint32(Status.OK), np.uint32(Status.NON_FINITE))
         return Reconstruction(x, None, x[:, None], np.full(len(x), np.nan), status)
 
@@ -147,25 +137,16 @@ def fit(coords: Array, targets: Array, *, features: Sequence[str] = tuple(FEATUR
         validate.one_of(FEATURES, features=name)
 
     reference = reference_of(releases)
-    intercept = y.mean(axis=0)
     searched = slice(min(len(y), N_SEARCHED))
-    losses: dict[str, float] = {}
-    best = (np.inf, "", 1.0, 1.0)
+    away = (y - y.mean(axis=0))[searched]
+    choices = {}
     for name in features:
-        inputs = FEATURES[name](releases[searched], reference)
-        squared = squared_distances(inputs, inputs)
-        median = float(np.median(squared)) or 1.0
-        losses[name] = np.inf
-        for width in WIDTHS:
-            penalty, loss = leave_one_out(np.exp(-squared / (width * median)), y[searched] - intercept)
-            losses[name] = min(losses[name], loss)
-            best = min(best, (loss, name, width * median, penalty))
-    _, name, unit, penalty = best
-    inputs = FEATURES[name](releases, reference)
-    kernel = np.exp(-squared_distances(inputs, inputs) / unit)
-    kernel[np.diag_indices(len(kernel))] += penalty
-    weights = scipy.linalg.solve(kernel, y - intercept, assume_a="pos", overwrite_a=True)
-    return KernelModel(name, reference, inputs, unit, weights, intercept, penalty, losses)
+        squared = squared_distances(FEATURES[name](releases[searched], reference))
+        choices[name] = tune(squared, away, widths=WIDTHS)
+    losses = {name: choice.loo_mse for name, choice in choices.items()}
+    name = min(losses, key=lambda one: losses[one])
+    regression = kernel_regression.fit(FEATURES[name](releases, reference), y, choices[name])
+    return KernelModel(name, reference, regression, losses)
 
 
 def reference_of(releases: np.ndarray) -> np.ndarray:

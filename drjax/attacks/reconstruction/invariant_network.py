@@ -17,6 +17,7 @@ import numpy as np
 
 from drjax.attacks.reconstruction import invariant
 from drjax.core import validate
+from drjax.core.kernel_regression import Choice, KernelRegression, Radial
 from drjax.core.types import Array, PyTree, Reconstruction, Status, is_usable
 from drjax.data.preprocess import StandardScaler
 from drjax.nets import arrays
@@ -111,10 +112,13 @@ class InvariantNetwork:
 
     def save(self, path: str | Path) -> None:
         """Writes an npz file that `load` reads; no pickle, and never half a file."""
-        kernel = {f.name: getattr(self.kernel, f.name) for f in dataclasses.fields(self.kernel)}
-        numbers = {name: value for name, value in kernel.items() if not isinstance(value, np.ndarray)}
+        regression = self.kernel.regression
+        numbers = {"features": self.kernel.features, "unit": regression.unit, "penalty": regression.choice.penalty}
+        numbers |= {"loo_mse": self.kernel.loo_mse}
         header = {"config": dataclasses.asdict(self.config), "kernel": numbers, "weight": self.weight}
-        fields = {f"kernel.{name}": value for name, value in kernel.items() if isinstance(value, np.ndarray)}
+        kernel = {"reference": self.kernel.reference, "inputs": regression.inputs, "weights": regression.weights}
+        fields = {f"kernel.{name}": value for name, value in kernel.items()}
+        fields |= {"kernel.intercept": regression.intercept}
         fields |= {"offset": self.scaler.offset, "scale": self.scaler.scale, "directions": self.directions}
         fields |= {"mean": self.mean, "member_status": self.member_status}
         arrays.write_npz(Path(path), header, fields | arrays.flatten(self.state, "state"))
@@ -135,7 +139,7 @@ class InvariantNetwork:
         make_model = _maker(config, len(fields["offset"]), len(fields["directions"]))
         return cls(
             config=config,
-            kernel=invariant.KernelModel(**(header["kernel"] | parts)),
+            kernel=_kernel_model(**(header["kernel"] | parts)),
             scaler=StandardScaler(fields["offset"], fields["scale"]),
             directions=fields["directions"],
             mean=fields["mean"],
@@ -143,6 +147,22 @@ class InvariantNetwork:
             member_status=fields["member_status"],
             weight=float(header["weight"]),
         )
+
+
+def _kernel_model(
+    *,
+    features: str,
+    reference: np.ndarray,
+    inputs: np.ndarray,
+    weights: np.ndarray,
+    intercept: np.ndarray,
+    unit: float,
+    penalty: float,
+    loo_mse: dict[str, float],
+) -> invariant.KernelModel:
+    choice = Choice(loo_mse[features], penalty, Radial(unit))
+    regression = KernelRegression(inputs, weights, intercept, choice)
+    return invariant.KernelModel(features, reference, regression, loo_mse)
 
 
 def fit(

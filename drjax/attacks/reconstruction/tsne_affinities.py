@@ -12,12 +12,11 @@ from dataclasses import dataclass
 
 import jax
 import numpy as np
-import scipy.linalg
 from scipy.spatial.distance import pdist, squareform
 
 from drjax.attacks.reconstruction import barnes_hut, invariant
-from drjax.attacks.reconstruction.kernel_ridge import leave_one_out, squared_distances
-from drjax.core import validate
+from drjax.core import kernel_regression, validate
+from drjax.core.kernel_regression import KernelRegression, median_or_one, squared_distances, tune
 from drjax.core.types import Array, Reconstruction, Status
 from drjax.dr.affinity import joint_probabilities
 
@@ -108,24 +107,16 @@ class AffinityModel:
         perplexity: Of the maps.
         features: Kind of the invariant features, a key of `invariant.FEATURES`.
         reference: See `invariant.KernelModel`.
-        inputs: The two kinds of features of the training shadows, (m, n-1) and (m, p).
-        units: Squared width of the kernel along each.
-        weights: (m, d).
-        intercept: (d,).
-        penalty: The chosen one.
-        loo_mse: Least mean squared leave-one-out error on the shadows that were searched.
+        units: Twice the median squared distance between two shadows, along the estimates and along those features.
+        regression: From both, each over the root of its unit, to the target (d,).
     """
 
     known: np.ndarray
     perplexity: float
     features: str
     reference: np.ndarray
-    inputs: tuple[np.ndarray, np.ndarray]
     units: tuple[float, float]
-    weights: np.ndarray
-    intercept: np.ndarray
-    penalty: float
-    loo_mse: float
+    regression: KernelRegression
 
     def reconstruct(self, coords: Array) -> Reconstruction:
         """Reconstructs the targets of b releases, coords (b, n, k).
@@ -140,12 +131,11 @@ class AffinityModel:
         if coords.ndim != 3 or coords.shape[1:] != shape:
             raise ValueError(f"coords must have shape (b, {shape[0]}, {shape[1]}) as in training, got {coords.shape}")
         finite = np.isfinite(coords).all(axis=(1, 2))
-        x = np.full((len(coords), self.intercept.size), np.nan)
+        x = np.full((len(coords), self.regression.intercept.size), np.nan)
         if finite.any():
-            found = _features(self.known, self.perplexity, coords[finite], self.features, self.reference)
-            parts = zip(found, self.inputs, self.units, strict=True)
-            exponent = sum(squared_distances(a, b) / unit for a, b, unit in parts)
-            x[finite] = np.exp(-exponent) @ self.weights + self.intercept
+            estimated = _logarithms(estimate(self.known, coords[finite], self.perplexity))
+            found = estimated, invariant.FEATURES[self.features](coords[finite], self.reference)
+            x[finite] = self.regression.predict(_joined(found, self.units))
         status = np.where(finite, np.uint32(Status.OK), np.uint32(Status.NON_FINITE))
         return Reconstruction(x, None, x[:, None], np.full(len(x), np.nan), status)
 
@@ -168,28 +158,20 @@ def fit(known: Array, coords: Array, targets: Array, *, perplexity: float) -> Af
     if len(y) != len(releases):
         raise ValueError(f"targets must have one row per release, {len(releases)}, got {len(y)}")
     known = np.asarray(known, np.float64)
-    reference, intercept = invariant.reference_of(releases), y.mean(axis=0)
+    reference = invariant.reference_of(releases)
     searched = slice(min(len(y), invariant.N_SEARCHED))
-    best = (np.inf, "", 1.0, 1.0)
+    away = (y - y.mean(axis=0))[searched]
+    logarithms, tried = _logarithms(estimated), {}
     for name in MAP_FEATURES:
-        inputs = _logarithms(estimated), invariant.FEATURES[name](releases, reference)
-        exponent = sum(_scaled(part[searched]) for part in inputs)
-        for width in invariant.WIDTHS:
-            penalty, loss = leave_one_out(np.exp(-exponent / width), y[searched] - intercept)
-            best = min(best, (loss, name, width, penalty))
-    loss, name, width, penalty = best
-    inputs = _logarithms(estimated), invariant.FEATURES[name](releases, reference)
-    units = 2 * width * _median(inputs[0][searched]), 2 * width * _median(inputs[1][searched])
-    kernel = np.exp(-sum(squared_distances(a, a) / unit for a, unit in zip(inputs, units, strict=True)))
-    kernel[np.diag_indices(len(kernel))] += penalty
-    weights = scipy.linalg.solve(kernel, y - intercept, assume_a="pos", overwrite_a=True)
-    return AffinityModel(known, perplexity, name, reference, inputs, units, weights, intercept, penalty, loss)
-
-
-def _features(
-    known: np.ndarray, perplexity: float, coords: np.ndarray, name: str, reference: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    return _logarithms(estimate(known, coords, perplexity)), invariant.FEATURES[name](coords, reference)
+        parts = logarithms, invariant.FEATURES[name](releases, reference)
+        units = _unit(parts[0][searched]), _unit(parts[1][searched])
+        inputs = _joined(parts, units)
+        # Each part of a squared distance is one half in the median.
+        choice = tune(squared_distances(inputs[searched]), away, widths=invariant.WIDTHS, unit=1.0)
+        tried[name] = choice, inputs, units
+    name = min(tried, key=lambda one: tried[one][0].loo_mse)
+    choice, inputs, units = tried[name]
+    return AffinityModel(known, perplexity, name, reference, units, kernel_regression.fit(inputs, y, choice))
 
 
 def _logarithms(estimated: np.ndarray) -> np.ndarray:
@@ -197,9 +179,9 @@ def _logarithms(estimated: np.ndarray) -> np.ndarray:
     return np.log(np.maximum(estimated, LEAST / n**2))
 
 
-def _median(inputs: np.ndarray) -> float:
-    return float(np.median(squared_distances(inputs, inputs))) or 1.0
+def _unit(inputs: np.ndarray) -> float:
+    return 2 * median_or_one(squared_distances(inputs))
 
 
-def _scaled(inputs: np.ndarray) -> np.ndarray:
-    return squared_distances(inputs, inputs) / (2 * _median(inputs))
+def _joined(parts: tuple[np.ndarray, np.ndarray], units: tuple[float, float]) -> np.ndarray:
+    return np.concatenate([part / np.sqrt(unit) for part, unit in zip(parts, units, strict=True)], axis=1)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from drjax.attacks.reconstruction import ensembles
-from drjax.attacks.reconstruction.kernel_ridge import leave_one_out
 from drjax.attacks.reconstruction.model_vectors import Inputs
-from drjax.core import validate
+from drjax.core import kernel_regression, validate
+from drjax.core.kernel_regression import PENALTIES, Choice, KernelRegression, Spectrum, least
 from drjax.core.types import Array, Reconstruction
 
 OFFSET = 0.3
@@ -31,24 +31,14 @@ class RegressionModel:
     """Kernel ridge regression from the vectors of released models to their targets.
 
     Attributes:
-        kernel: Key of `KERNELS`.
         inputs: Fitted on the training vectors.
-        vectors: (m, p), those vectors transformed, scaled to a mean squared length of 1.
-        length: What they were divided by.
-        weights: (m, d) of the kernels with them.
-        mean: (d,) of the training targets.
-        penalty: The chosen penalty; the kernel is about 1 for a vector and itself.
-        loo_mse: Mean squared leave-one-out error per entry of a record, before clipping.
+        length: What the transformed vectors are divided by, for a mean squared length of 1.
+        regression: From those vectors (p,) to the target (d,), before clipping.
     """
 
-    kernel: str
     inputs: Inputs
-    vectors: np.ndarray
     length: float
-    weights: np.ndarray
-    mean: np.ndarray
-    penalty: float
-    loo_mse: float
+    regression: KernelRegression
 
     def reconstruct(self, releases: Array) -> Reconstruction:
         """Reconstructs the targets of vectors (b, p), clipped to [0, 1]; 2 b m (p + d) FLOP.
@@ -59,10 +49,11 @@ class RegressionModel:
             ValueError: vectors of another length than in training.
         """
         raw = np.asarray(releases)
-        if raw.ndim != 2 or raw.shape[1] != self.vectors.shape[1]:
-            raise ValueError(f"releases must have shape (b, {self.vectors.shape[1]}) as in training, got {raw.shape}")
-        cosine = self.inputs.transform(raw).astype(np.float64) / self.length @ self.vectors.T
-        x = np.clip(KERNELS[self.kernel](cosine) @ self.weights + self.mean, 0, 1)
+        p = self.regression.inputs.shape[1]
+        if raw.ndim != 2 or raw.shape[1] != p:
+            raise ValueError(f"releases must have shape (b, {p}) as in training, got {raw.shape}")
+        vectors = self.inputs.transform(raw).astype(np.float64) / self.length
+        x = np.clip(self.regression.predict(vectors), 0, 1)
         return ensembles.reconstruction(x, raw)
 
 
@@ -101,11 +92,14 @@ def _fit(releases: Array, targets: Array, kernel: str, *, has_equal_lengths: boo
     # Vectors that are all alike have no length: their kernel is 0, and the mean is what is left.
     length = float(np.sqrt((vectors**2).sum(axis=1).mean())) or 1.0
     vectors /= length
-    gram = KERNELS[kernel](vectors @ vectors.T)
-    mean = y.mean(axis=0)
-    penalty, loo_mse = leave_one_out(gram, y - mean)
-    weights = np.linalg.solve(gram + penalty * np.eye(len(gram)), y - mean)
-    return RegressionModel(kernel, inputs, vectors, length, weights, mean, penalty, loo_mse)
+
+    def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return KERNELS[kernel](a @ b.T)
+
+    gram = product(vectors, vectors)
+    losses = Spectrum.of_kernel(gram).leave_one_out(y - y.mean(axis=0), PENALTIES)
+    choice = Choice(*least(losses), product)
+    return RegressionModel(inputs, length, kernel_regression.fit(vectors, y, choice, gram=gram))
 
 
 def shadow_vectors(

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import scipy.linalg
 
 from drjax.attacks.reconstruction.closed_form.each import checked_rows
 from drjax.attacks.reconstruction.invariant import N_SEARCHED
-from drjax.attacks.reconstruction.kernel_ridge import leave_one_out, squared_distances
 from drjax.core import validate
+from drjax.core.kernel_regression import Kernel, leave_one_out_weights, median_or_one, squared_distances, tune
 from drjax.core.types import Array, Reconstruction, Status
 
 WIDTHS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
@@ -52,41 +51,23 @@ def reconstruct_within_map(x: Array, coords: Array, *, rows: Sequence[int] | Arr
         raise ValueError(f"coords must have {n} rows, one for each record, got {len(points)}")
     chosen = checked_rows(rows, n)
     centred_points = points - points.mean(axis=0)
-    squared = squared_distances(centred_points, centred_points)
-    median = float(np.median(squared)) or 1.0
+    squared = squared_distances(centred_points)
+    median = median_or_one(squared)
     # Rows in a fixed order that has nothing to do with theirs in the file, which may be sorted.
     group = np.random.default_rng(0).permutation(n) % min(N_GROUPS, n)
     found = np.empty((len(chosen), x.shape[1]))
-    weights: dict[tuple[float, float], np.ndarray] = {}
+    weights: dict[tuple[Kernel, float], np.ndarray] = {}
     for number in np.unique(group[chosen]):
         known = np.flatnonzero(group != number)[:N_SEARCHED]
-        pair = _best(squared[np.ix_(known, known)] / median, x[known])
-        if pair not in weights:
-            weights = {pair: _leave_one_out_weights(squared / median, *pair)}  # one n x n matrix at a time
+        away = x[known] - x[known].mean(axis=0)
+        _, penalty, kernel = tune(squared[np.ix_(known, known)], away, widths=WIDTHS, unit=median)
+        if (kernel, penalty) not in weights:
+            # One n x n matrix at a time.
+            weights = {(kernel, penalty): leave_one_out_weights(kernel(centred_points, centred_points), penalty)}
         lanes = np.flatnonzero(group[chosen] == number)
         own = chosen[lanes]
         mean = (x.sum(axis=0) - x[own]) / (n - 1)
-        rest = weights[pair][own]
+        rest = weights[kernel, penalty][own]
         found[lanes] = rest @ x + (1 - rest.sum(axis=1, keepdims=True)) * mean
     status = np.full(len(chosen), np.uint32(Status.OK))
     return Reconstruction(found, None, found[:, None], np.full(len(chosen), np.nan), status)
-
-
-def _best(squared: np.ndarray, y: np.ndarray) -> tuple[float, float]:
-    """Width and penalty of the least leave-one-out error."""
-    centred = y - y.mean(axis=0)
-    best = (np.inf, 1.0, 1.0)
-    for width in WIDTHS:
-        penalty, loss = leave_one_out(np.exp(-squared / width), centred)
-        best = min(best, (loss, width, penalty))
-    return best[1:]
-
-
-def _leave_one_out_weights(squared: np.ndarray, width: float, penalty: float) -> np.ndarray:
-    """(n, n): weight of record j in the prediction for i by a fit without i; 0 on the diagonal."""
-    kernel = np.exp(-squared / width)
-    kernel[np.diag_indices(len(kernel))] += penalty
-    inverse = scipy.linalg.inv(kernel, overwrite_a=True)
-    weights = -inverse / np.diagonal(inverse)[:, None]
-    weights[np.diag_indices(len(weights))] = 0
-    return weights

@@ -28,7 +28,7 @@ def test_no_model_is_judged_on_what_it_was_trained_on():
     parts = part(30, 0), part(25, 1)
     found = fitted(*parts)
     for i, j in ((0, 1), (1, 0)):
-        assert len(found.models[i].kernel.inputs) == len(parts[j].maps) - 1
+        assert len(found.models[i].kernel.regression.inputs) == len(parts[j].maps) - 1
         own = found.models[i].predict(parts[i].maps).expected
         np.testing.assert_allclose(found.errors[i], np.abs(own - parts[i].shares))
     expected = np.mean([model.predict(parts[0].maps).expected for model in found.models], axis=0)

@@ -6,7 +6,6 @@ from sklearn.kernel_ridge import KernelRidge as SkKernelRidge
 
 from drjax.attacks.property import kernel_model
 from drjax.attacks.property.kernel_model import fit_kernel_ridge, relevance
-from drjax.attacks.reconstruction.kernel_ridge import PENALTIES
 
 
 def records(m, seed=0):
@@ -16,25 +15,24 @@ def records(m, seed=0):
 
 
 def sk_ridge(found, y, penalty):
-    kernel = Matern(length_scale=np.sqrt(found.unit), nu=1.5)
-    return SkKernelRidge(kernel=kernel, alpha=penalty).fit(found.inputs, y - found.intercept)
+    kernel = Matern(length_scale=np.sqrt(found.regression.unit), nu=1.5)
+    return SkKernelRidge(kernel=kernel, alpha=penalty).fit(found.regression.inputs, y - found.regression.intercept)
 
 
 def test_predicts_as_scikit_learn_with_the_same_kernel_and_its_error_is_that_of_leaving_one_out():
     x, y = records(60)
     found = fit_kernel_ridge(x, y)
     fresh = found.scaler.transform(records(20, seed=1)[0])
-    peers = [sk_ridge(found, y, penalty) for penalty in PENALTIES]
-    gaps = [np.abs(peer.dual_coef_ - found.weights).max() for peer in peers]
-    peer = peers[int(np.argmin(gaps))]
-    expected = peer.predict(fresh) + found.intercept
+    inputs, intercept = found.regression.inputs, found.regression.intercept
+    peer = sk_ridge(found, y, found.regression.choice.penalty)
+    expected = peer.predict(fresh) + intercept
     np.testing.assert_allclose(found.predict(records(20, seed=1)[0]), expected, atol=1e-6)  # two solvers
     left = []
     for i in range(60):
         rest = np.arange(60) != i
-        kernel = Matern(length_scale=np.sqrt(found.unit), nu=1.5)
-        one = SkKernelRidge(kernel=kernel, alpha=peer.alpha).fit(found.inputs[rest], y[rest] - found.intercept)
-        left.append(one.predict(found.inputs[[i]])[0] + found.intercept - y[i])
+        kernel = Matern(length_scale=np.sqrt(found.regression.unit), nu=1.5)
+        one = SkKernelRidge(kernel=kernel, alpha=peer.alpha).fit(inputs[rest], y[rest] - intercept)
+        left.append(one.predict(inputs[[i]])[0] + intercept - y[i])
     np.testing.assert_allclose(found.loo_error, np.sqrt(np.mean(np.square(left))), rtol=1e-6)
 
 
@@ -56,7 +54,7 @@ def test_many_maps_are_tuned_on_some_and_learnt_from_all(monkeypatch):
     whole = fit_kernel_ridge(x, y)
     monkeypatch.setattr(kernel_model, "MAX_TUNED", 100)
     quick = fit_kernel_ridge(x, y)
-    assert len(quick.inputs) == 400
+    assert len(quick.regression.inputs) == 400
     few = fit_kernel_ridge(x[:100], y[:100])
     errors = [np.abs(found.predict(fresh) - truth).mean() for found in (whole, quick, few)]
     assert errors[1] < 1.2 * errors[0]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from drjax.attacks.property import invariants, models, raster
-from drjax.attacks.property.models import PropertyConfig, conformal_radius, fit
+from drjax.attacks.property.models import PropertyConfig, fit
 from drjax.dr import TSNE
 from drjax.nets.plot_networks import PlotNetworkConfig
 from drjax.nets.set_network import SetNetworkConfig
@@ -155,25 +155,6 @@ def test_learns_from_tsne_maps_of_records():
     model = fit(jax.random.key(0), maps[:60], counts[:60] / n, kind="descriptors", config=SMALL)
     error = np.abs(model.predict(maps[60:]).proportion - counts[60:] / n).mean()
     assert error < 0.5 * np.abs(counts[60:] / n - counts[:60].mean() / n).mean()
-
-
-def test_conformal_intervals_cover_as_often_as_they_say():
-    rng = np.random.default_rng(0)
-    residuals = np.sort(rng.exponential(size=(4000, 19)), axis=1)
-    fresh = rng.exponential(size=4000)
-    for level in (0.5, 0.7, 0.9, 0.95):
-        covered = np.mean([new <= conformal_radius(old, level) for old, new in zip(residuals, fresh, strict=True)])
-        # Exactly ceil(20 level) / 20, which here is level; four deviations of 4,000 draws.
-        assert abs(covered - level) < 4 * np.sqrt(level * (1 - level) / 4000)
-
-
-def test_too_few_residuals_give_no_finite_interval():
-    residuals = np.arange(9.0)
-    assert conformal_radius(residuals, 0.9) == 8
-    assert conformal_radius(residuals, 0.91) == np.inf
-    for level in (0.0, 1.0, float("nan")):
-        with pytest.raises(ValueError, match="level"):
-            conformal_radius(residuals, level)
 
 
 def test_features_do_not_drift_with_the_number_of_points():

@@ -4,8 +4,8 @@ import re
 import pytest
 
 from drjax.attacks.metrics import AttackScores, Gain
-from drjax.core.statistics import Interval
 from drjax.audit.report import GLOSSARY, LIMITATIONS, audit_report, release_facts, save_figures
+from drjax.core.statistics import Interval
 from drjax.reports import page, plots
 from drjax.reports.ladder import HEADERS, VERDICT_RULE, LadderRow, cells, verdict
 from drjax.reports.sections import Table

@@ -11,6 +11,7 @@ See `drjax.bounds.curve` for what a curve is, and `docs/bounds.md` for which one
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from fractions import Fraction
 from typing import Any
@@ -330,22 +331,12 @@ def subsampled_gaussian(
     if rate == 1:
         return unsampled
     span = mu_of(noise, 1, neighbouring) * (mu_of(noise, 1, neighbouring) / 2 + 10)
-    module = require_dp_accounting().pld.privacy_loss_distribution
-
-    def step_on(grid: float) -> Any:
-        return module.from_gaussian_mechanism(
-            noise,
-            value_discretization_interval=grid,
-            sampling_prob=float(rate),
-            neighboring_relation=relation_of(neighbouring),
-        )
-
     grid = interval_for(span, interval)
     if steps > 1:
         # What the composition spans hardly depends on the grid.
-        coarse = composed_span(step_on(max(grid, 2 * span / COARSE_POINTS)), steps)
+        coarse = composed_span(_one_step(noise, float(rate), neighbouring, max(grid, 2 * span / COARSE_POINTS)), steps)
         grid = max(grid, coarse / MAX_COMPOSED)
-    one = step_on(grid)
+    one = _one_step(noise, float(rate), neighbouring, grid)
     sampled = from_pld(
         self_composed(one, steps) if steps > 1 else one,
         neighbouring=neighbouring,
@@ -362,6 +353,17 @@ def subsampled_gaussian(
     accountant.compose(dp.SelfComposedDpEvent(step, int(steps)))
     renyi = RDP(WHOLE_ORDERS, np.maximum(accountant._rdp, 0).tolist(), neighbouring=neighbouring)
     return Minimum((sampled, renyi, unsampled), neighbouring=neighbouring)
+
+
+@functools.lru_cache(maxsize=8)
+def _one_step(noise: float, rate: float, neighbouring: str, grid: float) -> Any:
+    """Losses of one step on a grid: most of the time of a curve, and the same for all numbers of steps."""
+    return require_dp_accounting().pld.privacy_loss_distribution.from_gaussian_mechanism(
+        noise,
+        value_discretization_interval=grid,
+        sampling_prob=rate,
+        neighboring_relation=relation_of(neighbouring),
+    )
 
 
 def _relation(curves: tuple[TradeOff, ...]) -> str | None:

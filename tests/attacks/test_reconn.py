@@ -115,7 +115,7 @@ def test_ridge_leave_one_out_error_is_that_of_leaving_one_out():
 
 def test_decoder_for_images_and_its_critic_learn_too():
     config = dataclasses.replace(
-        QUICK, epochs=12, image_shape=(8, 8, 1), channels=(16, 8), adversarial_weight=0.01, learning_rate=3e-3
+        QUICK, epochs=12, image_shape=(8, 8, 1), channels=(8, 8), adversarial_weight=0.01, learning_rate=3e-3
     )
     model, history = fitted(config=config)
     assert error_of(reconn.reconstruct(model, parts()[2][0])) < 0.9

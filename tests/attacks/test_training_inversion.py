@@ -87,7 +87,7 @@ def test_a_convolutional_network_gives_its_target_up(digits):
     ids=["adam", "nesterov-l2", "logistic", "two-layers", "sketched"],
 )
 def test_other_trainings(digits, training):
-    known_x, known_y, targets_x, targets_y = split_up(digits, 4)
+    known_x, known_y, targets_x, targets_y = split_up(digits, m=2)
     init = start_of(training)
     params = released(training, known_x, known_y, targets_x, targets_y, np.float64, init=init)
     found = reconstruct_model(training, params, known_x, known_y, init=init, target_y=targets_y)

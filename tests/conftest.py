@@ -7,6 +7,8 @@ import chex
 import jax
 import pytest
 
+from drjax.core import platforms
+
 jax.config.update("jax_num_cpu_devices", 2)
 
 # Commands that tests run keep no programs of their own accord: .ci/run names a folder, and without one there is none.
@@ -26,6 +28,13 @@ def pytest_runtest_protocol(item):
         return (yield)
     finally:
         jax.config.update("jax_disable_most_optimizations", asked)
+
+
+@pytest.fixture
+def all_platforms():
+    """Programs hold the branches of all platforms, to be exported to another one."""
+    with platforms.for_all():
+        yield
 
 
 @pytest.fixture(params=["float32", "float64"])

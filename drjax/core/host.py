@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from drjax.core import named_calls
+from drjax.core import named_calls, platforms
 from drjax.core.types import PyTree
 
 PIECES_PER_CORE = 8
@@ -47,7 +47,7 @@ def call(fn: Callable[..., PyTree], result: PyTree, *args: PyTree, vmap_method: 
 
     if name is None:
         return by_callback(*leaves)
-    return jax.lax.platform_dependent(*leaves, cpu=by_name, default=by_callback)
+    return platforms.by_platform(*leaves, cpu=by_name, default=by_callback)
 
 
 @jax.custom_jvp

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from drjax.core import validate
+from drjax.core import platforms, validate
 from drjax.core.types import Array, PyTree
 
 SMALLEST = 8
@@ -69,7 +69,7 @@ def alone(fn: Callable[[PyTree], PyTree], lanes: PyTree) -> PyTree:
         twice = jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf]), lanes)
         return jax.tree.map(lambda leaf: leaf[:1], jax.lax.map(fn, twice))
 
-    return jax.lax.platform_dependent(lanes, cpu=in_turn, default=jax.vmap(fn))
+    return platforms.by_platform(lanes, cpu=in_turn, default=jax.vmap(fn))
 
 
 def _run(

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
 
-from drjax.core import host, validate
+from drjax.core import host, platforms, validate
 from drjax.core.linalg import HIGHEST, blas, compute_dtype, on_device, sign_and_margin
 from drjax.core.types import Array, Cost, Embedding, Status, hyperparams
 from drjax.dr import path_insertion, shortest_paths
@@ -206,7 +206,7 @@ class Isomap:
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _inserted(method: Isomap, shared: IsomapShared, targets: Array) -> Spectrum:
     cpu, default = method._insert_on_host, method._insert_by_fit
-    return jax.lax.platform_dependent(shared, targets, cpu=cpu, default=default)
+    return platforms.by_platform(shared, targets, cpu=cpu, default=default)
 
 
 @_inserted.defjvp

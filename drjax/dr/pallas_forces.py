@@ -24,6 +24,7 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
+from drjax.core import platforms
 from drjax.core.types import Array
 
 VARIABLE = "DRJAX_PALLAS"
@@ -51,7 +52,7 @@ def on_accelerator(kernel: Callable, otherwise: Callable, *args: Array) -> Any:
     if not is_enabled():
         return otherwise(*args)
     cuda, tpu = (functools.partial(kernel, backend=name) for name in ("cuda", "tpu"))
-    return jax.lax.platform_dependent(*args, cuda=cuda, tpu=tpu, default=otherwise)
+    return platforms.by_platform(*args, cuda=cuda, tpu=tpu, default=otherwise)
 
 
 def padded(pairs: Array) -> Array:

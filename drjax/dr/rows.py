@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from drjax.core import host
+from drjax.core import host, platforms
 from drjax.core.types import Array
 from drjax.dr import shortest_paths
 
@@ -25,7 +25,7 @@ def squared_rows(targets: Array, known: Array) -> Array:
     On a CPU sums are in float64 and in one order, whatever b is; elsewhere XLA chooses. By differences, so that small
     distances keep their digits. Differentiable in both, also twice. O(b m d).
     """
-    return jax.lax.platform_dependent(targets, known, cpu=_on_host, default=in_xla)
+    return platforms.by_platform(targets, known, cpu=_on_host, default=in_xla)
 
 
 @squared_rows.defjvp

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
-from drjax.core import host
+from drjax.core import host, platforms
 from drjax.core.lanes import while_lanes
 from drjax.core.linalg import HIGHEST
 from drjax.core.types import Array
@@ -92,7 +92,7 @@ def best_of_starts(
     """
     if on_host:
         cpu, default = (functools.partial(f, rule) for f in (_on_host, in_xla))
-        return jax.lax.platform_dependent(between, rows, starts, cpu=cpu, default=default)
+        return platforms.by_platform(between, rows, starts, cpu=cpu, default=default)
     return in_xla(rule, between, rows, starts)
 
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.spatial.distance import pdist, squareform
 
-from drjax.core import host, lanes, validate
+from drjax.core import host, lanes, platforms, validate
 from drjax.core.linalg import compute_dtype, on_device
 from drjax.core.types import Array, Cost, Embedding, PyTree, Status, hyperparams
 from drjax.dr import quality
@@ -260,7 +260,7 @@ class TSNE:
         def elsewhere(_: Array, x: Array, __: Any, rows: Array | None, starts: Array | None) -> Embedding:
             return self._fit_many_in_xla(x, rows, starts)
 
-        return jax.lax.platform_dependent(keys, x, squared, rows, starts, cpu=on_host, default=elsewhere)
+        return platforms.by_platform(keys, x, squared, rows, starts, cpu=on_host, default=elsewhere)
 
     def _fit_many_in_xla(self, x: Array, rows: Array | None, starts: Array | None) -> Embedding:
         """Of x (b, n, d), or of the records (b, n) of x (N, d); random starts (b, n, k), or None for principal ones."""
@@ -316,7 +316,7 @@ class TSNE:
         if self.max_iter <= UNROLLED_ITER:
             found = self._optimise_in_xla(*operands)
         else:
-            found = jax.lax.platform_dependent(*operands, cpu=self._optimise_on_host, default=self._optimise_in_xla)
+            found = platforms.by_platform(*operands, cpu=self._optimise_on_host, default=self._optimise_in_xla)
         return self._embeddings(found, status)
 
     def _embeddings(self, found: Any, status: Array) -> Embedding:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from drjax.core import host, validate
+from drjax.core import host, platforms, validate
 from drjax.core.linalg import compute_dtype, on_device
 from drjax.core.types import Array, Cost, Embedding, Status, hyperparams
 from drjax.dr import umap_cpu, umap_graph, umap_reference, umap_xla
@@ -173,7 +173,7 @@ class UMAP:
         if settings.n_epochs <= UNROLLED_EPOCHS:
             found = in_xla(*operands)
         else:
-            found = jax.lax.platform_dependent(*operands, cpu=on_host, default=in_xla)
+            found = platforms.by_platform(*operands, cpu=on_host, default=in_xla)
         return self._embedding(settings, found)
 
     def objective(self, coords: Array, x: Array) -> Array:
@@ -233,7 +233,7 @@ class UMAP:
         if settings.n_epochs <= UNROLLED_EPOCHS:
             found = in_xla(*operands)
         else:
-            found = jax.lax.platform_dependent(*operands, cpu=on_host, default=in_xla)
+            found = platforms.by_platform(*operands, cpu=on_host, default=in_xla)
         return self._embedding(settings, found)
 
     def insert_batch(self, keys: Array, shared: UMAPShared, targets: Array) -> Embedding:

@@ -10,6 +10,7 @@ from bench.gpu_hour import __main__ as command
 from bench.gpu_hour import archive, hour, listing, papers, parity, profiles, registry, steps, suite
 from bench.gpu_hour.hour import Hour
 from bench.gpu_hour.steps import Cell
+from drjax.core import platforms
 from drjax.dr import METHODS
 from drjax.reports import records
 
@@ -379,7 +380,7 @@ def test_the_comparison_tells_the_two_engines_of_a_method_apart(monkeypatch):
     known, targets = parity._records((20, 6, 3), "float32", 0)
     device = jax.devices()[0]
     there = parity._embedded(METHODS["mds"](), "insert_batch", known, targets, device)
-    monkeypatch.setattr(jax.lax, "platform_dependent", lambda *args, default, **_: default(*args))
+    monkeypatch.setattr(platforms, "by_platform", lambda *args, default, **_: default(*args))
     jax.clear_caches()
     here = parity._embedded(METHODS["mds"](), "insert_batch", known, targets, device)
     jax.clear_caches()

@@ -124,6 +124,7 @@ def test_what_lanes_share_is_not_copied_for_each():
 
 
 @pytest.mark.parametrize("platform", ["tpu", "cuda"])
+@pytest.mark.usefixtures("all_platforms")
 def test_lowers_for_accelerators(platform):
     state, data = lanes(32)
     state, keys = {k: v for k, v in state.items() if k != "key"}, state["key"]

@@ -267,6 +267,7 @@ def test_noise_of_batches_is_divided_by_the_expected_size():
 
 
 @pytest.mark.parametrize("model", [DENSE, CNN], ids=["dense", "cnn"])
+@pytest.mark.usefixtures("all_platforms")
 def test_private_training_lowers_for_tpu(model):
     d = 40 if model is CNN else D
     known_x, known_y, targets_x, _ = records("float32", d=d)

@@ -254,6 +254,7 @@ def test_fits_are_traced_once_over_a_sweep_and_mapped_as_they_are_made_one_by_on
 
 @pytest.mark.parametrize("name", ["laplace-scalar", "lap-pca", "noisy-power", "wishart"])
 @pytest.mark.parametrize("platform", ["cuda", "tpu"])
+@pytest.mark.usefixtures("all_platforms")
 def test_fits_lower_for_accelerators(name, platform):
     x = jax.ShapeDtypeStruct((N, D), jnp.float32)
     exported = jax.export.export(jax.jit(mechanism(name).fit), platforms=[platform])(jax.random.key(0), x)

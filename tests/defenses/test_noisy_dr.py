@@ -280,6 +280,7 @@ def test_other_bad_input_is_refused():
             method.prepare(spoilt)
 
 
+@pytest.mark.usefixtures("all_platforms")
 def test_lowers_for_tpu_on_a_machine_without_one():
     keys, targets = jax.random.split(KEY, M), data(M, seed=9)
     for defense in DEFENSES:

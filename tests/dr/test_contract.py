@@ -390,6 +390,7 @@ def test_the_gradient_vanishes_at_a_stationary_release(method):
     assert force(method, coords, x) < 1e-2 * force(method, elsewhere, x)
 
 
+@pytest.mark.usefixtures("all_platforms")
 def test_lowers_for_tpu_on_a_machine_without_one(method, shared_key):
     shared = method.prepare(data()[1:], shared_key=shared_key)
     keys, targets = jax.random.split(KEY, M), data(M, seed=9)

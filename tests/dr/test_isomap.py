@@ -435,6 +435,7 @@ def test_objective_has_the_derivative_of_finite_differences():
             np.testing.assert_allclose(np.vdot(slope, step), difference, rtol=1e-6)
 
 
+@pytest.mark.usefixtures("all_platforms")
 def test_the_part_of_a_chunk_that_an_accelerator_runs_agrees_with_the_part_for_a_cpu():
     x = digits().astype(np.float32)
     shared, targets = Isomap().prepare(x[:40]), jnp.asarray(x[100:104])

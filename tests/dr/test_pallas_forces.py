@@ -11,6 +11,7 @@ from jax.sharding import AbstractDevice, AbstractMesh, AxisType
 from sklearn.datasets import load_digits
 from sklearn.manifold._t_sne import _kl_divergence
 
+from drjax.core import platforms
 from drjax.dr import MDS, mds, pallas_forces, smacof
 
 pytestmark = pytest.mark.gpu
@@ -122,7 +123,7 @@ def exported(fn, platform, *args):
     gpu = AbstractDevice("NVIDIA H100", num_cores=None, platform="gpu")
     mesh = AbstractMesh((1,), ("x",), axis_types=(AxisType.Auto,), abstract_device=gpu)
     allowed = [jax.export.DisabledSafetyCheck.custom_call(TRITON)]
-    with jax.sharding.use_abstract_mesh(mesh):
+    with jax.sharding.use_abstract_mesh(mesh), platforms.for_all():
         return jax.export.export(jax.jit(fn), platforms=[platform], disabled_checks=allowed)(*args).mlir_module()
 
 

@@ -194,6 +194,7 @@ def test_data_sets_that_stop_leave_the_others_alone():
         np.testing.assert_allclose(batch[0][i], single[i][0], atol=1e-6)
 
 
+@pytest.mark.usefixtures("all_platforms")
 def test_the_whole_descent_lowers_for_tpu():
     # The contract suite lowers ten steps, which have no loop over lanes in them.
     method = TSNE(perplexity=5.0)
@@ -355,6 +356,7 @@ class TestManyFits:
         found = jax.jit(TSNE(perplexity=12.0, init="random", max_iter=60).fit_batch)(self.KEYS, x)
         assert np.isfinite(found.coords).all()
 
+    @pytest.mark.usefixtures("all_platforms")
     def test_they_lower_for_tpu(self):
         method = TSNE(perplexity=12.0)
         jitted = jax.jit(lambda keys, x: method.fit_batch(keys, x).coords)

@@ -107,6 +107,7 @@ def test_shapes_that_do_not_fit_raise():
         conv_transpose(x, kernel[:2])
 
 
+@pytest.mark.usefixtures("all_platforms")
 def test_both_methods_lower_for_tpu():
     x, kernel = draw(4)
     for method in ("gemm", "xla"):

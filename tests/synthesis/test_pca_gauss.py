@@ -191,6 +191,7 @@ def test_records_of_no_class_count_for_none():
 
 
 @pytest.mark.parametrize("platform", ["cuda", "tpu"])
+@pytest.mark.usefixtures("all_platforms")
 def test_fits_lower_for_accelerators(platform):
     made = method("classification")
     shapes = jax.ShapeDtypeStruct((N, D), jnp.float32), jax.ShapeDtypeStruct((N,), jnp.int32)

@@ -29,7 +29,7 @@ from drjax.attacks.reconstruction.gauss_newton import (
     variance,
 )
 from drjax.attacks.reconstruction.priors import GaussianPrior
-from drjax.core import batching, validate
+from drjax.core import batching, platforms, validate
 from drjax.core.types import Array, DRMethod, PyTree, Reconstruction, Status, hyperparams, traced
 from drjax.dr import TSNE
 
@@ -290,7 +290,7 @@ def _invert(plan: _Plan, lanes: PyTree) -> _Found:
     def one(lane: PyTree) -> _Found:
         return _invert_one(plan, *lane)
 
-    return jax.lax.platform_dependent(
+    return platforms.by_platform(
         lanes, cpu=lambda lanes: jax.lax.map(one, lanes), default=lambda lanes: jax.vmap(one)(lanes)
     )
 

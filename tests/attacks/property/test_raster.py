@@ -112,6 +112,7 @@ def test_a_constant_axis_is_drawn_in_the_middle():
 
 
 @pytest.mark.parametrize("platform", ["tpu", "cuda"])
+@pytest.mark.usefixtures("all_platforms")
 def test_lowers_for_accelerators(platform):
     canvas = raster.Canvas(size=75, radius=0.5, alpha=1.0)
     args = canvas, jnp.zeros((1, 1)), jnp.ones((4, 50, 2)), jnp.zeros((4, 50), int)

@@ -39,7 +39,7 @@ class ReleaseScores:
         n_releases: Releases measured: usable ones alone.
         n_neighbors: Size of a neighbourhood.
         trustworthiness, continuity, knn_preservation: As in `dr.quality`, in [0, 1].
-        stress_1: As in `dr.quality`; of a method without a unit at the scale of the release that makes it least.
+        stress_1: Stress-1 as in `dr.quality`; of a method without a unit at the scale of the release that makes it least.
         chance: What `knn_preservation` would be if neighbours were drawn at random.
         objective: What the method minimises, at the release as it was computed; nan where it minimises nothing.
     """
@@ -66,7 +66,7 @@ def measure(
     """Measures releases; None if they have less than three records or none is usable.
 
     Args:
-        method: What was released; whether its coordinates have a unit counts.
+        method: The released method; whether its coordinates have a unit counts.
         known: (n-1, d).
         targets: (m, d).
         coords: (m, n, k), as released; row 0 of coords[i] is that of targets[i].

@@ -106,8 +106,8 @@ def release_facts(
         n_features: d, values per record.
         n_components: k, coordinates published per record.
         precision: Dtype or rounding of the published numbers, e.g. "float32" or "rounded to 4 decimals".
-        summary: What was published, in a sentence; made of the numbers if empty.
-        components: What `n_components` counts.
+        summary: Sentence on what was published; made of the numbers if empty.
+        components: Words for what `n_components` counts.
     """
     counted = f"{n_components:,} number{'' if n_components == 1 else 's'}"
     made = f"For each of {n_records:,} private records, {counted} computed from its {n_features:,} features."
@@ -145,7 +145,7 @@ def audit_report(
     Args:
         title: Heading of the page.
         verdict: From `ladder.verdict` on the same rows.
-        release: What was released, from `release_facts`.
+        release: Facts of the release, from `release_facts`.
         rows: The attack ladder with both baselines, in the order of display.
         assumptions: Sentences: who the adversary is, what they know, what was public.
         status_counts: Stage -> status name -> lanes, as `core.types.count_status` counts them.
@@ -154,7 +154,7 @@ def audit_report(
         tables: Further tables, shown behind the ladder.
         measured: Quality, defence and figures, shown behind the words on the attacks.
         winner: Which attack was the strongest and why, from `ladder.winner`; left out if empty.
-        limitations: What the report does not show.
+        limitations: Sentences on what the report does not show.
 
     Raises:
         ValueError: no row that is an attack.

@@ -167,7 +167,7 @@ def tune(
         y: (m, d) targets, or (m,), less their mean.
         widths: Grid of the squared width, in units of `unit`.
         unit: The median of `squared` if None.
-        profile: Of the kernel.
+        profile: Function from squared distances over the squared width to the kernel; see `Radial`.
         penalties: Grid of the penalty.
     """
     unit = median_or_one(squared) if unit is None else unit

@@ -138,7 +138,7 @@ def percentile_interval(estimate: float, draws: np.ndarray, *, level: float = 0.
         estimate: Value of the statistic on the sample itself.
         draws: (b,); with infinite values, `method` must not interpolate.
         level: Confidence level, in (0, 1).
-        method: Of `numpy.quantile`.
+        method: Rule of `numpy.quantile` for levels between two draws.
 
     Source: Efron, "Bootstrap methods: another look at the jackknife" (1979).
     """

@@ -85,7 +85,7 @@ class Table(Section):
     Attributes:
         headers: Column heads.
         rows: Rows with one cell for each column.
-        caption: What the reader must know of all its figures.
+        caption: Note that the reader must know of all its figures.
         note: A paragraph below the table.
         text_columns: Indices of columns of words, which are aligned to the left; the first column always is.
         strongest: Index of the row to highlight as the strongest attack; none if None.

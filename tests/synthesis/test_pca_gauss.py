@@ -1,7 +1,6 @@
 """PCA-Gauss: what is released, what it is worth, what it guarantees, and what the paper claims."""
 
 import dataclasses
-import functools
 import math
 import warnings
 
@@ -17,6 +16,7 @@ from drjax.bounds.curve import RELATIONS
 from drjax.synthesis import exact_moments, paper, sensitivity, spectrum
 from drjax.synthesis.contract import Box, NotPrivateWarning, SynthesisMethod, Synthesizer
 from drjax.synthesis.pca_gauss import Budget, PCAGauss, PCAGaussSpectrum
+from tests.synthesis.programs import fitted, promised, sampled
 
 N, D, K = 600, 5, 3
 DELTA = 1e-5
@@ -51,22 +51,6 @@ def given(task, seed=0, n=N):
 
 def method(task="unsupervised", neighbouring="replace_one", **fields):
     return PCAGauss(neighbouring=neighbouring, box=BOX, **{"n_components": 2, **TASKS[task], **fields})
-
-
-@functools.partial(jax.jit, static_argnums=(4, 5))
-def fitted(made, key, x, y, epsilon, delta):
-    """One program for equal methods: step by step, every operation would be compiled by itself."""
-    return made.fit(key, x, y, epsilon, delta)
-
-
-def promised(made, x, y, epsilon, delta):
-    """The synthesizer of a fit without its numbers, so that nothing is compiled: its guarantee needs none."""
-    return jax.eval_shape(lambda key: made.fit(key, x, y, epsilon, delta), jax.random.key(0))
-
-
-@functools.partial(jax.jit, static_argnums=2)
-def sampled(found, key, n):
-    return found.sample(key, n)
 
 
 # ---- what is computed

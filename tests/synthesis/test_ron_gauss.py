@@ -1,7 +1,6 @@
 """RON-Gauss: records of one norm, random directions, the way back, and what its code claims."""
 
 import dataclasses
-import functools
 import math
 import warnings
 
@@ -13,6 +12,7 @@ from drjax.bounds import auditing
 from drjax.synthesis import sensitivity
 from drjax.synthesis.contract import Box, NotPrivateWarning, SynthesisMethod, Synthesizer
 from drjax.synthesis.ron_gauss import RONGauss
+from tests.synthesis.programs import fitted, promised, sampled
 
 N, D, K = 800, 6, 2
 DELTA, PLENTY = 1e-5, 1e7
@@ -30,22 +30,6 @@ def records(seed=0):
 
 def method(neighbouring="replace_one", **fields):
     return RONGauss(neighbouring=neighbouring, box=BOX, **{"n_components": 3, **fields})
-
-
-@functools.partial(jax.jit, static_argnums=(4, 5))
-def fitted(made, key, x, y, epsilon, delta):
-    """One program for equal methods: step by step, every operation would be compiled by itself."""
-    return made.fit(key, x, y, epsilon, delta)
-
-
-def promised(made, x, y, epsilon, delta):
-    """The synthesizer of a fit without its numbers, so that nothing is compiled: its guarantee needs none."""
-    return jax.eval_shape(lambda key: made.fit(key, x, y, epsilon, delta), jax.random.key(0))
-
-
-@functools.partial(jax.jit, static_argnums=2)
-def sampled(found, key, n):
-    return found.sample(key, n)
 
 
 @pytest.mark.parametrize("neighbouring", ["replace_one", "add_or_remove"])

@@ -32,7 +32,7 @@ class RegressionModel:
 
     Attributes:
         inputs: Fitted on the training vectors.
-        length: What the transformed vectors are divided by, for a mean squared length of 1.
+        length: Divisor of the transformed vectors, for a mean squared length of 1.
         regression: From those vectors (p,) to the target (d,), before clipping.
     """
 

@@ -17,8 +17,8 @@ LAYERS = (
     "synthesis",
     "reports",
     "sklearn",
-    "audit",
-    "release",
+    "audits",
+    "releases",
     "cli",
 )
 WITHOUT_CIRCLES = LAYERS[LAYERS.index("reports") :]
@@ -76,14 +76,14 @@ def test_no_module_of_reports_and_their_makers_imports_one_that_imports_it():
 
 
 def test_a_circle_is_found_though_one_of_its_imports_is_for_types_alone(tmp_path):
-    folder = tmp_path / "drjax" / "release"
+    folder = tmp_path / "drjax" / "releases"
     folder.mkdir(parents=True)
-    (folder / "pca.py").write_text("from drjax.release import report, text")
+    (folder / "pca.py").write_text("from drjax.releases import report, text")
     (folder / "text.py").write_text("from drjax.reports import page")
-    (folder / "report.py").write_text("if TYPE_CHECKING:\n    from drjax.release.pca import Config")
-    assert set(circle(tmp_path / "drjax", ("release",))) == {"drjax.release.pca", "drjax.release.report"}
-    (folder / "report.py").write_text("from drjax.release.text import words")
-    assert circle(tmp_path / "drjax", ("release",)) == []
+    (folder / "report.py").write_text("if TYPE_CHECKING:\n    from drjax.releases.pca import Config")
+    assert set(circle(tmp_path / "drjax", ("releases",))) == {"drjax.releases.pca", "drjax.releases.report"}
+    (folder / "report.py").write_text("from drjax.releases.text import words")
+    assert circle(tmp_path / "drjax", ("releases",)) == []
 
 
 def test_every_layer_imports_core_and_earlier_layers_only():
@@ -119,7 +119,7 @@ def test_the_checker_catches_a_planted_violation(tmp_path, module, statement):
     [
         ("dr/pca.py", "from drjax.core import linalg\nfrom drjax.dr import secular\nfrom . import secular"),
         ("attacks/shadow.py", "from drjax.dr import METHODS\nimport numpy.core"),
-        ("cli.py", "from drjax import __version__\nfrom drjax.audit import run"),
+        ("cli.py", "from drjax import __version__\nfrom drjax.audits import run"),
     ],
 )
 def test_the_checker_lets_earlier_layers_through(tmp_path, module, statement):

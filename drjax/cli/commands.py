@@ -21,7 +21,7 @@ from drjax import data as datasets
 from drjax.attacks.reconstruction import closed_form
 from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.attacks.shadow import shadow_embeddings
-from drjax.audit import AuditConfig, needs, quality, run, run_each
+from drjax.audits import AuditConfig, needs, quality, run, run_each
 from drjax.cli.options import MethodOptions, Options, hinted, typed
 from drjax.core import memory, validate
 from drjax.core.progress import announce

@@ -19,9 +19,9 @@ from drjax.attacks import roc
 from drjax.cli.commands import check_new
 from drjax.core import validate
 from drjax.core.statistics import Interval
-from drjax.release import figures, intercepted
-from drjax.release.inputs import Table, read_table
-from drjax.release.intercepted import ATTACKS, Intercepted
+from drjax.releases import figures, intercepted
+from drjax.releases.inputs import Table, read_table
+from drjax.releases.intercepted import ATTACKS, Intercepted
 from drjax.reports import plots, records
 
 RATES = (0.01, 0.001)

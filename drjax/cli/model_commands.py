@@ -17,7 +17,7 @@ from rich.console import Console
 
 from drjax.attacks.reconstruction.training_inversion import reconstruct_model
 from drjax.attacks.reconstruction.training_inversion.model import mean_error
-from drjax.audit import ModelAuditConfig, run_model
+from drjax.audits import ModelAuditConfig, run_model
 from drjax.cli.commands import check_new, run_folder
 from drjax.core import validate
 from drjax.core.types import Status

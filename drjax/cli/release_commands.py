@@ -13,10 +13,10 @@ from rich.console import Console
 from rich.text import Text
 
 from drjax.cli.commands import Positional, run_folder
-from drjax.release import PCAReleaseConfig, PCAReleaseResult, release_pca
-from drjax.release.manifest import NOT_PRIVATE
-from drjax.release.pca_report import NO_BETTER
-from drjax.release.synthetic import SyntheticReleaseConfig, release_synthetic, write_schema
+from drjax.releases import PCAReleaseConfig, PCAReleaseResult, release_pca
+from drjax.releases.manifest import NOT_PRIVATE
+from drjax.releases.pca_report import NO_BETTER
+from drjax.releases.synthetic import SyntheticReleaseConfig, release_synthetic, write_schema
 
 
 def pca(

@@ -30,9 +30,9 @@ from sklearn.random_projection import SparseRandomProjection
 
 from drjax.attacks import metrics
 from drjax.attacks.shadow import shadow_embeddings
-from drjax.audit.attacks import chosen, execute
-from drjax.audit.config import AuditConfig
-from drjax.audit.inputs import AttackInputs
+from drjax.audits.attacks import chosen, execute
+from drjax.audits.config import AuditConfig
+from drjax.audits.inputs import AttackInputs
 from drjax.core import validate
 from drjax.core.types import count_status
 from drjax.data import load, split

@@ -15,8 +15,8 @@ import numpy as np
 
 from drjax.attacks import metrics
 from drjax.attacks.shadow import iter_shadow_embeddings, shadow_batch_size
-from drjax.audit.attacks import Attack, execute
-from drjax.audit.inputs import AttackInputs
+from drjax.audits.attacks import Attack, execute
+from drjax.audits.inputs import AttackInputs
 from drjax.core.statistics import UNKNOWN, Interval
 from drjax.core.types import DRMethod, Reconstruction, count_status, is_usable
 from drjax.data import Dataset, Splits, split

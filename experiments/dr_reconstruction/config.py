@@ -17,8 +17,8 @@ from typing import Any
 import jax
 
 from drjax.attacks.reconstruction import neural
-from drjax.audit.attacks import Attack, fitting, learned
-from drjax.audit.config import AuditConfig
+from drjax.audits.attacks import Attack, fitting, learned
+from drjax.audits.config import AuditConfig
 from drjax.core import validate
 
 METHODS = ("pca", "srp", "mds", "isomap", "tsne", "umap")

@@ -13,7 +13,7 @@ from typing import Any
 
 import tyro
 
-from drjax.audit.attacks import ATTACKS
+from drjax.audits.attacks import ATTACKS
 from drjax.reports import records
 from experiments import merging
 from experiments.dr_reconstruction.cells import identity

@@ -16,7 +16,7 @@ from typing import Any
 
 import tyro
 
-from drjax.audit.attacks import ATTACKS, fitting
+from drjax.audits.attacks import ATTACKS, fitting
 from drjax.core.types import Status
 from drjax.reports import plots, records
 from drjax.reports.ladder import number

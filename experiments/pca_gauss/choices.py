@@ -22,8 +22,8 @@ from sklearn.preprocessing import StandardScaler
 from drjax.core import validate
 from drjax.core.statistics import standard_error
 from drjax.data import load
-from drjax.release.ignorance import spread_ratios
-from drjax.release.writing import synthetic_features
+from drjax.releases.ignorance import spread_ratios
+from drjax.releases.writing import synthetic_features
 from drjax.synthesis import utility
 from drjax.synthesis.contract import Box, Synthetic
 from drjax.synthesis.pca_gauss import PCAGauss

@@ -21,7 +21,7 @@ from sklearn.preprocessing import StandardScaler
 
 from drjax.data import Dataset, load
 from drjax.data.schema import Column, Schema
-from drjax.release.writing import synthetic_features
+from drjax.releases.writing import synthetic_features
 from drjax.synthesis import utility
 from drjax.synthesis.contract import Box, Synthetic
 from drjax.synthesis.pca_gauss import PCAGauss

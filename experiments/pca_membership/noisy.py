@@ -14,7 +14,7 @@ import tyro
 
 from drjax.data import load
 from drjax.defenses.dp_pca import AnalyticGauss
-from drjax.release import expected
+from drjax.releases import expected
 
 EPSILONS = (1.0, 8.0, 64.0, 512.0)
 

@@ -19,8 +19,8 @@ import tyro
 
 from drjax.data import load
 from drjax.defenses import pca_utility
-from drjax.release import expected, mechanism
-from drjax.release.bounds import Bounds
+from drjax.releases import expected, mechanism
+from drjax.releases.bounds import Bounds
 
 RANGES = {
     "age": (0, 120),

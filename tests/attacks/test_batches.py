@@ -11,10 +11,10 @@ from drjax.attacks.reconstruction import closed_form
 from drjax.attacks.reconstruction.mixture_prior import MixturePrior
 from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.attacks.shadow import shadow_embeddings
-from drjax.audit.attacks import ATTACKS
-from drjax.audit.config import AuditConfig
-from drjax.audit.each_record import EACH, EachInputs
-from drjax.audit.inputs import AttackInputs
+from drjax.audits.attacks import ATTACKS
+from drjax.audits.config import AuditConfig
+from drjax.audits.each_record import EACH, EachInputs
+from drjax.audits.inputs import AttackInputs
 from drjax.dr import PCA
 
 N_KNOWN, N_SHADOW, N_VALIDATION = 14, 70, 8

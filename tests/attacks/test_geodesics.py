@@ -14,7 +14,7 @@ from sklearn.metrics.pairwise import euclidean_distances
 from drjax.attacks.reconstruction import geodesic_graph, geodesic_search, geodesics
 from drjax.attacks.reconstruction.geodesic_fit import Release
 from drjax.attacks.shadow import shadow_embeddings
-from drjax.audit import AuditConfig, run
+from drjax.audits import AuditConfig, run
 from drjax.core.types import Status
 from drjax.dr import Isomap
 

@@ -8,7 +8,7 @@ from drjax.attacks import roc
 from drjax.attacks.membership import fit_shadows, release_of
 from drjax.attacks.membership_noisy import matrix_ratio, shadow_errors
 from drjax.defenses.dp_pca import AnalyticGauss
-from drjax.release.mechanism import MomentNoise, bounded
+from drjax.releases.mechanism import MomentNoise, bounded
 
 KEY, D = jax.random.key(7), 6
 SPREAD = 1.5 ** -np.arange(D)

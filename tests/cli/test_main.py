@@ -10,7 +10,7 @@ from sklearn.manifold import trustworthiness
 
 import drjax
 from drjax import data
-from drjax.audit import AuditConfig
+from drjax.audits import AuditConfig
 from drjax.cli import commands, main, options
 from drjax.dr import METHODS
 

@@ -117,13 +117,13 @@ try:
 except RuntimeError:
     print("no cache")
 with warnings.catch_warnings(record=True) as said:
-    import drjax.audit, drjax.dr, drjax.synthesis
+    import drjax.audits, drjax.dr, drjax.synthesis
     from drjax.attacks.property import pair_distances
     from drjax.cli import main
     found = pair_distances.pair_distances(np.eye(3)[:, :2], 1, (2.0,), 0.5, 9)
 assert found.counts.tolist() == [[3]] * 3
 print([one.category.__name__ for one in said])
-import bench.harness, drjax.core.programs, drjax.release, drjax.sklearn
+import bench.harness, drjax.core.programs, drjax.releases, drjax.sklearn
 print("settings of JAX unchanged:", dict(jax.config.values) == settings)
 """
     done = subprocess.run(

@@ -16,8 +16,8 @@ from bench import device_table, shadow_embeddings
 from bench.gpu_hour import grid, parity, registry
 from drjax.attacks.reconstruction import inversion
 from drjax.attacks.reconstruction.priors import GaussianPrior
-from drjax.audit import AuditConfig, run_each
-from drjax.audit.attacks import learned
+from drjax.audits import AuditConfig, run_each
+from drjax.audits.attacks import learned
 from drjax.cli import main
 from drjax.core import linalg, validate
 from drjax.core.types import Cost, Embedding, Status, hyperparams

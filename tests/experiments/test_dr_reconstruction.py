@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from drjax.audit import attacks as registry
+from drjax.audits import attacks as registry
 from drjax.data import load
 from drjax.reports import records
 from experiments import merging

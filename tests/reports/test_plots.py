@@ -13,7 +13,7 @@ from PIL import Image
 from drjax.attacks.metrics import AttackScores
 from drjax.bounds import tradeoff
 from drjax.core.statistics import Interval
-from drjax.release import figures
+from drjax.releases import figures
 from drjax.reports import bound_plots, plots
 from drjax.reports.ladder import LadderRow
 

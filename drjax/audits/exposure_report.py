@@ -1,0 +1,241 @@
+"""What the audit of every record writes: the table of all records, the worst cases, and what was assumed."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from drjax.attacks import metrics
+from drjax.attacks.exposure import Exposure
+from drjax.audits import describe
+from drjax.audits.config import AuditConfig
+from drjax.audits.report import LIMITATIONS as ALL_LIMITATIONS
+from drjax.audits.report import save_figures
+from drjax.core.statistics import share_interval
+from drjax.core.types import Array, count_status
+from drjax.data import Dataset
+from drjax.reports import plots
+from drjax.reports.ladder import LadderRow, number
+from drjax.reports.records import atomic_write_text
+from drjax.reports.sections import Figure, Table
+
+TABLE = "exposure.csv"
+
+WORST_PICTURES = 10
+"""Most exposed records shown as pictures."""
+
+WORST_RECORDS = 3
+"""Most exposed records whose features are listed."""
+
+WORST_FEATURES = 40
+"""Features that are listed of them."""
+
+WORST_ROWS = 20
+"""Lines of the ranking in the report."""
+
+LIMITATIONS = (ALL_LIMITATIONS[0], *ALL_LIMITATIONS[2:])
+
+CURVE = (
+    "Exposure of every record",
+    "Share of the records whose error is at most the value on the horizontal axis. The most exposed records are at the "
+    "left; the grey line is the error of the most similar other record.",
+    "Cumulative distribution of the per-record mean squared error of each attack.",
+)
+PICTURES = (
+    "The most exposed records",
+    "The first row shows the records that the strongest attack took back best, each unknown to the adversary; below "
+    "them the most similar other record and what each attack rebuilt. The number under a picture is its mean squared "
+    "error.",
+    "Grid of pictures: the most exposed records in the first row, guesses and reconstructions below.",
+)
+
+
+BASELINES = {
+    "mean": (
+        "Mean of the others",
+        "Guesses the average of the other records without looking at the release.",
+    ),
+    "nearest": (
+        "Most similar other record",
+        "Picks the other record most similar to the target, which takes looking at the target.",
+    ),
+}
+"""Label and description of each baseline."""
+
+
+def ladder_row(
+    key: Array,
+    words: tuple[str, str],
+    result: Mapping[str, np.ndarray],
+    seconds: float,
+    own: Exposure,
+    mean: Exposure,
+    records: np.ndarray,
+) -> LadderRow:
+    """Scores as of `metrics.evaluate`, the other records being both neighbours and decoys of each target.
+
+    Args:
+        key: Seeds the intervals.
+        words: Label and description.
+        result: Reconstructions `x` and their `status`.
+        seconds: Wall time of the attack.
+        own: Exposure by it.
+        mean: Exposure by the mean of the others, of the same records.
+        records: (n, d), all records.
+    """
+    truth = records[own.row]
+    scores = metrics.evaluate(
+        key,
+        result["x"],
+        truth,
+        neighbors=truth[:1],  # both shares are replaced below: the others differ from record to record
+        decoys=truth[:1],
+        status=result["status"],
+        seconds=seconds,
+    )
+    used = np.isfinite(own.error)
+    closer = own.error[used] < own.nearest_error[used]
+    scores = dataclasses.replace(
+        scores,
+        success=share_interval(int(closer.sum()), closer.size),
+        identification=share_interval(int(own.is_identified[used].sum()), closer.size),
+        identification_chance=1 / len(records),
+        gain=metrics.gain(
+            key,
+            error=own.error[used],
+            mean_error=mean.error[used],
+            nearest_error=own.nearest_error[used],
+            identified=own.is_identified[used],
+            mean_identified=mean.is_identified[used],
+        ),
+    )
+    return LadderRow(label=words[0], description=words[1], scores=scores)
+
+
+def write_table(path: Path, measured: Exposure, result: Mapping[str, np.ndarray]) -> None:
+    """Writes one line per record, the most exposed first; rows count from 0, without a header line of the data."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    heads = ("error", "nearest_other_error", "mean_error", "ratio", "rebuilt", "identified", "residual_norm", "status")
+    writer.writerow(["rank", "row", *heads])
+    residual = result.get("residual_norm", np.full(len(measured.row), np.nan))
+    for i in np.argsort(measured.rank):
+        names = [name for name in count_status(result["status"][i]) if name != "OK"]
+        figures = (measured.error[i], measured.nearest_error[i], measured.mean_error[i], measured.ratio[i])
+        writer.writerow(
+            [
+                int(measured.rank[i]),
+                int(measured.row[i]),
+                *(f"{value:.6g}" for value in figures),
+                "yes" if measured.is_rebuilt[i] else "no",
+                "yes" if measured.is_identified[i] else "no",
+                f"{residual[i]:.6g}",
+                "+".join(names) or "OK",
+            ]
+        )
+    atomic_write_text(path, text.getvalue())
+
+
+def contents(
+    folder: Path,
+    data: Dataset,
+    measured: Mapping[str, Exposure],
+    reconstructions: Mapping[str, np.ndarray],
+    *,
+    labels: Mapping[str, str],
+    strongest: str,
+) -> tuple[tuple[Table, ...], tuple[Figure, ...]]:
+    """Tables and figures of the report; the figures are written into the folder's `figures`."""
+    best = measured[strongest]
+    worst = np.argsort(best.rank)
+    tables = [_ranking(best, worst, labels[strongest])]
+    drawn = []
+    if describe.is_image(data.shape):
+        some = worst[:WORST_PICTURES]
+        shown = {labels[name]: x[some] for name, x in reconstructions.items() if name != "mean"}
+        drawn.append(("worst", plots.image_grid(data.x[best.row[some]], shown, data.shape), PICTURES))
+    else:
+        tables.append(_features(data, best, worst, reconstructions[strongest], labels[strongest]))
+    errors = {labels[name]: m.error for name, m in measured.items() if name != "nearest"}
+    drawn.append(("exposure", plots.error_distribution(errors, best.nearest_error), CURVE))
+    return tuple(tables), save_figures(folder, drawn)
+
+
+def assumptions(config: AuditConfig, data: Dataset, n_attacked: int) -> tuple[str, ...]:
+    """Who the adversary is, what they know and what was attacked; whole sentences."""
+    n = len(data.x)
+    sentences = [
+        f"There is one release, of all {n:,} records. Each attacked record was in turn the one unknown record: the "
+        f"adversary knows the other {n - 1:,}, and which row of the release is the unknown record's.",
+        "The adversary knows the method and its settings, and sees the published coordinates of all records.",
+        "The adversary has no other data: what is to be expected of a record comes from the known ones.",
+        "Every feature was scaled to run from 0 to 1, and the adversary knows the scaling, which the range of the "
+        "unknown record may have set.",
+    ]
+    if n_attacked < n:
+        sentences.append(f"{n_attacked:,} of the {n:,} records were attacked, drawn at random.")
+    if not config.dr_method.deterministic:
+        sentences.append("The method is randomised; the attacks use no knowledge of its random seed.")
+    if data.groups is not None:
+        sentences.append("Records of one person or group may be among the known ones, and then help the adversary.")
+    if data.provenance.note:
+        sentences.append(f"About the data: {data.provenance.note.strip()}")
+    return tuple(sentences)
+
+
+def _ranking(best: Exposure, worst: np.ndarray, label: str) -> Table:
+    failed = int((~np.isfinite(best.error)).sum())
+    return Table(
+        title="The most exposed records",
+        paragraphs=(
+            f"By “{label}”, the strongest attack. {int(best.is_rebuilt.sum()):,} of {len(best.row):,} records were "
+            "rebuilt, which is more closely than the most similar other record and with less than half of the error of "
+            f"guessing the mean of the others, and {int(best.is_identified.sum()):,} were told from all others"
+            f"{f'; {failed:,} could not be scored' if failed else ''}. Rows count from 0. All records are in {TABLE}.",
+        ),
+        headers=(
+            "Rank",
+            "Row",
+            "Error (MSE)",
+            "Most similar other record",
+            "Mean of the others",
+            "Ratio to the lower of both",
+            "Rebuilt",
+            "Identified",
+        ),
+        rows=tuple(
+            (
+                f"{best.rank[i]:,}",
+                f"{best.row[i]:,}",
+                number(float(best.error[i])),
+                number(float(best.nearest_error[i])),
+                number(float(best.mean_error[i])),
+                number(float(best.ratio[i])),
+                "yes" if best.is_rebuilt[i] else "no",
+                "yes" if best.is_identified[i] else "no",
+            )
+            for i in worst[:WORST_ROWS]
+        ),
+    )
+
+
+def _features(data: Dataset, best: Exposure, worst: np.ndarray, reconstructed: np.ndarray, label: str) -> Table:
+    some = [i for i in worst[:WORST_RECORDS] if np.isfinite(best.error[i])]
+    names = data.feature_names or tuple(f"feature {j}" for j in range(data.x.shape[1]))
+    truth = data.x[best.row[some]].astype(np.float64) * data.scale + data.offset
+    guess = reconstructed[some] * data.scale + data.offset
+    left_out = f" The first {WORST_FEATURES} of {len(names)} features." if len(names) > WORST_FEATURES else ""
+    return Table(
+        title="What was taken back of them",
+        paragraphs=(f"True values and what “{label}” rebuilt, in the units of the data.{left_out}",),
+        headers=("Feature", *(text for i in some for text in (f"Row {best.row[i]:,}", "rebuilt"))),
+        rows=tuple(
+            (name, *(f"{value[j]:.4g}" for pair in zip(truth, guess, strict=True) for value in pair))
+            for j, name in enumerate(names[:WORST_FEATURES])
+        ),
+    )

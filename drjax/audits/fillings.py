@@ -1,0 +1,85 @@
+"""Shadow releases in which public records stand for released ones that the adversary does not know.
+
+Every shadow has its own draw of them, because an attack that is trained beside always the same strangers learns where
+those lie. So shadows share no records to prepare once, and each is a release computed from scratch.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import jax
+import numpy as np
+
+from drjax.audits.config import AuditConfig
+from drjax.audits.folder import RunFolder
+from drjax.core.progress import track
+from drjax.core.types import Array, DRMethod, Embedding, count_status
+
+CHUNK = 64
+"""Shadows between two files."""
+
+
+def filled_shadows(
+    folder: RunFolder,
+    key: Array,
+    config: AuditConfig,
+    known: np.ndarray,
+    n_hidden: int,
+    public: np.ndarray,
+    *,
+    progress: bool,
+) -> dict[str, np.ndarray]:
+    """Releases of [public_i; known; n_hidden other public records] for every public record, read back where finished.
+
+    Shadow i draws from fold_in(key, i); with a known seed all take the one of the attacked releases.
+
+    Args:
+        folder: Keeps finished chunks.
+        key: Of the shadows.
+        config: As the adversary believes it to be.
+        known: (p, d).
+        n_hidden: h, at least 1. Records repeat where there are fewer public ones.
+        public: (s, d), s >= 2.
+        progress: Show a bar on standard error.
+
+    Returns:
+        coords (s, p + 1, k), without the rows of the strangers; objective, n_iter and status (s,).
+    """
+    method, dtype = config.dr_method, np.dtype(config.dtype)
+    fill_key, draw_key = jax.random.split(key)
+    # What shadow releases with a known seed share, see `attacks.shadow`.
+    shared_key = jax.random.split(key)[1]
+    starts = range(0, len(public), CHUNK)
+    begun = time.perf_counter()
+    chunks = []
+    for start in track(starts, f"shadows, {CHUNK} at a time", enabled=progress):
+
+        def make(start: int = start) -> dict[str, np.ndarray]:
+            found = []
+            for i in range(start, min(start + CHUNK, len(public))):
+                others = np.delete(np.arange(len(public)), i)
+                order = np.asarray(jax.random.permutation(jax.random.fold_in(fill_key, i), others))
+                fill = public[np.resize(order, n_hidden)]
+                x = np.concatenate([public[i : i + 1], known, fill]).astype(dtype)
+                own = shared_key if config.seed_known else jax.random.fold_in(draw_key, i)
+                found.append(_lane(_fit(method, own, x), len(known) + 1, config.decimals))
+            return {name: np.stack([lane[name] for lane in found]) for name in found[0]}
+
+        chunks.append(folder.arrays(f"shadows/{start:08d}", make))
+    gathered = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
+    seconds = time.perf_counter() - begun
+    folder.record("stage", "shadows", n=len(public), seconds=seconds, status_counts=count_status(gathered["status"]))
+    return gathered
+
+
+@jax.jit
+def _fit(method: DRMethod, key: Array, x: Array) -> Embedding:
+    return method.fit_transform(key, x)
+
+
+def _lane(embedding: Any, n_rows: int, decimals: int | None) -> dict[str, np.ndarray]:
+    coords = np.asarray(embedding.coords)[:n_rows]
+    fields = {name: np.asarray(getattr(embedding, name)) for name in ("objective", "n_iter", "status")}
+    return fields | {"coords": coords if decimals is None else np.round(coords, decimals)}

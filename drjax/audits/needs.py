@@ -1,0 +1,105 @@
+"""What an audit takes, estimated before any work: memory, which is refused where there is less, and time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from drjax.attacks.shadow import shadow_needs
+from drjax.audits.config import AuditConfig
+from drjax.core import memory
+from drjax.core.types import DRMethod
+from drjax.dr import quality
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What some work takes.
+
+    Attributes:
+        bytes: Memory at the peak.
+        why: What takes most of it, in words.
+        seconds: Time to compute the releases, on this machine; attacks come on top.
+    """
+
+    bytes: float
+    why: str
+    seconds: float
+
+
+def of_audit(config: AuditConfig, n_known: int, d: int) -> Needs:
+    """What `drjax.audits.run` takes for n_known records of d features beside the target.
+
+    Its stages follow each other: the largest of them counts, beside the coordinates of all releases.
+    """
+    n, k, itemsize = n_known + 1, config.n_components, _itemsize(config)
+    n_public, m = config.n_shadow + config.n_validation, config.n_targets
+    n_curves = len(config.defense_scale)
+    coords = float(itemsize * (n_public + m) * n * k)
+    made = shadow_needs(config.dr_method, n, d, max(n_public, m), itemsize=itemsize)
+    total = shadow_needs(config.dr_method, n, d, (1 + n_curves) * (n_public + m), itemsize=itemsize)
+    stages = {
+        f"making releases of {n:,} records by {config.method}": made.bytes,
+        # Until all are made, finished chunks are held beside the whole.
+        f"coordinates of {n_public + m:,} releases of {n:,} records": coords,
+        # In float64, in several copies: coordinates, factors of the known records, what is fitted on public ones.
+        f"attacks on {m:,} releases of {n:,} records with {n_public:,} public ones": 24.0 * m * n * k
+        + (40.0 * n + 96.0 * (n_public + m)) * d
+        + 24.0 * d**2,
+        f"distances of all pairs of {n:,} records, for the quality of the releases": quality.batch_bytes(
+            n, itemsize=itemsize
+        ),
+    }
+    return _largest(stages, total.seconds, beside=(1 + n_curves) * coords)
+
+
+def of_each(config: AuditConfig, n: int, d: int, *, within_map: bool) -> Needs:
+    """What `drjax.audits.run_each` takes for one release of n records of d features."""
+    made = shadow_needs(config.dr_method, n, d, 1, itemsize=_itemsize(config))
+    stages = {
+        f"the release of {n:,} records by {config.method}": made.bytes,
+        f"attacks on {n:,} records": 64.0 * n * d + 24.0 * min(n, d) ** 2,
+    }
+    if within_map:
+        # Squared distances, the same in other units, a kernel and its inverse.
+        stages[f"matrices of all pairs of {n:,} records, for the attack within the map"] = 32.0 * n**2
+    return _largest(stages, made.seconds)
+
+
+def of_embedding(method: DRMethod, n: int, d: int, *, with_quality: bool) -> Needs:
+    """What one embedding of n records of d features takes, and with its quality."""
+    made = shadow_needs(method, n, d, 1)
+    stages = {f"embedding {n:,} records by {method.name}": made.bytes}
+    if with_quality:
+        stages[f"distances of all pairs of {n:,} records, for the quality"] = quality.batch_bytes(n)
+    return _largest(stages, made.seconds)
+
+
+def require(found: Needs, what: str, option: str, need: Callable[[int], Needs], count: int) -> Needs:
+    """What was found, if that much memory is available.
+
+    Args:
+        found: What the work takes.
+        what: The work, such as "this audit".
+        option: What to lower instead.
+        need: What it takes for another count.
+        count: The present one.
+
+    Raises:
+        MemoryError: one sentence with what it takes, what there is, and how many would fit.
+    """
+
+    def remedy() -> str:
+        return f"lower {option} ({memory.would_fit(lambda n: need(n).bytes, count)})"
+
+    memory.require(found.bytes, what, found.why, remedy)
+    return found
+
+
+def _largest(stages: dict[str, float], seconds: float, *, beside: float = 0.0) -> Needs:
+    why = max(stages, key=lambda stage: stages[stage])
+    return Needs(beside + stages[why], why, seconds)
+
+
+def _itemsize(config: AuditConfig) -> int:
+    return 8 if config.dtype == "float64" else 4

@@ -1,0 +1,126 @@
+import csv
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from drjax.attacks.reconstruction.closed_form import reconstruct_pca
+from drjax.audits import AuditConfig, each_record, run_each
+from drjax.audits.each_record import RecordAttack
+from drjax.reports import records
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    path = tmp_path_factory.mktemp("data") / "images.npy"
+    np.save(path, (load_digits().images[:60] / 16).astype(np.float32))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def patients(tmp_path_factory):
+    path = tmp_path_factory.mktemp("data") / "patients.csv"
+    rng = np.random.default_rng(0)
+    age = rng.integers(20, 90, 50)
+    lines = [f"{a},{100 + a // 2 + rng.integers(-9, 9)},{rng.choice(['f', 'm'])}" for a in age]
+    path.write_text("\n".join(["age,pressure,sex", *lines]) + "\n")
+    return str(path)
+
+
+def config(data, **options):
+    return AuditConfig(data=data, each_record=True, **options)
+
+
+def table(result):
+    return list(csv.DictReader(result.table.read_text().splitlines()))
+
+
+def test_ranks_every_record_and_shows_the_worst(images, tmp_path):
+    result = run_each(config(images), tmp_path / "o")
+    lines = table(result)
+    assert [int(line["rank"]) for line in lines] == list(range(1, 61))
+    assert all((float(line["error"]) < 0.5 * float(line["mean_error"])) >= (line["rebuilt"] == "yes") for line in lines)
+    assert sorted(int(line["row"]) for line in lines) == list(range(60))
+    ratios = [float(line["ratio"]) for line in lines]
+    assert ratios == sorted(ratios)
+    page = result.report.read_text("utf-8")
+    assert "The most exposed records" in page
+    assert "the other 59" in page
+    assert result.verdict.level == "high"
+    assert {f.name for f in (tmp_path / "o/figures").iterdir()} == {"worst.png", "exposure.png"}
+    kinds = [record["kind"] for record in records.read_records(tmp_path / "o/records.jsonl")]
+    assert kinds.count("attack") == 4
+    # The table is of the closed form, and that is the attack on each record alone.
+    x, release = np.load(images).reshape(60, -1), records.load_arrays(tmp_path / "o/release.npz")["coords"]
+    one = reconstruct_pca(np.delete(x, 9, axis=0), release, target_index=9, bounds=(0, 1))
+    line = next(line for line in lines if line["row"] == "9")
+    assert float(line["error"]) == pytest.approx(((one.x - x[9]) ** 2).mean(), rel=0.01)  # another prior
+
+
+def test_features_of_a_table_are_listed_in_their_own_units(patients, tmp_path):
+    result = run_each(config(patients, categorical=("sex",)), tmp_path / "o")
+    page = result.report.read_text("utf-8")
+    assert "What was taken back of them" in page
+    assert "sex=f" in page
+    worst = int(table(result)[0]["row"])
+    age = Path(patients).read_text().splitlines()[worst + 1].split(",")[0]
+    assert f"<td>{age}</td>" in page
+
+
+@pytest.mark.parametrize(("method", "attacks"), [("srp", {"map", "srp-closed-form"}), ("mds", {"map", "stationarity"})])
+def test_other_methods_have_their_attacks_and_some_records_are_enough(images, tmp_path, method, attacks):
+    result = run_each(config(images, method=method, max_records=12), tmp_path / "o")
+    assert result.reconstructions.keys() == {"mean", "nearest"} | attacks
+    assert len(table(result)) == 12
+    assert "12 of the 60 records were attacked" in result.report.read_text("utf-8")
+
+
+def test_an_attack_on_one_record_at_a_time_can_be_registered_and_resumed(images, tmp_path, monkeypatch):
+    calls = []
+
+    def attack(config, known, coords, target_index):
+        assert config.each_record
+        assert known.shape == (59, 64)
+        calls.append(target_index)
+        if len(calls) == 15:
+            raise KeyboardInterrupt
+        return reconstruct_pca(known, coords, target_index=target_index, bounds=(0, 1))
+
+    own = RecordAttack(label="Mine", description="Mine.", run=attack, methods=("pca",))
+    monkeypatch.setitem(each_record.PER_RECORD, "mine", own)
+    chosen = config(images, attacks=("mine",), max_records=25)
+    with pytest.raises(KeyboardInterrupt):
+        run_each(chosen, tmp_path / "o")
+    result = run_each(chosen, tmp_path / "o", resume=True)
+    assert len(calls) == 15 + 15  # the first ten are read back
+    whole = run_each(config(images, attacks=("closed-form",), max_records=25), tmp_path / "p")
+    np.testing.assert_allclose(result.reconstructions["mine"], whole.reconstructions["closed-form"], atol=0.02)
+
+
+def test_an_mds_map_gives_records_away_by_its_last_steps(images, tmp_path):
+    result = run_each(config(images, method="mds", max_records=4), tmp_path / "o")
+    truth = np.load(images)[result.exposure.row].reshape(4, -1)
+    errors = {name: ((x - truth) ** 2).mean() for name, x in result.reconstructions.items()}
+    # The prior is of 59 known records, the map of scikit-learn's stopping rule.
+    assert errors["stationarity"] < 0.5 * errors["map"]
+
+
+def test_bad_configurations_are_errors_before_anything_is_written(images, tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match="attacks must be among map, closed-form with each_record"):
+        run_each(config(images, attacks=("ridge",)), tmp_path / "o")
+    with pytest.raises(ValueError, match="n_components"):
+        run_each(config(images, n_components=61), tmp_path / "o")
+    with pytest.raises(ValueError, match="max_records"):
+        AuditConfig(max_records=3)
+    with pytest.raises(ValueError, match="each_record set"):
+        run_each(AuditConfig(data=images), tmp_path / "o")
+    few = dataclasses.replace(each_record.EACH["map"], most=10)
+    monkeypatch.setitem(each_record.EACH, "map", few)
+    with pytest.raises(ValueError, match="fewer records"):
+        run_each(config(images, method="umap"), tmp_path / "o")
+    np.save(tmp_path / "few.npy", np.eye(3))
+    with pytest.raises(ValueError, match="at least 4 records"):
+        run_each(config(str(tmp_path / "few.npy")), tmp_path / "o")
+    assert not (tmp_path / "o").exists()

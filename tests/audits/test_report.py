@@ -1,0 +1,115 @@
+import html
+import re
+
+import pytest
+
+from drjax.attacks.metrics import AttackScores, Gain
+from drjax.audits.report import GLOSSARY, LIMITATIONS, audit_report, release_facts, save_figures
+from drjax.core.statistics import Interval
+from drjax.reports import page, plots
+from drjax.reports.ladder import HEADERS, VERDICT_RULE, LadderRow, cells, verdict
+from drjax.reports.sections import Table
+
+
+def row(label, mse, success, *, is_baseline=False, excluded=0):
+    share = Interval(success, success * 0.9, min(1.0, success * 1.05))
+    error = Interval(mse, mse * 0.8, mse * 1.3)
+    gain = Gain(Interval(0.2, 0.1, 0.3), share, share)
+    scores = AttackScores(500, excluded, error, error, share, share, 0.001, 0.1, gain)
+    return LadderRow(label=label, description=f"What {label} does.", scores=scores, is_baseline=is_baseline)
+
+
+ROWS = (
+    row("mean record", 0.07, 0.0, is_baseline=True),
+    row("nearest neighbour", 0.03, 0.0, is_baseline=True),
+    row("ridge", 0.04, 0.02, excluded=3),
+    row("closed form", 4e-7, 0.99),
+    row("network", 0.03, 0.4),
+)
+
+
+def facts(**changes):
+    values = {"method": "PCA", "dataset": "digits", "n_records": 1200, "n_features": 64, "n_components": 2}
+    return release_facts(**{**values, "precision": "float32", **changes})
+
+
+def report(**changes):
+    values = {
+        "title": "PCA of digits",
+        "verdict": verdict(ROWS),
+        "release": facts(),
+        "rows": ROWS,
+        "assumptions": ("The adversary knows all other records.",),
+        "status_counts": {"shadow releases": {"OK": 4000, "SMALL_GAP": 2}, "attack": {"OK": 500}},
+        "command": "drjax audit --seed 0",
+        "provenance": {"drjax": "0.1.0", "versions": {"jax": "0.10", "numpy": "2.0"}},
+    }
+    return audit_report(**{**values, **changes})
+
+
+def text_of(made):
+    return " ".join(html.unescape(re.sub("<[^>]*>", " ", page.render(made).split("</style>")[1])).split())
+
+
+def test_every_row_of_the_ladder_is_shown_with_all_its_figures_and_excluded_counts():
+    text = page.render(report())
+    ladder = re.search(r"<table.*?</table>", text[text.index("What the attacks took back") :], re.DOTALL).group(0)
+    lines = re.findall(r"<tr.*?</tr>", ladder, re.DOTALL)
+    assert re.findall(r'<th scope="col">(.*?)</th>', lines[0]) == list(HEADERS)
+    assert len(lines) == 1 + len(ROWS)
+    for line, made_row in zip(lines[1:], ROWS, strict=True):
+        shown = html.unescape(line)
+        for entry in (entry for cell in cells(made_row) for entry in cell):
+            assert f">{entry}<" in shown or f">{entry} <" in shown
+        assert ('class="baseline"' in line) == made_row.is_baseline
+        assert ('class="best"' in line) == (made_row.label == "closed form")
+    assert "3 excluded" in ladder
+    assert ladder.count("0 excluded") == len(ROWS) - 1
+
+
+def test_everything_a_reader_needs_is_on_the_page():
+    made = report(winner="The strongest was this.")
+    shown = text_of(made)
+    expected = [
+        made.verdict.headline,
+        made.verdict.sentence,
+        VERDICT_RULE,
+        "For each of 1,200 private records, 2 numbers computed from its 64 features.",
+        "The adversary knows all other records.",
+        "OK: 4,000, SMALL_GAP: 2",
+        "drjax audit --seed 0",
+        "jax 0.10, numpy 2.0",
+        "The strongest was this.",
+        *(f"What {made_row.label} does." for made_row in ROWS),
+        *LIMITATIONS,
+        *(term for pair in GLOSSARY for term in pair),
+    ]
+    for sentence in expected:
+        assert sentence in shown
+
+
+def test_tables_come_behind_the_ladder_and_what_was_measured_behind_the_words_on_the_attacks():
+    table, measured = (Table(title=title, headers=("A",), rows=(("1",),)) for title in ("A table", "A measure"))
+    titles = [section.title for section in report(tables=(table,), measured=(measured,)).sections]
+    start = ["What was released", "What the attacks took back", "A table", "The attacks and baselines in words"]
+    assert titles[:6] == [*start, "A measure", "What was assumed"]
+    assert titles[-1] == "Provenance"
+
+
+def test_a_summary_stands_in_place_of_the_counts_and_one_number_is_one():
+    assert facts(summary="A network.", components="Parameters").paragraphs == ("A network.",)
+    assert facts(components="Parameters").facts[-1] == ("Parameters", "2")
+    assert "1 number computed" in facts(n_components=1).paragraphs[0]
+
+
+def test_a_ladder_without_attacks_is_no_report():
+    with pytest.raises(ValueError, match="at least one attack"):
+        report(rows=ROWS[:2])
+
+
+def test_figures_are_saved_and_become_sections(tmp_path):
+    drawing = plots.error_distribution({"a": [0.1, 0.2]}, [0.2, 0.3])
+    (figure,) = save_figures(tmp_path, [("errors", drawing, ("Errors", "How far off.", "A curve."))])
+    assert (figure.title, figure.caption, figure.alt) == ("Errors", "How far off.", "A curve.")
+    assert figure.png == tmp_path / "figures" / "errors.png"
+    assert figure.png.read_bytes().startswith(b"\x89PNG")

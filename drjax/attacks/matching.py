@@ -14,13 +14,19 @@ from scipy.spatial.distance import cdist
 
 from drjax.attacks.reconstruction.closed_form import reconstruct_pca
 from drjax.core import validate
-from drjax.core.types import Array
+from drjax.core.types import Array, DRMethod
+from drjax.dr import PCA, ClassicalMDS
 
 MAX_SIGNS = 3
 """Up to so many components every combination of signs is tried; of more, each sign by itself."""
 
 ROUNDS = 3
 """Most assignments beside the first: each after the scores that the target found so far would give all records."""
+
+
+def can_match(method: DRMethod) -> bool:
+    """Whether rows of shuffled releases of a method can be matched."""
+    return isinstance(method, PCA | ClassicalMDS)
 
 
 def match_rows(known: Array, coords: Array) -> np.ndarray:

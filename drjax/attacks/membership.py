@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -47,6 +46,7 @@ from drjax.attacks.membership_scores import (
     release_of,
 )
 from drjax.attacks.membership_shadows import Shadows, fit_shadows
+from drjax.attacks.registry import strongest_attack
 from drjax.core import batching, validate
 from drjax.core.linalg import HIGHEST
 from drjax.core.statistics import UNKNOWN, Interval, share_interval
@@ -54,7 +54,6 @@ from drjax.core.types import Array, PyTree, hyperparams
 from drjax.defenses.mechanisms import Gaussian, Laplace
 
 __all__ = [
-    "Attack",
     "InformedGame",
     "Release",
     "Shadows",
@@ -73,20 +72,6 @@ __all__ = [
 ]
 
 PUBLISHED = ("components", "eigenvalues", "scatter")
-
-
-class Attack(NamedTuple):
-    """An attack by name.
-
-    Attributes:
-        name: "embedding", "ratio", "leverage" or "reconstruction"; "informed" for `informed_game`.
-        is_exact: Whether it decides membership up to rounding, rather than ranking candidates.
-        reason: Why it is the strongest one here, in words.
-    """
-
-    name: str
-    is_exact: bool
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -110,27 +95,6 @@ class InformedGame:
     tpr: dict[float, Interval]
 
 
-def strongest_attack(release: Release, *, has_public: bool = True, knows_others: bool = False) -> Attack:
-    """The attack of this project that finds most members of such a release.
-
-    Args:
-        release: What was intercepted.
-        has_public: Whether the adversary has records of the same distribution.
-        knows_others: Whether the adversary knows all records but one.
-    """
-    if knows_others:
-        return Attack("informed", True, "all but one record known: a wrong candidate does not have these eigenvectors")
-    if release.scores is not None:
-        return Attack("embedding", True, "a member's coordinates are one of the released rows")
-    if has_public:
-        parts = [p for p in ("eigenvalues", "mean") if getattr(release, p) is not None]
-        used = " and ".join(["components", *parts])
-        return Attack("ratio", False, f"public data tell how each candidate would score in and out of it: {used}")
-    if release.eigenvalues is not None and release.n_records is not None:
-        return Attack("leverage", False, "no public data, but eigenvalues bound what a member's coordinates can be")
-    return Attack("reconstruction", False, "no public data and no eigenvalues: the paper's attack")
-
-
 def attack_scores(release: Release, candidates: Array, *, shadows: Shadows | None = None) -> np.ndarray:
     """Scores of the strongest attack on the release, (m,), larger for members.
 
@@ -145,8 +109,7 @@ def attack_scores(release: Release, candidates: Array, *, shadows: Shadows | Non
     name = strongest_attack(release, has_public=shadows is not None).name
     if name == "embedding":
         return -embedding_distances(release, candidates)
-    if name == "ratio":
-        assert shadows is not None
+    if shadows is not None:
         method = "rank_one" if len(shadows.bases) else "first_order"
         return ratio_scores(shadows, release, candidates, method=method)
     if name == "leverage":

@@ -20,6 +20,9 @@ RANDOMNESS: tuple[Randomness, ...] = ("fresh", "shared")
 FLOPS = 4e9
 """Operations a second of compiled loops on one core, to a factor of about two: enough to say seconds or hours."""
 
+DENSE_FLOPS = 2e10
+"""Likewise of products and decompositions of matrices."""
+
 
 def shadow_embeddings(
     key: Array,

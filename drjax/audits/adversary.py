@@ -6,31 +6,19 @@ of the informed adversary are run where that is cheap, so that the report shows 
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
 
 from drjax.attacks import matching
+from drjax.attacks.attack import KnownFeatures
 from drjax.attacks.metrics import AttackScores
-from drjax.attacks.reconstruction import closed_form
-from drjax.attacks.reconstruction.mixture_prior import MixturePrior
-from drjax.attacks.reconstruction.priors import GaussianPrior
-from drjax.audits import attacks as registry
-from drjax.audits.attacks import Attack
 from drjax.audits.config import AuditConfig
-from drjax.audits.inputs import BOUNDS, AttackInputs
-from drjax.core.types import Array, Reconstruction
+from drjax.core.types import Array
 from drjax.data import Dataset, Splits, load
 from drjax.reports.ladder import bounds, number, percent
 from drjax.reports.sections import Cell, Table
-
-WITH_HIDDEN = ("closed-form", "closed-form-known", "srp-closed-form")
-"""Attacks without shadow releases that work where further records are unknown; most of those with shadows do."""
-
-PRIORS = {"closed-form": GaussianPrior.fit, "closed-form-mixture": MixturePrior.fit, "closed-form-known": None}
-"""Closed forms that take features of the target as equations, and how their prior is fitted on public records."""
 
 
 class Scene(NamedTuple):
@@ -64,6 +52,11 @@ class Scene(NamedTuple):
         """All released records but the target."""
         return np.concatenate([self.known, self.hidden])
 
+    @property
+    def features(self) -> KnownFeatures | None:
+        """The features of the targets that the adversary has; None if none."""
+        return KnownFeatures(self.is_known, self.targets[:, self.is_known]) if self.is_known.any() else None
+
 
 class View(NamedTuple):
     """The releases as the adversary sees them.
@@ -82,33 +75,6 @@ class View(NamedTuple):
 def is_weaker(config: AuditConfig) -> bool:
     """Whether any switch is set that changes what an attack is given beside the public records."""
     return bool(config.n_hidden or config.shuffled or config.known_features)
-
-
-def fitting(attacks: dict[str, Attack], config: AuditConfig) -> tuple[dict[str, Attack], list[str]]:
-    """The attacks that work under the switches, and the names of those that do not.
-
-    Raises:
-        ValueError: one of the latter was asked for by name, or none is left.
-    """
-    if not config.n_hidden:
-        return attacks, []
-
-    def works(name: str, attack: Attack) -> bool:
-        return attack.is_baseline or name in WITH_HIDDEN or (attack.needs_shadows and not attack.needs_all_known)
-
-    left = {name: attack for name, attack in attacks.items() if works(name, attack)}
-    out = [name for name in attacks if name not in left]
-    if not config.attacks and all(attack.is_baseline for attack in left.values()):
-        # The strongest attack is lost: whatever else works and is cheap.
-        others = registry.fitting(config.method).items()
-        left = {name: attack for name, attack in others if works(name, attack) and not attack.is_dear}
-    named = [name for name in out if name in config.attacks]
-    names = ", ".join(name for name, attack in left.items() if not attack.is_baseline)
-    if named or not names:
-        raise ValueError(
-            f"attacks must be among {names or 'none for this method'} where further records are unknown, got {named}"
-        )
-    return left, out
 
 
 def sizes(config: AuditConfig, n_records: int) -> dict[str, int]:
@@ -159,32 +125,6 @@ def look(key: Array, config: AuditConfig, scene: Scene, coords: np.ndarray) -> V
     return View(matched, matched, (float(right[:, 1:].mean()), float(right[:, 0].mean())))
 
 
-def adapted(name: str, attack: Attack, scene: Scene, view: View) -> Attack:
-    """The attack as it runs under the switches."""
-    if len(scene.hidden) and name in ("closed-form", "closed-form-known"):
-
-        def with_unknown(inputs: AttackInputs) -> tuple[Reconstruction, dict[str, Any]]:
-            return _several_unknown(name, scene, view, inputs)
-
-        return dataclasses.replace(attack, run=with_unknown)
-    if not scene.is_known.any():
-        return attack
-
-    def with_features(inputs: AttackInputs) -> tuple[Reconstruction, dict[str, Any]]:
-        return _given_features(name, attack, scene, inputs)
-
-    return dataclasses.replace(attack, run=with_features)
-
-
-def informed_inputs(scene: Scene, released: np.ndarray, inputs: AttackInputs) -> AttackInputs:
-    """What the informed adversary has: all records but the target, rows in order, none of the target's features."""
-    informed = dataclasses.replace(inputs, known=scene.others, coords=released)
-    if len(scene.hidden):
-        # The shadow releases are of fewer known records, and say nothing of these.
-        return dataclasses.replace(informed, shadow_coords=inputs.shadow_coords[:0])
-    return informed
-
-
 def blind_guess(config: AuditConfig, scene: Scene, mean_record: np.ndarray) -> np.ndarray:
     """What the attacks are compared with: the mean record (m, d), or the mean known record where that is closer.
 
@@ -195,13 +135,6 @@ def blind_guess(config: AuditConfig, scene: Scene, mean_record: np.ndarray) -> n
     of_known = np.tile(scene.known.mean(axis=0, dtype=np.float64), (len(scene.targets), 1))
     errors = [np.mean((guess - scene.targets)[:, ~scene.is_known] ** 2) for guess in (mean_record, of_known)]
     return of_known if errors[1] < errors[0] else mean_record
-
-
-def is_cheap(name: str, attack: Attack, scene: Scene) -> bool:
-    """Whether the informed adversary's attack needs no other shadow releases and no second network."""
-    if attack.is_baseline or "network" in name:
-        return False
-    return not (attack.needs_shadows and len(scene.hidden))
 
 
 def comparison(pairs: dict[str, tuple[AttackScores, AttackScores]], scene: Scene) -> Table:
@@ -318,71 +251,3 @@ def _is_share(word: str) -> bool:
         return "." in word and 0 < float(word) < 1
     except ValueError:
         return False
-
-
-def _several_unknown(
-    name: str, scene: Scene, view: View, inputs: AttackInputs
-) -> tuple[Reconstruction, dict[str, Any]]:
-    n = view.full.shape[1]
-    unknown = np.concatenate([[0], np.arange(len(scene.known) + 1, n)])
-    prior = GaussianPrior.fit(inputs.public) if name == "closed-form" else None
-    found = closed_form.reconstruct_pca_many(
-        inputs.known, view.full, unknown=unknown, n_wanted=1, prior=prior, bounds=BOUNDS
-    )
-    result = Reconstruction(found.x[:, 0], None, found.candidates[:, 0], found.residual_norm[:, 0], found.status[:, 0])
-    return result, {"n_unknown": len(unknown)}
-
-
-def _given_features(
-    name: str, attack: Attack, scene: Scene, inputs: AttackInputs
-) -> tuple[Reconstruction, dict[str, Any]]:
-    """The attack with the target's known features.
-
-    By its own errors: those on public records that it was not trained on say how the errors of the known features go
-    with the others'; a Gaussian fitted on them is conditioned on what the known features reveal. The closed form can
-    also take the features as equations; of the two ways the one that does better on public records is taken.
-    """
-    m, is_known = len(inputs.targets), scene.is_known
-    if name == "mean":
-        features = inputs.targets[:, is_known].astype(np.float64)
-        x = np.clip(GaussianPrior.fit(inputs.public).condition(np.eye(len(is_known))[is_known], features), *BOUNDS)
-        return Reconstruction(x, None, x[:, None], np.full(m, np.nan), np.zeros(m, np.uint32)), {}
-    if attack.is_baseline:
-        return attack.run(inputs)
-    both = dataclasses.replace(
-        inputs,
-        coords=np.concatenate([inputs.coords, inputs.validation_coords]),
-        targets=np.concatenate([inputs.targets, inputs.validation]),
-    )
-    found, facts = attack.run(both)
-    truth = both.targets.astype(np.float64)
-    practice = m + np.flatnonzero(np.isfinite(found.x[m:]).all(axis=1))
-    if len(practice) < 4:
-        raise ValueError(f"n_validation must leave at least 4 usable reconstructions, got {len(practice)}")
-    x = _corrected(found.x, truth, practice, is_known)
-    if name in PRIORS:
-        fit = PRIORS[name]
-        prior = None if fit is None else fit(inputs.public)
-        exact = closed_form.reconstruct_pca(
-            inputs.known, both.coords, prior=prior, bounds=BOUNDS, known_features=np.where(is_known, truth, np.nan)
-        )
-        # Half of the public records say how the errors go together, the other half how well that does.
-        fitted, held_out = practice[::2], practice[1::2]
-        losses = [
-            np.mean((guess[held_out] - truth[held_out]) ** 2)
-            for guess in (_corrected(found.x, truth, fitted, is_known), exact.x)
-        ]
-        facts = {**facts, "features": "errors" if losses[0] < losses[1] else "equations"}
-        x = x if losses[0] < losses[1] else exact.x
-    x = x[:m]
-    return Reconstruction(x, None, x[:, None], found.residual_norm[:m], found.status[:m]), facts
-
-
-def _corrected(found: np.ndarray, truth: np.ndarray, practice: np.ndarray, is_known: np.ndarray) -> np.ndarray:
-    """Reconstructions (b, d) plus the errors expected in view of those of the known features, within the bounds."""
-    errors = truth - found
-    usable = np.isfinite(errors).all(axis=1)
-    x = found.copy()
-    fitted = GaussianPrior.fit(errors[practice])
-    x[usable] += fitted.condition(np.eye(len(is_known))[is_known], errors[usable][:, is_known])
-    return np.clip(x, *BOUNDS)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
+from drjax.attacks import matching
 from drjax.attacks.reconstruction import neural
 from drjax.attacks.shadow import RANDOMNESS, Randomness
 from drjax.core import validate
@@ -16,6 +17,9 @@ from drjax.defenses import DEFENSES
 from drjax.dr import METHODS
 
 DTYPES = ("float32", "float64")
+
+BOUNDS = (0.0, 1.0)
+"""Features are scaled to this range when data are loaded, and the range is public."""
 
 SWITCHES = ("n_unknown", "known_fraction", "shuffled", "assumed", "public_data", "known_features")
 """Fields that make another adversary of the informed one."""
@@ -44,8 +48,9 @@ class AuditConfig:
         seed_known: The adversary knows the seed of a randomised release.
         dtype: What the release is computed in.
         decimals: Decimals that the published coordinates are rounded to; unrounded if None.
-        attacks: Attacks to run, in the order of the ladder; if empty the strongest known for the method, or where none
-            is known those that learn from shadows in seconds; "all" for every one that works on it.
+        attacks: Attacks to run, in the order of the ladder; if empty those that err least on practice releases, whose
+            records the adversary knows, among those that take no longer than `drjax.audits.choice` says; "all" for
+            every one that works on the method.
         network: Recipe of the split network, one of "fast" and "paper000".
         dense_network: Recipe of the dense network, one of "bch22-fast" and "bch22".
         defense: Defence whose cost and gain are measured beside the undefended release, or "none".
@@ -129,9 +134,10 @@ class AuditConfig:
             raise ValueError(f"n_unknown and known_fraction must leave 2 known records, got {self.n_hidden} hidden")
         if self.n_hidden and (self.shuffled or self.known_features):
             raise ValueError(f"shuffled and known_features need n_unknown to be 1, got {self.n_hidden + 1} unknown")
-        if self.shuffled and self.method not in ("pca", "classical_mds"):
+        if self.shuffled and not matching.can_match(self.dr_method):
+            names = [name for name, kind in METHODS.items() if matching.can_match(kind())]
             raise ValueError(
-                f"shuffled must be left out for method {self.method!r}: rows are matched for pca and classical_mds"
+                f"shuffled must be left out for method {self.method!r}: rows are matched for {' and '.join(names)}"
             )
         names = {entry.name for entry in fields(METHODS[self.method])} - {"n_components"}
         for name in self.assumed_options:

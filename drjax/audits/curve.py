@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from drjax.attacks import metrics
+from drjax.attacks.attack import EmbeddingAttack, EmbeddingThreat, Shadows
 from drjax.audits import quality
-from drjax.audits.attacks import Attack, execute_in, learned
+from drjax.audits.attempts import answer_in
+from drjax.audits.choice import learned
 from drjax.audits.config import AuditConfig
 from drjax.audits.folder import RunFolder
-from drjax.audits.inputs import AttackInputs
 from drjax.core.statistics import UNKNOWN
 from drjax.core.types import Array, DRMethod, Status, count_status, is_usable
 from drjax.defenses import defend
@@ -44,6 +45,9 @@ WORDS = {
 """Each defence in words, and what its scale counts."""
 
 FIGURE = "defense"
+
+DEAR_SECONDS = 30.0
+"""Attacks that take longer are tried at no scale if there are others."""
 
 MIN_SHADOWS = 2
 """Usable shadow releases below which an attack that learns from them has no answer."""
@@ -76,7 +80,7 @@ class _Adversary(NamedTuple):
     error: float
 
 
-def candidates(method: str, attacks: Mapping[str, Attack]) -> dict[str, Attack]:
+def candidates(threat: EmbeddingThreat, attacks: Mapping[str, EmbeddingAttack]) -> dict[str, EmbeddingAttack]:
     """The attacks that the adversaries choose among, which every scale runs anew.
 
     Those of the ladder, without baselines and with dear ones only if it has nothing else; beside them those that learn
@@ -84,25 +88,26 @@ def candidates(method: str, attacks: Mapping[str, Attack]) -> dict[str, Attack]:
     defence, and one trained on defended releases is not.
 
     Args:
-        method: Name of the DR method.
+        threat: On the undefended releases.
         attacks: Of the ladder.
     """
     real = {name: attack for name, attack in attacks.items() if not attack.is_baseline}
-    cheap = {name: attack for name, attack in real.items() if not attack.is_dear}
-    return (cheap or real) | learned(method)
+    cheap = {name: attack for name, attack in real.items() if attack.cost(threat).seconds <= DEAR_SECONDS}
+    return (cheap or real) | learned(threat, most_seconds=DEAR_SECONDS)
 
 
-def left_out(method: str, attacks: Mapping[str, Attack]) -> tuple[str, ...]:
+def left_out(threat: EmbeddingThreat, attacks: Mapping[str, EmbeddingAttack]) -> tuple[str, ...]:
     """Labels of the attacks of the ladder that the adversaries do not choose among."""
-    shown = candidates(method, attacks)
+    shown = candidates(threat, attacks)
     return tuple(a.label for name, a in attacks.items() if not a.is_baseline and name not in shown)
 
 
 def measure(
     folder: RunFolder,
     config: AuditConfig,
-    inputs: AttackInputs,
-    attacks: Mapping[str, Attack],
+    threat: EmbeddingThreat,
+    key: Array,
+    attacks: Mapping[str, EmbeddingAttack],
     undefended: tuple[dict[str, np.ndarray], dict[str, np.ndarray]],
     embed: Embed,
     *,
@@ -120,7 +125,8 @@ def measure(
     Args:
         folder: The run folder.
         config: With a defence and its scales.
-        inputs: Of the undefended release; half of the validation records are held out to choose attacks by.
+        threat: On the undefended releases; half of the validation records are held out to choose attacks by.
+        key: Of all attacks.
         attacks: Of the ladder; see `candidates` for those that run.
         undefended: Embeddings of the public records and of the targets at scale 0.
         embed: Makes those of a defended method. One call for both, so that none of the attacked releases has the noise
@@ -130,7 +136,7 @@ def measure(
         labels: Of the known records (n-1,) and the targets (m,), if there are any.
         say: Told what runs.
     """
-    shown = candidates(config.method, attacks)
+    shown, inputs = candidates(threat, attacks), _Inputs(threat, key)
     scales = (0.0, *sorted(config.defense_scale))
     releases = {0.0: _Releases(*undefended)}
     answers: dict[float, dict[str, _Answers]] = {}
@@ -138,17 +144,17 @@ def measure(
         say(f"Defence {config.defense} at scale {scale:g}")
         if scale:
             both = embed(f"curve/{scale!r}/releases", defend(config.defense, config.dr_method, scale))
-            n_public = len(inputs.public)
+            n_public = len(inputs.records) + len(inputs.validation)
             releases[scale] = _Releases(
                 {name: values[:n_public] for name, values in both.items()},
                 {name: values[n_public:] for name, values in both.items()},
             )
-        own = _inputs_at(inputs, releases[scale].public)
+        own = inputs.at(releases[scale].public)
         answers[scale] = {
-            name: _answers(folder, f"curve/{scale!r}/{name}", name, attack, own, inputs, releases[scale])
+            name: _answers(folder, f"curve/{scale!r}/{name}", attack, own, inputs, releases[scale])
             for name, attack in shown.items()
         }
-    held, mean = inputs.validation[_n_kept(inputs) :], inputs.public.mean(axis=0)
+    held, mean = inputs.validation[inputs.n_kept :], inputs.mean
     adversaries = {scale: _best(found, held, mean) for scale, found in answers.items()}
     ignorant = _ignorant_answers(folder, inputs, shown, adversaries[0.0], releases, answers)
     points = []
@@ -157,7 +163,7 @@ def measure(
         found = answers[scale][adaptive.name]
         point = CurvePoint(
             scale=scale,
-            **_utility(config, inputs, attacked, labels),
+            **_utility(config, threat, attacked, labels),
             adaptive=score(
                 _drawn(found.targets, mean, adaptive.factor),
                 status=found.status | attacked["status"],
@@ -188,7 +194,7 @@ def measure(
         points=tuple(points),
         non_adaptive_label=shown[adversaries[0.0].name].label,
         baselines=baselines,
-        left_out=left_out(config.method, attacks),
+        left_out=left_out(threat, attacks),
         majority=None if labels is None else float(np.unique(labels[0], return_counts=True)[1].max() / len(labels[0])),
     )
 
@@ -201,60 +207,83 @@ def draw(folder: RunFolder, curve: DefenseCurve) -> Any:
     return file
 
 
-def _n_kept(inputs: AttackInputs) -> int:
-    """Validation records that stay with the attacks; those behind them are held out."""
-    return len(inputs.validation) // 2
+class _Inputs:
+    """What the attacks of all scales share.
 
+    Attributes:
+        threat: On the undefended releases.
+        key: Of all attacks.
+        records: (s, d), public records to train on.
+        validation: (v, d), further ones; the first `n_kept` stay with the attacks, those behind them are held out.
+        n_kept: See validation.
+        mean: (d,) of both.
+        truth: (m, d) the targets.
+    """
 
-def _inputs_at(inputs: AttackInputs, public: dict[str, np.ndarray]) -> AttackInputs:
-    """Training inputs from the public releases of one scale: usable ones, without those held out."""
-    n_shadow, n_kept = len(inputs.shadow), _n_kept(inputs)
-    usable = is_usable(public["status"]) & np.isfinite(public["coords"]).all(axis=(1, 2))
-    shadow, kept = usable[:n_shadow], usable[n_shadow : n_shadow + n_kept]
-    return dataclasses.replace(
-        inputs,
-        shadow=inputs.shadow[shadow],
-        shadow_coords=public["coords"][:n_shadow][shadow],
-        validation=inputs.validation[:n_kept][kept],
-        validation_coords=public["coords"][n_shadow : n_shadow + n_kept][kept],
-    )
+    def __init__(self, threat: EmbeddingThreat, key: Array) -> None:
+        shadows = threat.shadows()
+        assert threat.truth is not None
+        self.threat, self.key, self.truth = threat, key, threat.truth
+        self.records, self.validation = shadows.records, shadows.validation
+        self.n_kept = len(self.validation) // 2
+        self.mean = np.concatenate([self.records, self.validation]).mean(axis=0)
+
+    def at(self, public: dict[str, np.ndarray]) -> Shadows:
+        """Training releases of one scale from those of public records: usable ones, without those held out."""
+        n, end = len(self.records), len(self.records) + self.n_kept
+        usable = is_usable(public["status"]) & np.isfinite(public["coords"]).all(axis=(1, 2))
+        shadow, kept = usable[:n], usable[n:end]
+        return Shadows(
+            known=self.threat.known,
+            records=self.records[shadow],
+            coords=public["coords"][:n][shadow],
+            validation=self.validation[: self.n_kept][kept],
+            validation_coords=public["coords"][n:end][kept],
+        )
 
 
 def _answers(
     folder: RunFolder,
     file: str,
-    name: str,
-    attack: Attack,
-    training: AttackInputs,
-    inputs: AttackInputs,
+    attack: EmbeddingAttack,
+    training: Shadows,
+    inputs: _Inputs,
     releases: _Releases,
 ) -> _Answers:
     """One attack, trained once, on the held-out releases and on the attacked ones."""
-    n_kept = _n_kept(inputs)
-    held = slice(len(inputs.shadow) + n_kept, None)
+    held = slice(len(inputs.records) + inputs.n_kept, None)
     coords = np.concatenate([releases.public["coords"][held], releases.attacked["coords"]])
-    truth = np.concatenate([inputs.validation[n_kept:], inputs.targets])
-    return _run(folder, file, name, attack, dataclasses.replace(training, coords=coords, targets=truth), n_kept, inputs)
+    truth = np.concatenate([inputs.validation[inputs.n_kept :], inputs.truth])
+    return _run(folder, file, attack, training, coords, truth, inputs.n_kept, inputs)
 
 
 def _run(
-    folder: RunFolder, file: str, name: str, attack: Attack, given: AttackInputs, n_kept: int, inputs: AttackInputs
+    folder: RunFolder,
+    file: str,
+    attack: EmbeddingAttack,
+    training: Shadows,
+    coords: np.ndarray,
+    truth: np.ndarray,
+    n_kept: int,
+    inputs: _Inputs,
 ) -> _Answers:
     n_held = len(inputs.validation) - n_kept
-    if attack.needs_shadows and len(given.shadow) < MIN_SHADOWS:
-        nothing = np.full((len(given.targets), given.targets.shape[1]), np.nan)
+    if attack.needs_shadows and len(training.records) < MIN_SHADOWS:
+        nothing = np.full((len(coords), inputs.truth.shape[1]), np.nan)
         flags = np.full(len(nothing) - n_held, np.uint32(Status.NON_FINITE))
         return _Answers(nothing[:n_held], nothing[n_held:], flags, 0.0)
+    public = np.concatenate([training.records, training.validation])
+    threat = dataclasses.replace(inputs.threat, coords=coords, truth=truth, shadows=lambda: training, public=public)
     # What the targets cost, had they alone been attacked, is at most this.
-    found, seconds = execute_in(folder, file, name, attack, given, stage=file)
+    found, seconds = answer_in(folder, file, attack, inputs.key, threat, stage=file)
     held = np.where(is_usable(found["status"][:n_held])[:, None], found["x"][:n_held], np.nan)
     return _Answers(held, found["x"][n_held:], found["status"][n_held:], seconds)
 
 
 def _ignorant_answers(
     folder: RunFolder,
-    inputs: AttackInputs,
-    attacks: Mapping[str, Attack],
+    inputs: _Inputs,
+    attacks: Mapping[str, EmbeddingAttack],
     adversary: _Adversary,
     releases: dict[float, _Releases],
     answers: dict[float, dict[str, _Answers]],
@@ -265,11 +294,10 @@ def _ignorant_answers(
         # Nothing was trained, so the adaptive adversary's answers before correction are these.
         return {scale: found[name] for scale, found in answers.items()}
     coords = np.concatenate([at.attacked["coords"] for at in releases.values()])
-    truth = np.concatenate([inputs.targets] * len(releases))
-    training = _inputs_at(inputs, releases[0.0].public)
-    given = dataclasses.replace(training, coords=coords, targets=truth)
-    n = len(inputs.targets)
-    whole = _run(folder, f"curve/non-adaptive-{name}", name, attack, given, len(inputs.validation), inputs)
+    truth = np.concatenate([inputs.truth] * len(releases))
+    n, training = len(inputs.truth), inputs.at(releases[0.0].public)
+    file = f"curve/non-adaptive-{name}"
+    whole = _run(folder, file, attack, training, coords, truth, len(inputs.validation), inputs)
     return {
         scale: whole._replace(
             targets=whole.targets[i * n : (i + 1) * n],
@@ -307,10 +335,11 @@ def _drawn(x: np.ndarray, mean: np.ndarray, factor: float) -> np.ndarray:
 
 
 def _utility(
-    config: AuditConfig, inputs: AttackInputs, attacked: dict[str, np.ndarray], labels: tuple[Array, Array] | None
+    config: AuditConfig, threat: EmbeddingThreat, attacked: dict[str, np.ndarray], labels: tuple[Array, Array] | None
 ) -> dict[str, Any]:
     coords, status = attacked["coords"], attacked["status"]
-    found = quality.measure(config.dr_method, inputs.known, inputs.targets, coords, attacked["objective"], status)
+    assert threat.truth is not None
+    found = quality.measure(config.dr_method, threat.known, threat.truth, coords, attacked["objective"], status)
     return {
         "trustworthiness": UNKNOWN if found is None else found.trustworthiness,
         "knn_preservation": UNKNOWN if found is None else found.knn_preservation,

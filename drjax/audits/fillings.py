@@ -45,7 +45,7 @@ def filled_shadows(
         progress: Show a bar on standard error.
 
     Returns:
-        coords (s, p + 1, k), without the rows of the strangers; objective, n_iter and status (s,).
+        coords (s, p + 1, k), and where the strangers lie, hidden (s, h, k); objective, n_iter and status (s,).
     """
     method, dtype = config.dr_method, np.dtype(config.dtype)
     fill_key, draw_key = jax.random.split(key)
@@ -80,6 +80,7 @@ def _fit(method: DRMethod, key: Array, x: Array) -> Embedding:
 
 
 def _lane(embedding: Any, n_rows: int, decimals: int | None) -> dict[str, np.ndarray]:
-    coords = np.asarray(embedding.coords)[:n_rows]
+    coords = np.asarray(embedding.coords)
+    coords = coords if decimals is None else np.round(coords, decimals)
     fields = {name: np.asarray(getattr(embedding, name)) for name in ("objective", "n_iter", "status")}
-    return fields | {"coords": coords if decimals is None else np.round(coords, decimals)}
+    return fields | {"coords": coords[:n_rows], "hidden": coords[n_rows:]}

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import NoReturn
 
+import numpy as np
+
+from drjax.attacks.attack import EmbeddingAttack, EmbeddingThreat
 from drjax.attacks.shadow import shadow_needs
 from drjax.audits.config import AuditConfig
 from drjax.core import memory
@@ -53,16 +57,20 @@ def of_audit(config: AuditConfig, n_known: int, d: int) -> Needs:
     return _largest(stages, total.seconds, beside=(1 + n_curves) * coords)
 
 
-def of_each(config: AuditConfig, n: int, d: int, *, within_map: bool) -> Needs:
-    """What `drjax.audits.run_each` takes for one release of n records of d features."""
+def of_each(config: AuditConfig, n: int, d: int, attacks: Iterable[EmbeddingAttack]) -> Needs:
+    """What `drjax.audits.run` takes with `each_record` for one release of n records of d features."""
     made = shadow_needs(config.dr_method, n, d, 1, itemsize=_itemsize(config))
-    stages = {
-        f"the release of {n:,} records by {config.method}": made.bytes,
-        f"attacks on {n:,} records": 64.0 * n * d + 24.0 * min(n, d) ** 2,
-    }
-    if within_map:
-        # Squared distances, the same in other units, a kernel and its inverse.
-        stages[f"matrices of all pairs of {n:,} records, for the attack within the map"] = 32.0 * n**2
+    stages = {f"the release of {n:,} records by {config.method}": made.bytes}
+    # Attacks ask for the shapes alone, which take no memory.
+    threat = EmbeddingThreat(
+        method=config.dr_method,
+        known=np.broadcast_to(0.0, (n - 1, d)),
+        coords=np.broadcast_to(0.0, (1, n, config.n_components)),
+        shadows=_unmade,
+    )
+    for attack in attacks:
+        own = attack.cost(threat).bytes + 64.0 * n * d + 24.0 * min(n, d) ** 2
+        stages[f"the attack {attack.name!r} on {n:,} records"] = own
     return _largest(stages, made.seconds)
 
 
@@ -99,6 +107,10 @@ def require(found: Needs, what: str, option: str, need: Callable[[int], Needs], 
 def _largest(stages: dict[str, float], seconds: float, *, beside: float = 0.0) -> Needs:
     why = max(stages, key=lambda stage: stages[stage])
     return Needs(beside + stages[why], why, seconds)
+
+
+def _unmade() -> NoReturn:
+    raise RuntimeError("a cost must be told from shapes, got an attack that asks for shadow releases")
 
 
 def _itemsize(config: AuditConfig) -> int:

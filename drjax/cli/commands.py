@@ -9,7 +9,7 @@ import os
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import jax
 import numpy as np
@@ -18,14 +18,12 @@ from rich.console import Console
 from rich.table import Table
 
 from drjax import data as datasets
-from drjax.attacks.reconstruction import closed_form
-from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.attacks.shadow import shadow_embeddings
-from drjax.audits import AuditConfig, needs, quality, run, run_each
+from drjax.audits import AuditConfig, needs, quality, run
 from drjax.cli.options import MethodOptions, Options, hinted, typed
-from drjax.core import memory, validate
+from drjax.core import validate
 from drjax.core.progress import announce
-from drjax.core.types import Status, count_status
+from drjax.core.types import count_status
 from drjax.defenses import DEFENSES, defend
 from drjax.dr import METHODS
 from drjax.reports import curve, ladder, records
@@ -58,9 +56,6 @@ def audit(
     folder = out or _default_folder(config, resume=resume)
     console = Console(quiet=quiet)
     command = shlex.join(["drjax", *sys.argv[1:]]) if Path(sys.argv[0]).stem == "drjax" else None
-    if config.each_record:
-        _audit_each(config, folder, resume=resume, quiet=quiet, command=command)
-        return
     with hinted(config.method):
         result = run(
             config,
@@ -79,69 +74,11 @@ def audit(
     if result.curve is not None:
         curve.print_curve(console, result.curve)
         console.print(curve.lead(result.curve))
+    if result.exposure is not None:
+        worst = ", ".join(str(row) for row in result.exposure.row[result.exposure.rank.argsort()[:5]])
+        console.print(f"Most exposed rows, counted from 0: {worst}")
+        console.print(f"All records: {result.table}", soft_wrap=True)
     console.print(f"Report: {result.report}", soft_wrap=True)
-
-
-def _audit_each(config: AuditConfig, folder: Path, *, resume: bool, quiet: bool, command: str | None) -> None:
-    console = Console(quiet=quiet)
-    with hinted(config.method):
-        result = run_each(config, folder, resume=resume, progress=not quiet, command=command, console=console)
-    ladder.print_ladder(console, result.rows)
-    console.print(f"[bold]{result.verdict.headline}.[/bold] {result.verdict.sentence}")
-    for caveat in result.verdict.caveats:
-        console.print(caveat)
-    worst = ", ".join(str(row) for row in result.exposure.row[result.exposure.rank.argsort()[:5]])
-    console.print(f"Most exposed rows, counted from 0: {worst}")
-    console.print(f"All records: {result.table}", soft_wrap=True)
-    console.print(f"Report: {result.report}", soft_wrap=True)
-
-
-def attack_embedding(
-    known: Path,
-    coords: Path,
-    out: Path,
-    *,
-    method: Literal["pca", "classical_mds", "srp"] = "pca",
-    public: Path | None = None,
-    target_row: int = 0,
-) -> None:
-    """Reconstruct the one unknown record of a published embedding from the other records.
-
-    Args:
-        known: The known records, in the order of the release (CSV, Parquet, NPY or NPZ).
-        coords: The published coordinates, one row per record (CSV, NPY or NPZ), the unknown record's among them.
-        out: NPZ file to write: x (the record), residual_norm, status.
-        method: How the coordinates were made.
-        public: Other records of the same kind, for the part that the release does not determine.
-        target_row: Row of the unknown record in the release, from 0.
-    """
-    check_new(out)
-    known_records = datasets.load_values(known)
-    published = datasets.load_values(coords)
-    n, d = known_records.shape
-    memory.require(
-        40.0 * n * d + 16.0 * published.size + (0.0 if public is None else 24.0 * d**2),
-        "this attack",
-        f"{n:,} known records with {d:,} features",
-        "run it where there is more",
-    )
-    prior = GaussianPrior.fit(datasets.load_values(public)) if public is not None else None
-    # Classical MDS of Euclidean distances releases the scores of PCA, up to signs.
-    reconstruct = closed_form.reconstruct_srp if method == "srp" else closed_form.reconstruct_pca
-    result = reconstruct(known_records, published, target_index=target_row, prior=prior)
-    records.save_arrays(out, x=result.x, residual_norm=result.residual_norm, status=result.status)
-    print(f"Reconstructed {result.x.size} features: {', '.join(f'{v:.4g}' for v in result.x[:8])}, ...")
-    is_answer = int(result.status) & Status.MISFIT == 0
-    if not is_answer:
-        print("Refused: these are not the coordinates of the known records and one more; the record is what one would")
-        print("guess without them. What does not fit:")
-        for reason in closed_form.misfit(known_records, published, target_index=target_row):
-            print(f"  {reason}")
-    print(f"Undetermined part: norm {float(result.residual_norm):.3g}; status {count_status(result.status)}")
-    if is_answer and result.expected_mse is not None:
-        share = float(result.expected_mse) / max(float(known_records.var(axis=0).mean()), np.finfo(np.float64).tiny)
-        print(f"Error to expect: {min(share, 1):.3g} of the records' own mean variance")
-    print(f"Written: {out}")
 
 
 def embed(

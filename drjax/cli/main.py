@@ -12,6 +12,7 @@ import drjax
 from drjax.cli import (
     bound_commands,
     commands,
+    embedding_commands,
     errors,
     membership_commands,
     model_commands,
@@ -66,7 +67,7 @@ def _main(argv: Sequence[str] | None) -> None:
 def _app() -> SubcommandApp:
     app, attack, data, bound, release = (SubcommandApp() for _ in range(5))
     app.command(commands.audit)
-    attack.command(name="embedding")(commands.attack_embedding)
+    attack.command(name="embedding")(embedding_commands.embedding)
     attack.command(name="model")(model_commands.attack_model)
     attack.command(name="membership")(membership_commands.attack_membership)
     attack.command(name="property")(property_commands.attack_property)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import math
 from dataclasses import dataclass
@@ -16,15 +17,30 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from drjax.attacks import roc
+from drjax.attacks.membership_attacks import ComponentsThreat, MembershipAttack
+from drjax.attacks.registry import ATTACKS, answer, fitting
 from drjax.cli.commands import check_new
 from drjax.core import validate
 from drjax.core.statistics import Interval
-from drjax.releases import figures, intercepted
+from drjax.releases import figures, published
 from drjax.releases.inputs import Table, read_table
-from drjax.releases.intercepted import ATTACKS, Intercepted
+from drjax.releases.published import Intercepted
 from drjax.reports import plots, records
 
 RATES = (0.01, 0.001)
+
+STRONGEST = "strongest"
+
+NAMES = (STRONGEST, *(name for name, attack in ATTACKS["components"].items() if attack.works_on_files))
+"""Of the attacks whose needs files can meet."""
+
+WHERE = {
+    "public": "--public",
+    "n_records": "--n-records",
+    "noise": "--manifest",
+    "matrix": "moment among the components",
+}
+"""What meets a need of an attack; other needs are met by arrays of their name among the components."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +93,7 @@ def attack_membership(
     n_records: int | None = None,
     centred: bool = False,
     standardise_by: Literal["nothing", "public"] = "nothing",
-    attack: Annotated[str, tyro.conf.arg(metavar=f"{{{','.join(ATTACKS)}}}")] = "strongest",
+    attack: Annotated[str, tyro.conf.arg(metavar=f"{{{','.join(NAMES)}}}")] = STRONGEST,
     n_shadows: int = 32,
     top: int = 10,
     plot: Path | None = None,
@@ -104,14 +120,14 @@ def attack_membership(
         plot: PNG file to write where the truth is known: the ROC curve, and the ceiling that a manifest proves.
         seed: Of shadows and of intervals.
     """
-    validate.one_of(ATTACKS, attack=attack)
+    validate.one_of(NAMES, attack=attack)
     validate.integer(minimum=2, n_shadows=n_shadows)
     validate.integer(minimum=0, top=top, seed=seed)
     if out.suffix not in (".csv", ".npz"):
         raise ValueError(f"out must end in .csv or .npz, got {out}")
     for file in (out, *(() if plot is None else (plot,))):
         check_new(file)
-    found = intercepted.intercept(components, manifest=manifest, n_records=n_records, centred=centred)
+    found = published.intercept(components, manifest=manifest, n_records=n_records, centred=centred)
     tables, is_member = who.read()
     if plot is not None and is_member is None:
         raise ValueError("plot must be left out where nobody says who the members are: --label, or --members --others")
@@ -119,23 +135,17 @@ def attack_membership(
     if standardise_by == "public":
         if sample is None:
             raise ValueError("public must be given with --standardise-by public")
-        found = intercepted.standardised(found, sample)
-    name, why = intercepted.chosen(attack, found, has_public=sample is not None)
+        found = published.standardised(found, sample)
     candidates = np.concatenate([found.prepared(table) for table in tables])
-    shadow_key, figure_key = jax.random.split(jax.random.key(seed))
-    scores = intercepted.scores(
-        shadow_key,
-        name,
-        found,
-        candidates,
-        public=None if sample is None else found.prepared(sample),
-        n_shadows=n_shadows,
-    )
+    threat = published.threat(found, candidates, None if sample is None else found.prepared(sample))
+    chosen = dataclasses.replace(_chosen(attack, threat), n_shadows=n_shadows)
+    attack_key, figure_key = jax.random.split(jax.random.key(seed))
+    name, scores = chosen.name, answer(chosen, attack_key, threat).scores
     rows = np.concatenate([np.arange(len(table.values)) for table in tables])
     _write(out, rows, scores, is_member)
     console = Console()
     print(_released(found))
-    print(f"Attack: {name}, {why}.")
+    print(f"Attack: {name}, {chosen.why}.")
     print(_units(found, standardise_by))
     if top:
         console.print(_grid(rows, scores, is_member, top))
@@ -147,6 +157,21 @@ def attack_membership(
             plots.save_figure(figures.roc_under_ceilings({name: (curve.fpr, curve.tpr)}, ceilings), plot)
             print(f"Written: {plot}")
     print(f"Written: {out}")
+
+
+def _chosen(name: str, threat: ComponentsThreat) -> MembershipAttack:
+    """The attack of a name, or the strongest that fits.
+
+    Raises:
+        ValueError: one that needs what is not there.
+    """
+    if name == STRONGEST:
+        return next(iter(fitting(threat).values()))
+    attack = ATTACKS[threat.kind][name]
+    hints = [WHERE.get(need, f"{need} among the components") for need in attack.missing(threat.has)]
+    if hints:
+        raise ValueError(f"attack {name} must have {' and '.join(hints)}, got none")
+    return attack
 
 
 def _write(out: Path, rows: np.ndarray, scores: np.ndarray, is_member: np.ndarray | None) -> None:

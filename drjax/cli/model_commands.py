@@ -17,7 +17,7 @@ from rich.console import Console
 
 from drjax.attacks.reconstruction.training_inversion import reconstruct_model
 from drjax.attacks.reconstruction.training_inversion.model import mean_error
-from drjax.audits import ModelAuditConfig, run_model
+from drjax.audits import ModelAuditConfig, run
 from drjax.cli.commands import check_new, run_folder
 from drjax.core import validate
 from drjax.core.types import Status
@@ -264,8 +264,9 @@ def audit_model(
     console = Console(quiet=quiet)
     command = shlex.join(["drjax", *sys.argv[1:]]) if Path(sys.argv[0]).stem == "drjax" else None
     folder = out or run_folder(f"{Path(data).stem.replace(':', '-')}-model-n{n_known + 1}", resume=resume)
-    result = run_model(config, folder, resume=resume, progress=not quiet, command=command, console=console)
+    result = run(config, folder, resume=resume, progress=not quiet, command=command, console=console)
     ladder.print_ladder(console, result.rows)
+    assert result.accuracy is not None
     console.print(f"Accuracy of the networks on public records: {ladder.percent(result.accuracy)}")
     console.print(f"[bold]{result.verdict.headline}.[/bold] {result.verdict.sentence}")
     for caveat in result.verdict.caveats:

@@ -91,6 +91,7 @@ class Reconstruction(NamedTuple):
         status: (m,) uint32 `Status` flags.
         expected_mse: (m,) the attack's own prediction of the mean squared error of x, mean over features, squared units
             of the input; nan where the attack cannot say. None: the attack predicts no errors.
+        facts: What a record of the attack holds beside these, by name; None if nothing.
     """
 
     x: np.ndarray
@@ -99,6 +100,7 @@ class Reconstruction(NamedTuple):
     residual_norm: np.ndarray
     status: np.ndarray
     expected_mse: Any = None
+    facts: Any = None
 
 
 class Cost(NamedTuple):

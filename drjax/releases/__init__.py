@@ -2,7 +2,7 @@
 
 A layer between the audit and the command line. `inputs`, `bounds`, `budget`, `folder`, `manifest`, `figures` and
 `private_report` are for any release; `mechanism`, `expected`, `pca` and `pca_report` are for principal components;
-`intercepted` reads somebody's release for an attack.
+`published` reads somebody's release for an attack.
 """
 
 from drjax.releases.pca import PCAReleaseConfig, PCAReleaseResult, release_pca

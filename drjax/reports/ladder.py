@@ -190,8 +190,8 @@ def winner(rows: Sequence[LadderRow], not_run: Sequence[str] = ()) -> str:
     )
     if not_run:
         parts.append(
-            f"Not run: {', '.join(f'“{label}”' for label in not_run)}. By default an audit runs the attack that is "
-            "known to be strongest for the method; --attack all runs every one."
+            f"Not run: {', '.join(f'“{label}”' for label in not_run)}. By default an audit runs the attacks that err "
+            "least on practice releases, whose records are known; --attack all runs every one."
         )
     return " ".join(parts)
 

@@ -29,10 +29,11 @@ from sklearn.manifold import MDS, TSNE, Isomap
 from sklearn.random_projection import SparseRandomProjection
 
 from drjax.attacks import metrics
+from drjax.attacks.attack import EmbeddingAttack, EmbeddingThreat, Shadows
+from drjax.attacks.registry import ATTACKS, answer
 from drjax.attacks.shadow import shadow_embeddings
-from drjax.audits.attacks import chosen, execute
-from drjax.audits.config import AuditConfig
-from drjax.audits.inputs import AttackInputs
+from drjax.audits import choice
+from drjax.audits.config import BOUNDS, AuditConfig
 from drjax.core import validate
 from drjax.core.types import count_status
 from drjax.data import load, split
@@ -45,6 +46,9 @@ RESULTS = "results.jsonl"
 OURS = "drjax"
 
 N_DECOYS = 1000
+
+DEAR = ("inversion",)
+"""Attacks that take seconds a target, and get fewer of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +63,7 @@ class Row:
         n_shadow: Most shadow releases that the attack needs; all of the configuration if None.
         seed_known: Whether the adversary knows the seed.
         n_seeds: Seeds among which the targets are divided; only where the seed is known, else each has its own.
-        attacks: Those to run beside the baselines; the default ones of `drjax audit` if empty.
+        attacks: Those to run beside the baselines.
     """
 
     method: str
@@ -69,7 +73,7 @@ class Row:
     n_shadow: int | None = None
     seed_known: bool = False
     n_seeds: int = 1
-    attacks: tuple[str, ...] = ()
+    attacks: tuple[str, ...]
 
 
 def _sk_mds(**options: Any) -> Callable[[int], Any]:
@@ -96,18 +100,19 @@ ROWS = {
         n_shadow=50,
         attacks=("stationarity",),
     ),
-    "Isomap": Row(method="isomap", library=lambda _: Isomap()),
+    "Isomap": Row(method="isomap", library=lambda _: Isomap(), attacks=("geodesics",)),
     "t-SNE": Row(
         method="tsne",
         dtype="float32",
         library=lambda seed: TSNE(random_state=seed),
         attacks=("affinities", "inversion"),
     ),
-    "UMAP": Row(method="umap", dtype="float32"),
+    "UMAP": Row(method="umap", dtype="float32", attacks=("invariant",)),
     "SRP, seed unknown": Row(
         method="srp",
         library=_sk_srp,
         n_shadow=50,
+        attacks=("srp-closed-form",),
     ),
     "SRP, seed known": Row(
         method="srp",
@@ -115,6 +120,7 @@ ROWS = {
         n_shadow=50,
         seed_known=True,
         n_seeds=25,
+        attacks=("srp-closed-form",),
     ),
 }
 """Kinds of releases by name."""
@@ -196,7 +202,7 @@ def run(config: Config, out: Path, *, say: Callable[[str], None] = print) -> lis
     for i, name in enumerate(config.rows):
         for j, maker in enumerate((OURS, "library")):
             count = config.targets if maker == OURS else config.library_targets
-            attacks = chosen(_audit(config, ROWS[name]))
+            attacks = _attacks(_audit(config, ROWS[name]))
             missing = [attack for attack in attacks if (name, maker, attack) not in done]
             if not missing or not count:
                 continue
@@ -275,6 +281,12 @@ def _audit(config: Config, row: Row) -> AuditConfig:
     )
 
 
+def _attacks(audit: AuditConfig) -> dict[str, EmbeddingAttack]:
+    """Baselines and the row's attacks in the order of the ladder."""
+    possible = choice.possible(audit.dr_method, seed_known=audit.seed_known)
+    return {name: a for name, a in possible.items() if a.is_baseline or name in audit.attacks}
+
+
 def _cell(
     config: Config, name: str, maker: str, wanted: list[str], arrays: list[np.ndarray], count: int, key: jax.Array
 ) -> Iterable[tuple[str, dict[str, Any]]]:
@@ -295,49 +307,53 @@ def _cell(
         coords, status = (np.concatenate(parts) for parts in zip(*made, strict=True))
         release_s = time.perf_counter() - begun
         with tempfile.TemporaryDirectory() as folder:
-            inputs = AttackInputs(
-                key=attack_key,
-                config=audit,
+            learned = Shadows(
                 known=known,
-                shadow=shadow[: audit.n_shadow],
-                shadow_coords=np.asarray(shadows.coords),
-                # Records without a release: what a prior is fitted on.
-                validation=np.concatenate([shadow[audit.n_shadow :], validation]),
+                records=shadow[: audit.n_shadow],
+                coords=np.asarray(shadows.coords),
+                validation=validation[:0],
                 validation_coords=np.zeros((0, *coords.shape[1:])),
+            )
+            # Of the records behind the shadows there are no releases: a prior is fitted on them.
+            public = np.concatenate([shadow, validation])
+            threat = EmbeddingThreat(
+                method=audit.dr_method,
+                known=known,
                 coords=coords,
-                targets=targets,
+                shadows=lambda: learned,
+                public=public,
+                dtype=audit.dtype,
+                bounds=BOUNDS,
+                truth=targets,
                 checkpoint=Path(folder) / "training.npz",
-                progress=False,
-                release_key=None,
             )
             decoy_key, score_key = jax.random.split(jax.random.fold_in(key, 1))
-            attacks = chosen(audit)
             for attack in wanted:
-                first = slice(config.dear_targets if attacks[attack].is_dear else None)
-                seen = dataclasses.replace(inputs, coords=coords[first], targets=targets[first])
+                first = slice(config.dear_targets if attack in DEAR else None)
+                n_seen = len(targets[first])
                 begun = time.perf_counter()
                 x, own, facts = [], [], []
                 for of_seed, at in zip(keys, shares, strict=True):
-                    rows = at[at < len(seen.targets)]
+                    rows = at[at < n_seen]
                     if not len(rows):
                         continue
                     share = dataclasses.replace(
-                        seen,
+                        threat,
                         coords=coords[rows],
-                        targets=targets[rows],
-                        release_key=of_seed if row.seed_known and maker == OURS else None,
+                        truth=targets[rows],
+                        seed_key=of_seed if row.seed_known and maker == OURS else None,
                     )
-                    result, fact = execute(attack, attacks[attack], share)
+                    result = answer(ATTACKS["embedding"][attack], attack_key, share)
                     x.append(np.asarray(result.x))
                     own.append(np.asarray(result.status, np.uint32))
-                    facts.append(fact)
+                    facts.append(result.facts or {})
                 flags = np.concatenate(own) | status[first]
                 scores = metrics.evaluate(
                     score_key,
                     np.concatenate(x),
-                    seen.targets,
-                    neighbors=np.concatenate([known, inputs.public]),
-                    decoys=metrics.sample_decoys(decoy_key, inputs.public, min(N_DECOYS, len(inputs.public))),
+                    targets[first],
+                    neighbors=np.concatenate([known, public]),
+                    decoys=metrics.sample_decoys(decoy_key, public, min(N_DECOYS, len(public))),
                     status=flags,
                     seconds=time.perf_counter() - begun,
                 )

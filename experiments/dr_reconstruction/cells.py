@@ -14,9 +14,10 @@ import jax
 import numpy as np
 
 from drjax.attacks import metrics
+from drjax.attacks.attack import EmbeddingAttack, EmbeddingThreat, Shadows
+from drjax.attacks.registry import answer
 from drjax.attacks.shadow import iter_shadow_embeddings, shadow_batch_size
-from drjax.audits.attacks import Attack, execute
-from drjax.audits.inputs import AttackInputs
+from drjax.audits.config import BOUNDS
 from drjax.core.statistics import UNKNOWN, Interval
 from drjax.core.types import DRMethod, Reconstruction, count_status, is_usable
 from drjax.data import Dataset, Splits, split
@@ -91,20 +92,21 @@ def compute(
     release, name = task.release, task.attack
     attack = config.attacks(release)[name]
     made = _Embeddings(config, release, data, out, progress)
-    inputs, lanes = _part(*_inputs(made, task), config.few_targets.get(name))
-    given = inputs
+    threat, lanes = _part(*_threat(made, task), config.few_targets.get(name))
+    given, key = threat, config.key(release.name, "attacks")
     if name.startswith(ADAPTIVE):
-        given = _trained_under(made, inputs, task.sigmas[0])
+        given = _trained_under(made, threat, task.sigmas[0])
     for stage in made.stages:
         if not {(release.name, stage["name"], stage["sigma"]), (release.name, ALL_TARGETS, None)} & done:
             yield "stage", stage["name"], {**stage, "n_features": data.x.shape[1]}
     begun = time.perf_counter()
     try:
         if name.startswith(ADAPTIVE):
-            result, told = execute(name, attack, given)
-            facts = {f"{task.sigmas[0]:g}": told}
+            result = answer(attack, key, given, name=name)
+            facts = {f"{task.sigmas[0]:g}": result.facts or {}}
         else:
-            result, facts = _reconstruct(name, attack, _seen(given, attack), lanes)
+            result = _reconstruct(attack, key, _seen(given, attack), lanes)
+            facts = result.facts or {}
         about = {"facts": facts}
     except ValueError as error:
         # An attack may need more known records than a release has: that is a result, and its cells say so.
@@ -115,9 +117,10 @@ def compute(
         _keep_examples(config, release, data, name, result, lanes, out)
     for sigma in lanes.rows:
         if (release.name, name, sigma) not in done:
-            scores = {} if result is None else _scores(config, release, lanes, inputs, result, sigma, seconds)
+            scores = {} if result is None else _scores(config, release, lanes, threat, result, sigma, seconds)
             yield "attack", name, about | {"sigma": sigma} | scores
-    inputs.checkpoint.unlink(missing_ok=True)
+    assert threat.checkpoint is not None
+    threat.checkpoint.unlink(missing_ok=True)
 
 
 class _Embeddings:
@@ -200,7 +203,7 @@ def _chunks(folder: Path, total: int, size: int) -> list[Path]:
     return [folder / f"{start:08d}.npz" for start in range(0, total, size)]
 
 
-def _inputs(made: _Embeddings, task: Task) -> tuple[AttackInputs, Lanes]:
+def _threat(made: _Embeddings, task: Task) -> tuple[EmbeddingThreat, Lanes]:
     """What an attack is given, with the lanes of all noises one after the other, and where each noise's are."""
     config, data, parts = made.config, made.data, made.parts
     shadows = made.shadows()
@@ -215,32 +218,40 @@ def _inputs(made: _Embeddings, task: Task) -> tuple[AttackInputs, Lanes]:
         status=np.concatenate([found["status"] for found in attacked.values()]),
         rows={sigma: slice(*ends) for sigma, ends in zip(attacked, pairwise(stops), strict=True)},
     )
-    inputs = AttackInputs(
-        key=config.key(task.release.name, "attacks"),
-        config=config.audit(task.release),
+    learned = Shadows(
         known=made.known,
-        shadow=data.x[public[shadow]],
-        shadow_coords=shadows["coords"][shadow],
+        records=data.x[public[shadow]],
+        coords=shadows["coords"][shadow],
         validation=data.x[public[validation]],
         validation_coords=shadows["coords"][validation],
+    )
+    audit = config.audit(task.release)
+    threat = EmbeddingThreat(
+        method=audit.dr_method,
+        known=made.known,
         coords=lanes.coords,
-        targets=np.concatenate([made.victims(sigma) for sigma in attacked]),
+        shadows=lambda: learned,
+        public=np.concatenate([learned.records, learned.validation]),
+        dtype=audit.dtype,
+        bounds=BOUNDS,
+        truth=np.concatenate([made.victims(sigma) for sigma in attacked]),
         checkpoint=made.folder / f"training-{task.attack}.npz",
         progress=made.progress,
     )
-    return inputs, lanes
+    return threat, lanes
 
 
-def _part(inputs: AttackInputs, lanes: Lanes, n: int | None) -> tuple[AttackInputs, Lanes]:
+def _part(threat: EmbeddingThreat, lanes: Lanes, n: int | None) -> tuple[EmbeddingThreat, Lanes]:
     """What an attack is given that attacks the first n targets of every noise, all if None."""
     if n is None:
-        return inputs, lanes
+        return threat, lanes
     kept = {sigma: np.arange(rows.start, rows.stop)[:n] for sigma, rows in lanes.rows.items()}
     stops = np.cumsum([len(rows) for rows in kept.values()])
     rows = {sigma: slice(stop - len(kept[sigma]), stop) for sigma, stop in zip(kept, stops.tolist(), strict=True)}
     chosen = np.concatenate(list(kept.values()))
-    inputs = dataclasses.replace(inputs, coords=inputs.coords[chosen], targets=inputs.targets[chosen])
-    return inputs, Lanes(coords=inputs.coords, status=lanes.status[chosen], rows=rows)
+    assert threat.truth is not None
+    threat = dataclasses.replace(threat, coords=threat.coords[chosen], truth=threat.truth[chosen])
+    return threat, Lanes(coords=threat.coords, status=lanes.status[chosen], rows=rows)
 
 
 def _noisy(method: DRMethod, sigma: float) -> DRMethod:
@@ -277,22 +288,21 @@ def _stored(file: Path, make: Callable[[], Mapping[str, Any]]) -> dict[str, np.n
     return records.load_arrays(file)
 
 
-def _reconstruct(
-    name: str, attack: Attack, inputs: AttackInputs, lanes: Lanes
-) -> tuple[Reconstruction, dict[str, Any]]:
+def _reconstruct(attack: EmbeddingAttack, key: Any, threat: EmbeddingThreat, lanes: Lanes) -> Reconstruction:
     """The answers of one attack to all lanes, and the facts that it tells of those without noise.
 
     What is learned from shadows and works on any method is trained once, and its answer to a lane is of that lane
-    alone. Other attacks look at all the lanes they are given (lanes may share an estimate of the precision of the
-    release, say), so that each noise is attacked by itself: else the noisy lanes would decide the clean answers.
+    alone. Of other attacks each noise is attacked by itself, so that their facts are those of releases without noise.
     """
-    if attack.needs_shadows and not attack.methods:
-        return execute(name, attack, inputs)
+    if attack.trains:
+        return answer(attack, key, threat)
+    truth = threat.truth
+    assert truth is not None
     found = [
-        execute(name, attack, dataclasses.replace(inputs, coords=inputs.coords[rows], targets=inputs.targets[rows]))
+        answer(attack, key, dataclasses.replace(threat, coords=threat.coords[rows], truth=truth[rows]))
         for rows in lanes.rows.values()
     ]
-    return _joined([result for result, _ in found]), found[0][1]
+    return _joined(found)._replace(facts=found[0].facts)
 
 
 def _joined(results: Sequence[Reconstruction]) -> Reconstruction:
@@ -302,33 +312,37 @@ def _joined(results: Sequence[Reconstruction]) -> Reconstruction:
     return Reconstruction(x=x, y=None, candidates=x[:, None], residual_norm=residual_norm, status=status)
 
 
-def _trained_under(made: _Embeddings, inputs: AttackInputs, sigma: float) -> AttackInputs:
-    """The inputs with shadows of the same public records that had the noise added."""
+def _trained_under(made: _Embeddings, threat: EmbeddingThreat, sigma: float) -> EmbeddingThreat:
+    """The threat with shadows of the same public records that had the noise added."""
     found = made.noisy_shadows(sigma)
     usable = is_usable(found["status"])
-    public = made.data.x[made.parts.shadow]
-    return dataclasses.replace(inputs, shadow=public[usable], shadow_coords=found["coords"][usable])
+    records = made.data.x[made.parts.shadow][usable]
+    learned = dataclasses.replace(threat.shadows(), records=records, coords=found["coords"][usable])
+    public = np.concatenate([records, learned.validation])
+    return dataclasses.replace(threat, shadows=lambda: learned, public=public)
 
 
-def _seen(inputs: AttackInputs, attack: Attack) -> AttackInputs:
+def _seen(threat: EmbeddingThreat, attack: EmbeddingAttack) -> EmbeddingThreat:
     """Baselines choose among known records and those that attacks are trained on, without the validation set."""
-    return dataclasses.replace(inputs, validation=inputs.validation[:0]) if attack.is_baseline else inputs
+    return dataclasses.replace(threat, public=threat.shadows().records) if attack.is_baseline else threat
 
 
 def _scores(
     config: Config,
     release: Release,
     lanes: Lanes,
-    inputs: AttackInputs,
+    threat: EmbeddingThreat,
     result: Reconstruction,
     sigma: float,
     seconds: float,
 ) -> dict[str, Any]:
     """How near the reconstructions from releases of one noise are to the targets and to those without noise."""
     rows = lanes.rows[sigma]
-    x, truth = np.asarray(result.x)[rows], inputs.targets[rows]
+    assert threat.truth is not None
+    x, truth = np.asarray(result.x)[rows], threat.truth[rows]
+    public = threat.shadows().records
     status = lanes.status[rows] | np.asarray(result.status, np.uint32)[rows]
-    pool = np.concatenate([inputs.known, inputs.shadow])
+    pool = np.concatenate([threat.known, public])
     # One line-up and one set of bootstrap draws for all attacks on a repeat's targets.
     decoy_key, bootstrap_key = jax.random.split(config.key(release.data, "scores", release.repeat))
     scores = metrics.evaluate(
@@ -336,7 +350,7 @@ def _scores(
         x,
         truth,
         neighbors=pool,
-        decoys=metrics.sample_decoys(decoy_key, inputs.shadow, min(N_DECOYS, len(inputs.shadow))),
+        decoys=metrics.sample_decoys(decoy_key, public, min(N_DECOYS, len(public))),
         status=status,
         seconds=seconds * len(x) / len(result.x),
     )

@@ -16,8 +16,9 @@ from typing import Any
 
 import jax
 
+from drjax.attacks.attack import EmbeddingAttack
 from drjax.attacks.reconstruction import neural
-from drjax.audits.attacks import Attack, fitting, learned
+from drjax.audits import choice
 from drjax.audits.config import AuditConfig
 from drjax.core import validate
 
@@ -32,6 +33,9 @@ ADAPTIVE = "adaptive-"
 
 NETWORK, DENSE_NETWORK = "network", "dense-network"
 """Names of the paper's network and of the one that it compares with."""
+
+DEAR = ("map", "residual-network", NETWORK, DENSE_NETWORK, "stationarity-mixture", "inversion")
+"""Attacks that run only where a configuration wants them: slow ones, and one that needs no public records."""
 
 LEVELS = 255
 """The paper's noise is on pixels from 0 to this; records here are in [0, 1]."""
@@ -97,7 +101,7 @@ class Config:
         plans: One per data set.
         methods: Names of DR methods.
         dear: Attacks that are too slow to run everywhere -> patterns of the releases that they run on. Others run on
-            every release that they fit, but for those that the registry calls dear, which then run on none.
+            every release that they fit, but for those in `DEAR`, which then run on none.
         few_targets: Attacks that are slow by the target -> how many they attack, the first ones of every noise.
         network: Recipe of the paper's network.
         dense_network: Recipe of the network that the paper compares with.
@@ -170,21 +174,23 @@ class Config:
             seed=self.seed,
         )
 
-    def attacks(self, release: Release) -> dict[str, Attack]:
+    def attacks(self, release: Release) -> dict[str, EmbeddingAttack]:
         """Every attack that drjax has for the method and that needs no seed, the dear ones where they are wanted.
 
         Where there is noise, those that learn from releases are there once more, by an adversary who knows of it.
         """
+        audit = self.audit(release)
+        possible = choice.possible(audit.dr_method, seed_known=False)
         found = {
-            name: attack
-            for name, attack in fitting(release.method).items()
-            if release.method not in attack.needs_seed
-            and _fits(release, self.dear.get(name, () if attack.is_dear else ("*",)))
+            name: choice.configured(name, audit)
+            for name in possible
+            if _fits(release, self.dear.get(name, () if name in DEAR else ("*",)))
         }
         if _fits(release, self.noisy):
             found |= {
                 ADAPTIVE + name: dataclasses.replace(attack, label=f"{attack.label}, trained under the noise")
-                for name, attack in learned(release.method).items()
+                for name, attack in possible.items()
+                if attack.trains and name not in DEAR
             }
         return found
 

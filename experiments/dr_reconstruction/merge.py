@@ -13,7 +13,7 @@ from typing import Any
 
 import tyro
 
-from drjax.audits.attacks import ATTACKS
+from drjax.attacks.registry import ATTACKS
 from drjax.reports import records
 from experiments import merging
 from experiments.dr_reconstruction.cells import identity
@@ -44,7 +44,8 @@ def _place(head: Mapping[str, Any], line: Mapping[str, Any]) -> tuple[Any, ...]:
     plans = [plan["data"] for plan in config["plans"]]
     release = (line["repeat"], plans.index(line["data"]), line["n_known"], config["methods"].index(line["method"]))
     _, what, sigma = identity(line)
-    ladder = [*ATTACKS, *(f"{ADAPTIVE}{name}" for name in ATTACKS)]
+    names = ATTACKS["embedding"]
+    ladder = [*names, *(f"{ADAPTIVE}{name}" for name in names)]
     return (*release, ladder.index(what) if what in ladder else len(ladder), what, sigma or 0)
 
 

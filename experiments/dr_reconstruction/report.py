@@ -16,8 +16,9 @@ from typing import Any
 
 import tyro
 
-from drjax.audits.attacks import ATTACKS, fitting
+from drjax.audits import choice
 from drjax.core.types import Status
+from drjax.dr import METHODS
 from drjax.reports import plots, records
 from drjax.reports.ladder import number
 from experiments.dr_reconstruction import claims, figures, order
@@ -274,8 +275,8 @@ def _left_out(results: Results) -> str:
     told = sorted({(r["data"], r["method"], r["n_known"], r["attack"], r["refused"]) for r in results.refusals})
     lines += [f"- {d}, {METHOD_NAMES[m]}, {n} known: {a} refused: {why}" for d, m, n, a, why in told]
     for method in dict.fromkeys(m for data in results.data for m in results.methods(data)):
-        best = {n for n, a in fitting(method).items() if method in a.best_for and method not in a.needs_seed}
-        lost = [ATTACKS[name].label for name in ATTACKS if name in best - results.labels.keys()]
+        possible = choice.possible(METHODS[method](), seed_known=False)
+        lost = [attack.label for name, attack in possible.items() if name not in results.labels]
         lines += [f"- {METHOD_NAMES[method]}: run nowhere: {', '.join(lost)}"] if lost else []
     return "\n".join(lines)
 

@@ -1,5 +1,6 @@
 """No release has a part in another's answer: every registered attack on a batch, and on one release of it alone."""
 
+import dataclasses
 import functools
 
 import jax
@@ -7,15 +8,13 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
+from drjax.attacks.attack import EmbeddingThreat, EveryRecord, Shadows
 from drjax.attacks.reconstruction import closed_form
 from drjax.attacks.reconstruction.mixture_prior import MixturePrior
 from drjax.attacks.reconstruction.priors import GaussianPrior
+from drjax.attacks.registry import ATTACKS, answer
 from drjax.attacks.shadow import shadow_embeddings
-from drjax.audits.attacks import ATTACKS
-from drjax.audits.config import AuditConfig
-from drjax.audits.each_record import EACH, EachInputs
-from drjax.audits.inputs import AttackInputs
-from drjax.dr import PCA
+from drjax.dr import MDS, METHODS, PCA, TSNE
 
 N_KNOWN, N_SHADOW, N_VALIDATION = 14, 70, 8
 MIDDLE = slice(1, 2)
@@ -27,49 +26,56 @@ def records():
     return x[np.random.default_rng(0).permutation(len(x))]
 
 
-def config_of(attack, **options):
-    """The first method of its own, PCA where it has none or can."""
-    method = "pca" if not attack.methods or "pca" in attack.methods else attack.methods[0]
-    if method in ("tsne", "mds"):
-        options = {"options": {"max_iter": 260, **({"perplexity": 4.0} if method == "tsne" else {})}, **options}
-    return AuditConfig(method=method, **options)
+def method_of(attack):
+    """The first method that the attack works on, PCA where it can."""
+    methods = [METHODS["pca"](), *(kind() for kind in METHODS.values())]
+    method = next(one for one in methods if attack.suits(one, seed_known=False) is None)
+    short = {"max_iter": 260} if isinstance(method, TSNE | MDS) else {}
+    return dataclasses.replace(method, **short, **({"perplexity": 4.0} if isinstance(method, TSNE) else {}))
 
 
 @functools.cache
-def releases(config_name):
-    attack = ATTACKS[config_name]
-    config = config_of(attack)
+def releases(method):
     x = records()
-    made = shadow_embeddings(jax.random.key(0), config.dr_method, x[:N_KNOWN], x[100 : 103 + N_SHADOW + N_VALIDATION])
-    return config, np.asarray(made.coords)
+    made = shadow_embeddings(jax.random.key(0), method, x[:N_KNOWN], x[100 : 103 + N_SHADOW + N_VALIDATION])
+    return np.asarray(made.coords)
 
 
-@pytest.mark.parametrize("name", ATTACKS)
+EMBEDDING = ATTACKS["embedding"]
+
+
+@pytest.mark.parametrize("name", EMBEDDING)
 def test_an_attack_on_a_batch_is_that_on_each_release_alone(name, tmp_path):
-    config, coords = releases(name)
-    x = records()
+    attack = EMBEDDING[name]
+    method, x = method_of(attack), records()
+    coords = releases(method)
     targets, shadow, validation = np.split(x[100 : 103 + N_SHADOW + N_VALIDATION], [3, 3 + N_SHADOW])
     under_attack = coords[:3].copy()
     # Noisy neighbours: nothing of that may reach the release between them.
     noise = np.random.default_rng(1).normal(size=under_attack[::2].shape)
     under_attack[::2] += 0.01 * under_attack.std() * noise.astype(under_attack.dtype)
+    shadows = Shadows(
+        known=x[:N_KNOWN],
+        records=shadow,
+        coords=coords[3 : 3 + N_SHADOW],
+        validation=validation,
+        validation_coords=coords[3 + N_SHADOW :],
+    )
 
     def run(lanes):
-        return ATTACKS[name].run(
-            AttackInputs(
-                key=jax.random.key(1),
-                config=config,
-                known=x[:N_KNOWN],
-                shadow=shadow,
-                shadow_coords=coords[3 : 3 + N_SHADOW],
-                validation=validation,
-                validation_coords=coords[3 + N_SHADOW :],
-                coords=under_attack[lanes],
-                targets=targets[lanes],
-                checkpoint=tmp_path / str(lanes),
-                progress=False,
-            )
-        )[0]
+        threat = EmbeddingThreat(
+            method=method,
+            known=x[:N_KNOWN],
+            coords=under_attack[lanes],
+            shadows=lambda: shadows,
+            public=np.concatenate([shadow, validation]),
+            dtype="float32",
+            bounds=(0.0, 1.0),
+            truth=targets[lanes],
+            checkpoint=tmp_path / str(lanes),
+        )
+        assert attack.fits(threat) is None
+        return answer(attack, jax.random.key(1), threat)
 
     batch, alone = run(slice(None)), run(MIDDLE)
     # Sums of float32 products in another order; descents go on until 1e-6, in float64.
@@ -78,15 +84,19 @@ def test_an_attack_on_a_batch_is_that_on_each_release_alone(name, tmp_path):
     assert batch.status[1] == alone.status[0]
 
 
-@pytest.mark.parametrize("name", EACH)  # those of PER_RECORD are called once per record
+@pytest.mark.parametrize("name", [name for name, attack in EMBEDDING.items() if attack.shares_each])
 def test_an_attack_on_every_record_is_that_on_each_alone(name):
-    attack = EACH[name]
-    config = config_of(attack, each_record=True)
-    x = records()[:20]
-    coords = np.asarray(shadow_embeddings(jax.random.key(0), config.dr_method, x[1:], x[:1]).coords[0])
-    all_rows, one = (
-        attack.run(EachInputs(config=config, x=x, coords=coords, rows=np.array(rows))) for rows in ([2, 7, 11], [7])
-    )
+    attack = EMBEDDING[name]
+    method, x = method_of(attack), records()[:20]
+    coords = np.asarray(shadow_embeddings(jax.random.key(0), method, x[1:], x[:1]).coords[0])
+
+    def run(rows):
+        every = EveryRecord(
+            method=method, x=x, coords=coords, rows=np.array(rows), stand_ins=None, dtype="float32", bounds=(0.0, 1.0)
+        )
+        return attack.run_each(jax.random.key(0), every)
+
+    all_rows, one = run([2, 7, 11]), run([7])
     np.testing.assert_allclose(all_rows.x[1], one.x[0], atol=1e-9)
     assert all_rows.status[1] == one.status[0]
 

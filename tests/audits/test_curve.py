@@ -6,11 +6,12 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from drjax.attacks.reconstruction import invariant
+from drjax.attacks.registry import ATTACKS
 from drjax.audits import AuditConfig, adversary, curve, run
-from drjax.audits.attacks import chosen
 from drjax.core.types import Status
 from drjax.data import load, split
 from drjax.reports import records
+from tests.attacks.threats import of_shapes
 
 SMALL = AuditConfig(
     n_known=80,
@@ -180,22 +181,22 @@ def test_a_defence_that_leaves_nothing_to_train_on_stops_no_audit_and_failed_lan
     assert np.isnan(last.mse.estimate)
 
 
+def of(*names):
+    return {name: ATTACKS["embedding"][name] for name in ("mean", "nearest", *names)}
+
+
 def test_dear_attacks_run_only_where_nothing_else_was_chosen_and_learned_ones_always():
-    attacks = chosen(AuditConfig(attacks=("all",)))
-    assert any(attack.is_dear for attack in attacks.values())
-    assert not any(attack.is_dear for attack in curve.candidates("pca", attacks).values())
-    only = chosen(AuditConfig(attacks=("network",)))
-    assert set(curve.candidates("pca", only)) == {"network", "ridge", "invariant"}
+    pca = of_shapes("pca", d=784)
+    always = {"ridge", "invariant"}
+    assert set(curve.candidates(pca, of("network", "closed-form"))) == {"closed-form", *always}
+    assert set(curve.candidates(pca, of("network"))) == {"network", *always}
     # The strongest attack on MDS is dear; those that join it do not push it out.
-    mds = chosen(AuditConfig(method="mds"))
-    assert set(curve.candidates("mds", mds)) == {"stationarity-mixture", "ridge", "invariant"}
+    assert set(curve.candidates(of_shapes("mds"), of("stationarity-mixture"))) >= {"stationarity-mixture", *always}
 
 
 def test_a_curve_says_which_attacks_of_the_ladder_it_did_not_run():
-    attacks = chosen(AuditConfig(method="tsne"))
-    assert {"affinities", "inversion"} <= attacks.keys()
-    assert curve.left_out("tsne", attacks) == ("Inversion",)
-    assert curve.left_out("pca", chosen(AuditConfig())) == ()
+    assert curve.left_out(of_shapes("tsne"), of("affinities", "inversion")) == ("Inversion",)
+    assert curve.left_out(of_shapes("pca"), of("closed-form")) == ()
 
 
 def test_accuracy_is_that_of_a_majority_among_the_nearest_others():

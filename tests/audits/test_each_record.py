@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
+from drjax.attacks.attack import Cost, EmbeddingAttack
 from drjax.attacks.reconstruction.closed_form import reconstruct_pca
-from drjax.audits import AuditConfig, each_record, run_each
-from drjax.audits.each_record import RecordAttack
+from drjax.attacks.reconstruction.within_map import NeighboursInMap
+from drjax.attacks.registry import ATTACKS
+from drjax.audits import AuditConfig, run
 from drjax.reports import records
 
 
@@ -38,7 +40,7 @@ def table(result):
 
 
 def test_ranks_every_record_and_shows_the_worst(images, tmp_path):
-    result = run_each(config(images), tmp_path / "o")
+    result = run(config(images), tmp_path / "o")
     lines = table(result)
     assert [int(line["rank"]) for line in lines] == list(range(1, 61))
     assert all((float(line["error"]) < 0.5 * float(line["mean_error"])) >= (line["rebuilt"] == "yes") for line in lines)
@@ -60,7 +62,7 @@ def test_ranks_every_record_and_shows_the_worst(images, tmp_path):
 
 
 def test_features_of_a_table_are_listed_in_their_own_units(patients, tmp_path):
-    result = run_each(config(patients, categorical=("sex",)), tmp_path / "o")
+    result = run(config(patients, categorical=("sex",)), tmp_path / "o")
     page = result.report.read_text("utf-8")
     assert "What was taken back of them" in page
     assert "sex=f" in page
@@ -71,36 +73,47 @@ def test_features_of_a_table_are_listed_in_their_own_units(patients, tmp_path):
 
 @pytest.mark.parametrize(("method", "attacks"), [("srp", {"map", "srp-closed-form"}), ("mds", {"map", "stationarity"})])
 def test_other_methods_have_their_attacks_and_some_records_are_enough(images, tmp_path, method, attacks):
-    result = run_each(config(images, method=method, max_records=12), tmp_path / "o")
+    result = run(config(images, method=method, max_records=12), tmp_path / "o")
     assert result.reconstructions.keys() == {"mean", "nearest"} | attacks
     assert len(table(result)) == 12
     assert "12 of the 60 records were attacked" in result.report.read_text("utf-8")
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Mine(EmbeddingAttack):
+    name: str = "mine"
+    label: str = "Mine"
+    description: str = "Mine."
+    calls: list
+
+    def suits(self, method, *, seed_known):
+        return None if method.name == "pca" else "is of PCA"
+
+    def cost(self, threat):
+        return Cost(0.0, 0.0)
+
+    def run(self, key, threat):
+        assert threat.known.shape == (59, 64)
+        self.calls.append(threat)
+        if len(self.calls) == 15:
+            raise KeyboardInterrupt
+        return reconstruct_pca(threat.known, threat.coords, bounds=threat.bounds)
+
+
 def test_an_attack_on_one_record_at_a_time_can_be_registered_and_resumed(images, tmp_path, monkeypatch):
     calls = []
-
-    def attack(config, known, coords, target_index):
-        assert config.each_record
-        assert known.shape == (59, 64)
-        calls.append(target_index)
-        if len(calls) == 15:
-            raise KeyboardInterrupt
-        return reconstruct_pca(known, coords, target_index=target_index, bounds=(0, 1))
-
-    own = RecordAttack(label="Mine", description="Mine.", run=attack, methods=("pca",))
-    monkeypatch.setitem(each_record.PER_RECORD, "mine", own)
+    monkeypatch.setitem(ATTACKS["embedding"], "mine", Mine(calls=calls))
     chosen = config(images, attacks=("mine",), max_records=25)
     with pytest.raises(KeyboardInterrupt):
-        run_each(chosen, tmp_path / "o")
-    result = run_each(chosen, tmp_path / "o", resume=True)
+        run(chosen, tmp_path / "o")
+    result = run(chosen, tmp_path / "o", resume=True)
     assert len(calls) == 15 + 15  # the first ten are read back
-    whole = run_each(config(images, attacks=("closed-form",), max_records=25), tmp_path / "p")
+    whole = run(config(images, attacks=("closed-form",), max_records=25), tmp_path / "p")
     np.testing.assert_allclose(result.reconstructions["mine"], whole.reconstructions["closed-form"], atol=0.02)
 
 
 def test_an_mds_map_gives_records_away_by_its_last_steps(images, tmp_path):
-    result = run_each(config(images, method="mds", max_records=4), tmp_path / "o")
+    result = run(config(images, method="mds", max_records=4), tmp_path / "o")
     truth = np.load(images)[result.exposure.row].reshape(4, -1)
     errors = {name: ((x - truth) ** 2).mean() for name, x in result.reconstructions.items()}
     # The prior is of 59 known records, the map of scikit-learn's stopping rule.
@@ -108,19 +121,18 @@ def test_an_mds_map_gives_records_away_by_its_last_steps(images, tmp_path):
 
 
 def test_bad_configurations_are_errors_before_anything_is_written(images, tmp_path, monkeypatch):
-    with pytest.raises(ValueError, match="attacks must be among map, closed-form with each_record"):
-        run_each(config(images, attacks=("ridge",)), tmp_path / "o")
+    with pytest.raises(ValueError, match="got none: Ridge regression needs public records"):
+        run(config(images, attacks=("ridge",)), tmp_path / "o")
+    with pytest.raises(ValueError, match="attacks must be among all, map, .* with each_record"):
+        run(config(images, attacks=("geodesics",)), tmp_path / "o")
     with pytest.raises(ValueError, match="n_components"):
-        run_each(config(images, n_components=61), tmp_path / "o")
+        run(config(images, n_components=61), tmp_path / "o")
     with pytest.raises(ValueError, match="max_records"):
         AuditConfig(max_records=3)
-    with pytest.raises(ValueError, match="each_record set"):
-        run_each(AuditConfig(data=images), tmp_path / "o")
-    few = dataclasses.replace(each_record.EACH["map"], most=10)
-    monkeypatch.setitem(each_record.EACH, "map", few)
-    with pytest.raises(ValueError, match="fewer records"):
-        run_each(config(images, method="umap"), tmp_path / "o")
+    monkeypatch.setattr(NeighboursInMap, "most_each", 10)
+    with pytest.raises(ValueError, match="Neighbours in the map takes at most 10 records"):
+        run(config(images, method="umap"), tmp_path / "o")
     np.save(tmp_path / "few.npy", np.eye(3))
     with pytest.raises(ValueError, match="at least 4 records"):
-        run_each(config(str(tmp_path / "few.npy")), tmp_path / "o")
+        run(config(str(tmp_path / "few.npy")), tmp_path / "o")
     assert not (tmp_path / "o").exists()

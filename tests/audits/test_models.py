@@ -5,7 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from drjax.audits import ModelAuditConfig, model_attacks, models, run_model
+from drjax.attacks.models import attacks as model_attacks
+from drjax.audits import ModelAuditConfig, model, run
 from drjax.cli import main
 from drjax.nets.classifier_training import Training
 from drjax.nets.classifiers import Classifier
@@ -18,7 +19,7 @@ SMALL = ModelAuditConfig(training=SHORT, n_known=120, n_shadow=80, n_targets=6, 
 @pytest.fixture(scope="module")
 def audited(tmp_path_factory):
     folder = tmp_path_factory.mktemp("audit") / "run"
-    return run_model(SMALL, folder), folder
+    return run(SMALL, folder), folder
 
 
 def test_inversion_is_exact_and_the_verdict_says_so(audited):
@@ -38,18 +39,18 @@ def test_inversion_is_exact_and_the_verdict_says_so(audited):
 def test_a_second_run_computes_nothing_again(audited, monkeypatch):
     result, folder = audited
     for name in ("train_many", "reconstruct_model"):
-        monkeypatch.setattr(models if name == "train_many" else model_attacks, name, None)
+        monkeypatch.setattr(model if name == "train_many" else model_attacks, name, None)
     lines = len(records.read_records(folder / "records.jsonl"))
-    again = run_model(SMALL, folder, resume=True)
+    again = run(SMALL, folder, resume=True)
     assert [row.scores for row in again.rows] == [row.scores for row in result.rows]
     assert len(records.read_records(folder / "records.jsonl")) == lines
     with pytest.raises(ValueError, match="where n_targets differ"):
-        run_model(dataclasses.replace(SMALL, n_targets=7), folder, resume=True)
+        run(dataclasses.replace(SMALL, n_targets=7), folder, resume=True)
 
 
 def test_noise_of_dp_gd_protects(tmp_path):
     config = dataclasses.replace(SMALL, epsilon=1.0, attacks=("inversion",))
-    result = run_model(config, tmp_path / "run")
+    result = run(config, tmp_path / "run")
     mean, _, inversion = result.rows
     assert inversion.scores.mse.estimate > 0.7 * mean.scores.mse.estimate
     page = result.report.read_text()
@@ -86,9 +87,9 @@ def test_bad_configurations(change, message):
 def test_bad_data(tmp_path):
     few = dataclasses.replace(SMALL, training=dataclasses.replace(SHORT, model=Classifier(n_classes=5)))
     with pytest.raises(ValueError, match="n_classes must be more than every label"):
-        run_model(few, tmp_path / "run")
+        run(few, tmp_path / "run")
     file = tmp_path / "x.npy"
     np.save(file, np.random.default_rng(0).random((300, 4)))
     with pytest.raises(ValueError, match="label must name the column"):
-        run_model(dataclasses.replace(SMALL, data=str(file)), tmp_path / "run")
+        run(dataclasses.replace(SMALL, data=str(file)), tmp_path / "run")
     assert not (tmp_path / "run").exists()

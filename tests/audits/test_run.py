@@ -4,8 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from drjax.audits import AuditConfig, run
-from drjax.audits.attacks import chosen, fitting
+from drjax.audits import AuditConfig, choice, run
 from drjax.dr import METHODS
 from drjax.reports import records
 
@@ -99,7 +98,7 @@ def test_too_few_records_and_unfit_attacks_are_errors_before_anything_is_written
     with pytest.raises(ValueError, match="record"):
         run(dataclasses.replace(SMALL, n_shadow=5000), tmp_path / "out")
     with pytest.raises(ValueError, match="attacks"):
-        chosen(dataclasses.replace(SMALL, method="srp"))
+        run(dataclasses.replace(SMALL, method="srp"), tmp_path / "out")
     with pytest.raises(ValueError, match="n_components"):
         run(dataclasses.replace(SMALL, n_components=60), tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -115,14 +114,33 @@ def test_tabular_data_get_error_bars_per_feature(tmp_path):
     assert "Error of each feature" in result.report.read_text("utf-8")
 
 
+def test_an_audit_runs_by_default_what_errs_least_where_the_answer_is_known(tmp_path):
+    config = dataclasses.replace(SMALL, method="isomap", attacks=(), options={"n_neighbors": 5})
+    result = run(config, tmp_path / "out")
+    tried = {file.stem: records.load_arrays(file)["error"].mean() for file in (result.folder / "practice").glob("*")}
+    assert {"ridge", "invariant", "map", "geodesics"} <= tried.keys()
+    ran = result.reconstructions.keys() - {"mean", "nearest"}
+    best = min(tried, key=lambda name: tried[name])
+    assert best in ran
+    assert len(ran) <= 3
+    # What it is on practice releases, it is on those under attack.
+    truth = result.targets
+    error = {name: np.mean((result.reconstructions[name] - truth) ** 2) for name in ran}
+    assert error[best] < 2 * tried[best]
+    assert run(config, tmp_path / "out", resume=True).reconstructions.keys() == result.reconstructions.keys()
+
+
+def test_an_exact_answer_ends_the_search(tmp_path):
+    config = dataclasses.replace(SMALL, n_known=90, attacks=())  # more known records than features
+    result = run(config, tmp_path / "out")
+    assert [file.stem for file in (result.folder / "practice").glob("*")] == ["closed-form-known"]
+    assert result.reconstructions.keys() == {"mean", "nearest", "closed-form-known"}
+
+
 @pytest.mark.parametrize("method", METHODS)
-def test_an_audit_runs_the_strongest_attack_or_all_of_them(method):
-    config = dataclasses.replace(SMALL, method=method, attacks=())
-    default = [attack for attack in chosen(config).values() if not attack.is_baseline]
-    # Of t-SNE a quick and a slow one: the quick one stands where the slow one finds no rest. Of PCA two priors: the
-    # simple one works with more unknown records.
-    assert len(default) == (2 if method in ("tsne", "pca", "classical_mds") else 1)
-    everything = chosen(dataclasses.replace(config, attacks=("all",)))
-    assert {name for name in fitting(method) if name not in everything} == ({"inversion"} if method == "srp" else set())
-    assert set(chosen(config)) < set(everything)
-    assert set(chosen(dataclasses.replace(config, attacks=("all",), seed_known=True))) == set(fitting(method))
+def test_all_attacks_are_those_that_suit_the_method(method):
+    options = {"srp": {"seed_known": True}}.get(method, {})
+    known = choice.possible(METHODS[method](), seed_known=True)
+    assert {"mean", "nearest", "map", "ridge", "invariant", "residual-network", "dense-network", "network"} < set(known)
+    unknown = choice.possible(METHODS[method](), seed_known=False)
+    assert set(known) - set(unknown) == ({"inversion"} if options else set())

@@ -6,8 +6,7 @@ import importlib
 import numpy as np
 import pytest
 
-from drjax.audits import AuditConfig, run
-from drjax.audits.attacks import chosen
+from drjax.audits import AuditConfig, choice, run
 from drjax.dr import METHODS
 from drjax.reports import records
 
@@ -24,7 +23,7 @@ SMALL = AuditConfig(n_known=12, n_shadow=30, n_validation=5, n_targets=6, attack
 @pytest.mark.parametrize("seed_known", [True, False])
 def test_shadows_repeat_the_release_where_its_seed_is_known_and_only_there(tmp_path, monkeypatch, method, seed_known):
     # The targets are made the first shadows' records, so that a repeated draw repeats the map.
-    module = importlib.import_module("drjax.audits.run")
+    module = importlib.import_module("drjax.audits.embedding")
     whole = module.split
 
     def split(*args, **kwargs):
@@ -42,13 +41,13 @@ def test_shadows_repeat_the_release_where_its_seed_is_known_and_only_there(tmp_p
     assert all(same) if seed_known else not any(same)
 
 
-def test_inversion_runs_by_default_where_it_is_the_attack_and_asks_for_the_seed_where_it_needs_it():
-    assert "inversion" in chosen(AuditConfig(method="tsne"))
-    assert "inversion" not in chosen(AuditConfig(method="pca"))
-    assert "inversion" in chosen(AuditConfig(method="mds", attacks=("inversion",)))
+def test_inversion_asks_for_the_seed_where_it_needs_it():
+    choice.check(AuditConfig(method="mds", attacks=("inversion",)))
     with pytest.raises(ValueError, match="seed_known must be True for attack 'inversion' on method 'srp'"):
-        chosen(AuditConfig(method="srp", attacks=("inversion",)))
-    assert "inversion" in chosen(AuditConfig(method="srp", attacks=("inversion",), seed_known=True))
+        choice.check(AuditConfig(method="srp", attacks=("inversion",)))
+    choice.check(AuditConfig(method="srp", attacks=("inversion",), seed_known=True))
+    with pytest.raises(ValueError, match="attacks must be among all, mean, nearest, map"):
+        choice.check(AuditConfig(method="umap", attacks=("inversion",)))
 
 
 def test_an_audit_inverts_projections_of_known_seed(tmp_path):

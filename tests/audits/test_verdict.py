@@ -5,7 +5,7 @@ import html
 import numpy as np
 import pytest
 
-from drjax.audits import AuditConfig, run, run_each
+from drjax.audits import AuditConfig, run
 
 N_COLUMNS = 24
 
@@ -25,7 +25,7 @@ def page_of(result):
 
 
 def test_two_projections_of_independent_columns_are_no_high_exposure_of_any_record(normals, tmp_path):
-    result = run_each(AuditConfig(data=normals, method="srp", each_record=True), tmp_path / "o")
+    result = run(AuditConfig(data=normals, method="srp", each_record=True), tmp_path / "o")
     attack = next(row for row in result.rows if row.label == "Matrix recovery")
     # What the old rule read as a leak: most are closer than their nearest neighbour, and so is the mean record.
     assert attack.scores.success.low > 0.05
@@ -43,7 +43,7 @@ def test_two_projections_of_independent_columns_are_no_high_exposure_of_sampled_
 
 
 def test_records_rebuilt_exactly_are_high_exposure_even_where_the_mean_record_comes_close(normals, tmp_path):
-    result = run_each(AuditConfig(data=normals, each_record=True, dtype="float64", max_records=60), tmp_path / "o")
+    result = run(AuditConfig(data=normals, each_record=True, dtype="float64", max_records=60), tmp_path / "o")
     assert result.rows[0].scores.success.low > 0.05
     assert result.verdict.level == "high"
     assert "Decided by" in result.verdict.sentence

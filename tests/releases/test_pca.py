@@ -11,7 +11,7 @@ from drjax.defenses.dp_pca import MECHANISMS, AnalyticGauss
 from drjax.releases import PCAReleaseConfig, budget, manifest, release_pca
 from drjax.releases import mechanism as mechanisms
 from drjax.releases.bounds import Bounds
-from drjax.releases.intercepted import intercept
+from drjax.releases.published import intercept
 
 FAST = {"trials": 19, "splits": 2}
 UNREHEARSED = {"trials": 0}

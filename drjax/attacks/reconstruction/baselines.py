@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from drjax.attacks.attack import Cost, EmbeddingAttack, EmbeddingThreat
 from drjax.attacks.metrics import nearest
+from drjax.attacks.reconstruction.priors import GaussianPrior
+from drjax.attacks.shadow import DENSE_FLOPS
 from drjax.core import validate
 from drjax.core.kernel_regression import Spectrum, least
 from drjax.core.types import Array, Reconstruction, Status
@@ -131,3 +134,89 @@ def _unlabelled(x: np.ndarray, status: np.ndarray | None = None) -> Reconstructi
     m = x.shape[0]
     status = np.zeros(m, np.uint32) if status is None else status
     return Reconstruction(x, None, x[:, None], np.full(m, np.nan), status)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeanRecord(EmbeddingAttack):
+    """The mean public record; with features of the target, the record to be expected in view of them."""
+
+    name: str = "mean"
+    label: str = "Mean record"
+    description: str = "Guesses the average public record without looking at the release."
+    is_baseline: bool = True
+    needs_public: bool = True
+    takes_hidden = True
+    takes_features = True
+
+    def cost(self, threat: EmbeddingThreat) -> Cost:
+        """See `Attack`."""
+        d = threat.known.shape[1]
+        cubes = 0.0 if threat.features is None else 10.0 * d**3
+        return Cost(cubes / DENSE_FLOPS, 8.0 * (threat.n_releases * d + (0 if threat.features is None else 4 * d**2)))
+
+    def run(self, key: Array, threat: EmbeddingThreat) -> Reconstruction:
+        """See `Attack`; nothing is drawn."""
+        del key
+        known = threat.features
+        if known is None:
+            return mean_image(threat.expected_of, threat.n_releases)
+        prior = GaussianPrior.fit(threat.expected_of)
+        rows = np.eye(len(known.which))[known.which]
+        return threat.clipped(_unlabelled(prior.condition(rows, known.values.astype(np.float64))))
+
+
+@dataclass(frozen=True, kw_only=True)
+class NearestRecord(EmbeddingAttack):
+    """The known or public record that is nearest to the target."""
+
+    name: str = "nearest"
+    label: str = "Nearest neighbour"
+    description: str = "Picks the known or public record most similar to the target, which takes looking at the target."
+    is_baseline: bool = True
+    needs_public: bool = True
+    takes_hidden = True
+    takes_features = True
+
+    def fits(self, threat: EmbeddingThreat) -> str | None:
+        """See `Attack`."""
+        return "needs the target itself" if threat.truth is None else EmbeddingAttack.fits(self, threat)
+
+    def cost(self, threat: EmbeddingThreat) -> Cost:
+        """See `Attack`."""
+        d, held = threat.known.shape[1], len(threat.known) + len(threat.expected_of)
+        return Cost(2.0 * threat.n_releases * held * d / DENSE_FLOPS, 8.0 * held * (d + threat.n_releases))
+
+    def run(self, key: Array, threat: EmbeddingThreat) -> Reconstruction:
+        """See `Attack`; nothing is drawn."""
+        del key
+        assert threat.truth is not None
+        return nearest_neighbor(threat.truth, np.concatenate([threat.known, threat.expected_of]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ridge(EmbeddingAttack):
+    """See `fit_ridge`."""
+
+    name: str = "ridge"
+    label: str = "Ridge regression"
+    description: str = "Predicts the record linearly from the published coordinates, fitted on shadow releases."
+    trains: bool = True
+    needs_shadows: bool = True
+    needs_public: bool = True
+    takes_hidden = True
+
+    def cost(self, threat: EmbeddingThreat) -> Cost:
+        """See `Attack`."""
+        assert threat.public is not None
+        s, p, d = len(threat.public), threat.coords[0].size, threat.known.shape[1]
+        q = min(s, p)
+        flops = 2.0 * s * p * q + 10.0 * q**3 + len(PENALTIES) * 2.0 * s * q * d
+        return Cost(flops / DENSE_FLOPS, 8.0 * (2 * s * p + 3 * s * d + q**2 + p * d))
+
+    def run(self, key: Array, threat: EmbeddingThreat) -> Reconstruction:
+        """See `Attack`; nothing is drawn."""
+        del key
+        shadows = threat.shadows()
+        model = fit_ridge(shadows.coords, shadows.records)
+        found = threat.clipped(model.reconstruct(threat.coords))
+        return found._replace(facts={"penalty": float(model.penalty)})

@@ -12,13 +12,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from drjax.attacks.attack import Cost, EmbeddingAttack, EmbeddingThreat
 from drjax.attacks.reconstruction import geodesic_graph, geodesic_search
 from drjax.attacks.reconstruction.geodesic_fit import Release
+from drjax.attacks.shadow import DENSE_FLOPS
 from drjax.core import host, validate
 from drjax.core.kernel_regression import KernelRegression, fit_with_errors, squared_distances, tune
 from drjax.core.linalg import blas
-from drjax.core.types import Array, Reconstruction, Status
-from drjax.dr import path_insertion, shortest_paths
+from drjax.core.types import Array, DRMethod, Reconstruction, Status
+from drjax.dr import Isomap, path_insertion, shortest_paths
 
 N_CANDIDATES = 50
 """Public records whose releases are most like the attacked one, from whose places in the graph the search may start."""
@@ -31,6 +33,9 @@ REACHES = (0.4, 0.6, 0.8, 1.2, 2.0)
 
 WIDTHS = (0.3, 1.0, 3.0)
 """Grid of the kernel's width, in units of the median squared distance between the features of two records."""
+
+TRIALS = 200
+"""Places in the graph that are tried for a target, about."""
 
 N_SEARCHED = 1000
 """Most public records that reach, width and penalty are chosen on."""
@@ -309,3 +314,51 @@ def _explained_by_rounding(values: np.ndarray, precision: float, size: float, n:
     per_entry = precision / np.sqrt(3 * values)
     expected = np.sqrt((per_entry**2 * (size**2 + n * values**2)).sum())
     return float(3 * expected + 1e-10 * values.max())
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeodesicSearch(EmbeddingAttack):
+    """`recover`, then `fit` and `GeodesicModel.reconstruct`."""
+
+    name: str = "geodesics"
+    label: str = "Geodesics"
+    description: str = (
+        "Finds which known records the target is next to, and how far from each, until the published components fit "
+        "exactly; then predicts the record from these distances."
+    )
+    why: str = (
+        "The published components are eigenvectors of the shortest paths, and those hang on which few known records "
+        "the target is linked to: only the true links and lengths make the components fit."
+    )
+    needs_shadows: bool = True
+    needs_public: bool = True
+
+    def suits(self, method: DRMethod, *, seed_known: bool) -> str | None:
+        """See `EmbeddingAttack`."""
+        del seed_known
+        return None if isinstance(method, Isomap) else "is of Isomap"
+
+    def cost(self, threat: EmbeddingThreat) -> Cost:
+        """See `Attack`."""
+        (p, d), s, m = threat.known.shape, len(threat.expected_of), threat.n_releases
+        searched = min(s, N_SEARCHED)
+        search = m * TRIALS * 6.0 * p**2
+        fitted = len(REACHES) * len(WIDTHS) * 3.0 * searched**3 + 2.0 * s**2 * (p + d) + s * 4.0 * p**2
+        return Cost((search + fitted) / DENSE_FLOPS, 8.0 * (4 * s**2 + 3 * p**2 + s * (p + d)))
+
+    def run(self, key: Array, threat: EmbeddingThreat) -> Reconstruction:
+        """See `Attack`; nothing is drawn."""
+        del key
+        assert isinstance(threat.method, Isomap)
+        n_neighbors, shadows = threat.method.n_neighbors, threat.shadows()
+        # The releases are of the records as they are rounded for it.
+        known, starts, public = (
+            rows.astype(threat.dtype) for rows in (threat.known, shadows.records, threat.expected_of)
+        )
+        found = recover(
+            known, threat.coords, starts, shadows.coords, n_neighbors=n_neighbors, precision=threat.precision
+        )
+        model = fit(known, public, n_neighbors=n_neighbors)
+        choice, n_certified = model.regression.choice, int(found.is_certified.sum())
+        facts = {"n_certified": n_certified, "penalty": choice.penalty, "loo_mse": choice.loo_mse}
+        return model.reconstruct(found, bounds=threat.bounds)._replace(facts=facts)

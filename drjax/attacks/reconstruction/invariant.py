@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from drjax.attacks.attack import Cost, EmbeddingAttack, EmbeddingThreat
+from drjax.attacks.shadow import DENSE_FLOPS
 from drjax.core import kernel_regression, validate
 from drjax.core.kernel_regression import KernelRegression, squared_distances, tune
 from drjax.core.types import Array, Reconstruction, Status
@@ -154,3 +156,40 @@ def reference_of(releases: np.ndarray) -> np.ndarray:
     first = releases[0, 1:] - releases[0, 1:].mean(axis=0)
     aligned = _aligned(releases, first).reshape(releases.shape)[:, 1:]
     return aligned.mean(axis=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InvariantKernel(EmbeddingAttack):
+    """See `fit`."""
+
+    name: str = "invariant"
+    label: str = "Kernel on invariant features"
+    description: str = (
+        "Predicts the record from its distances to the known ones in the release, which stay when a map is turned or "
+        "mirrored; fitted on shadow releases."
+    )
+    why: str = (
+        "A random start turns and mirrors a map, and distances in it do not turn: they still say which known records "
+        "the target is like."
+    )
+    trains: bool = True
+    needs_shadows: bool = True
+    needs_public: bool = True
+    takes_hidden = True
+
+    def cost(self, threat: EmbeddingThreat) -> Cost:
+        """See `Attack`."""
+        assert threat.public is not None
+        s, p, d = len(threat.public), threat.coords[0].size, threat.known.shape[1]
+        searched = min(s, N_SEARCHED)
+        trials = len(FEATURES) * len(WIDTHS)
+        flops = trials * (3.0 * searched**3 + 2.0 * searched**2 * d) + 2.0 * s**2 * (p + d) + s**3 / 3
+        return Cost(flops / DENSE_FLOPS, 8.0 * (4 * s**2 + len(FEATURES) * s * p + 3 * s * d))
+
+    def run(self, key: Array, threat: EmbeddingThreat) -> Reconstruction:
+        """See `Attack`; nothing is drawn."""
+        del key
+        shadows = threat.shadows()
+        model = fit(shadows.coords, shadows.records)
+        facts = {"features": model.features, "penalty": model.regression.choice.penalty, "loo_mse": model.loo_mse}
+        return threat.clipped(model.reconstruct(threat.coords))._replace(facts=facts)

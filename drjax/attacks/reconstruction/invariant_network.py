@@ -15,7 +15,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from drjax.attacks.attack import COMPILING, Cost, EmbeddingAttack, EmbeddingThreat
 from drjax.attacks.reconstruction import invariant
+from drjax.attacks.shadow import DENSE_FLOPS
 from drjax.core import validate
 from drjax.core.kernel_regression import Choice, KernelRegression, Radial
 from drjax.core.types import Array, PyTree, Reconstruction, Status, is_usable
@@ -248,3 +250,46 @@ def _maker(config: InvariantNetworkConfig, n_inputs: int, n_outputs: int) -> Mak
         return ResidualMLP(n_inputs, n_outputs, **shape, rngs=rngs)
 
     return make
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResidualNetwork(EmbeddingAttack):
+    """See `fit`."""
+
+    name: str = "residual-network"
+    label: str = "Network on invariant features"
+    description: str = (
+        "A network of residual blocks on the same distances, averaged with the regression above by what serves best on "
+        "records held out."
+    )
+    trains: bool = True
+    needs_shadows: bool = True
+    needs_public: bool = True
+    takes_hidden = True
+
+    def cost(self, threat: EmbeddingThreat) -> Cost:
+        """See `Attack`."""
+        assert threat.public is not None
+        config = InvariantNetworkConfig()
+        kernel = invariant.InvariantKernel().cost(threat)
+        n_inputs = len(FEATURES) * len(threat.known)
+        weights = n_inputs * config.width + 2 * config.n_blocks * config.width**2 + config.width * config.n_outputs
+        passes = 2.0 * config.n_ensemble * config.epochs * len(threat.public)
+        return Cost(
+            COMPILING + kernel.seconds + passes * weights / DENSE_FLOPS,
+            kernel.bytes + 16.0 * config.n_ensemble * weights,
+        )
+
+    def run(self, key: Array, threat: EmbeddingThreat) -> Reconstruction:
+        """See `Attack`; draws weights, the order of records and dropout."""
+        shadows = threat.shadows()
+        model, history = fit(
+            key,
+            shadows.coords,
+            shadows.records,
+            validation=(shadows.validation_coords, shadows.validation),
+            checkpoint=threat.checkpoint,
+            progress=threat.progress,
+        )
+        facts = {"best_epoch": history.best_epoch, "epochs_run": len(history.epoch_seconds), "weight": model.weight}
+        return threat.clipped(model.reconstruct(threat.coords))._replace(facts=facts)

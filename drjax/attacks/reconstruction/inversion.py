@@ -186,11 +186,27 @@ def reconstruct(
     return _reconstruction(found, bounds, released.ndim == 2)
 
 
-def _way(method: DRMethod, seed_known: bool, match: Matching) -> Matching:
-    validate.one_of(MATCHES, match=match)
+def refused(method: DRMethod, *, seed_known: bool) -> str | None:
+    """Why releases of a method cannot be inverted, as the end of a sentence about the attack; None if they can.
+
+    `reconstruct` takes maps whose steps are too noisy to come to rest, too, but finds little.
+    """
+    can_match, _ = _ways(method, seed_known)
+    if can_match or (method.minimises is not None and method.stationary):
+        return None
+    return "needs the seed" if method.repeatable else "needs releases that can be made again or are at rest"
+
+
+def _ways(method: DRMethod, seed_known: bool) -> tuple[bool, bool]:
+    """Whether releases can be matched, and whether there is a gradient that vanishes."""
     can_match = method.repeatable and (method.deterministic or seed_known)
     # A map that is not quite at rest is better than nothing: the descent weighs its gradient by what is left of it.
-    has_gradient = method.minimises is not None and (method.stationary or not method.repeatable)
+    return can_match, method.minimises is not None and (method.stationary or not method.repeatable)
+
+
+def _way(method: DRMethod, seed_known: bool, match: Matching) -> Matching:
+    validate.one_of(MATCHES, match=match)
+    can_match, has_gradient = _ways(method, seed_known)
     if not can_match and not has_gradient:
         if not method.repeatable:
             raise ValueError(f"method must be repeatable or minimise something, got {method.name!r}")

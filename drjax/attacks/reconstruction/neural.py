@@ -11,9 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
+from drjax.attacks.attack import COMPILING, Cost, EmbeddingAttack, EmbeddingThreat
 from drjax.attacks.reconstruction import ensembles
+from drjax.attacks.shadow import DENSE_FLOPS
 from drjax.core import validate
 from drjax.core.types import Array, PyTree, Reconstruction
 from drjax.data.preprocess import MinMaxScaler, StandardScaler
@@ -21,6 +24,9 @@ from drjax.nets import arrays, reconstructors
 from drjax.nets.training import History, MakeModel, TrainConfig, abstract_state
 
 SCALERS = {"minmax": MinMaxScaler, "standard": StandardScaler}
+
+FLOPS_PER_WEIGHT = 10.0
+"""Operations of training by record and weight: forward, backward, update; convolutions use a weight more than once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,3 +253,75 @@ def _make_model(config: NeuralConfig, n: int, k: int, d: int) -> MakeModel:
         return reconstructors.build(config.architecture, rngs=rngs, n=n, k=k, record_shape=shape, linear_output=linear)
 
     return make
+
+
+@dataclass(frozen=True, kw_only=True)
+class Network(EmbeddingAttack):
+    """A network trained by a recipe; see `fit`.
+
+    Attributes:
+        recipe: Key of `RECIPES`.
+    """
+
+    trains: bool = True
+    needs_shadows: bool = True
+    needs_public: bool = True
+    takes_hidden = True
+    recipe: str
+
+    def __post_init__(self) -> None:
+        """Checks the recipe."""
+        validate.one_of(RECIPES, recipe=self.recipe)
+
+    def cost(self, threat: EmbeddingThreat) -> Cost:
+        """See `Attack`; as many epochs as the recipe has at most."""
+        assert threat.public is not None
+        config, (n, k), d = RECIPES[self.recipe], threat.coords.shape[1:], threat.known.shape[1]
+        state = abstract_state(_make_model(config, n, k, d), config.n_ensemble)
+        weights = float(sum(leaf.size for leaf in jax.tree.leaves(state)))
+        flops = FLOPS_PER_WEIGHT * weights * config.epochs * len(threat.public)
+        return Cost(COMPILING + flops / DENSE_FLOPS, 16.0 * weights + 8.0 * len(threat.public) * (n * k + d))
+
+    def run(self, key: Array, threat: EmbeddingThreat) -> Reconstruction:
+        """See `Attack`; draws weights and the order of records."""
+        config, shadows = RECIPES[self.recipe], threat.shadows()
+        model, history = fit(
+            key,
+            shadows.coords,
+            shadows.records,
+            config,
+            validation=(shadows.validation_coords, shadows.validation),
+            checkpoint=threat.checkpoint,
+            progress=threat.progress,
+        )
+        facts = {
+            "recipe": self.recipe,
+            "best_epoch": history.best_epoch,
+            "epochs_run": len(history.epoch_seconds),
+            "median_epoch_s": float(np.median(history.epoch_seconds)),
+            "compile_s": history.compile_seconds,
+            "validation_mse": history.validation_mse,
+        }
+        return reconstruct(model, threat.coords)._replace(facts=facts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DenseNetwork(Network):
+    """The network of BCH22."""
+
+    name: str = "dense-network"
+    label: str = "Dense network (BCH22)"
+    description: str = "A network of two hidden layers of 1,000 units, trained on shadow releases."
+    recipe: str = "bch22-fast"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitNetwork(Network):
+    """The network of paper 000."""
+
+    name: str = "network"
+    label: str = "Split network (paper 000)"
+    description: str = (
+        "A network that encodes the target's coordinates apart from the rest; trained on shadow releases."
+    )
+    recipe: str = "fast"

@@ -14,10 +14,13 @@ import jax
 import numpy as np
 from scipy.spatial.distance import pdist, squareform
 
+from drjax.attacks.attack import Cost, EmbeddingAttack, EmbeddingThreat
 from drjax.attacks.reconstruction import barnes_hut, invariant
+from drjax.attacks.shadow import DENSE_FLOPS
 from drjax.core import kernel_regression, validate
 from drjax.core.kernel_regression import KernelRegression, median_or_one, squared_distances, tune
-from drjax.core.types import Array, Reconstruction, Status
+from drjax.core.types import Array, DRMethod, Reconstruction, Status
+from drjax.dr import TSNE
 from drjax.dr.affinity import joint_probabilities
 
 LEAST = 1e-2
@@ -185,3 +188,42 @@ def _unit(inputs: np.ndarray) -> float:
 
 def _joined(parts: tuple[np.ndarray, np.ndarray], units: tuple[float, float]) -> np.ndarray:
     return np.concatenate([part / np.sqrt(unit) for part, unit in zip(parts, units, strict=True)], axis=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AffinitiesAtRest(EmbeddingAttack):
+    """See `fit`."""
+
+    name: str = "affinities"
+    label: str = "Kernel on affinities at rest"
+    description: str = (
+        "Reads the target's affinities off the forces that hold the map in place, and predicts the record from them "
+        "and its distances; fitted on shadow releases."
+    )
+    why: str = (
+        "Where a map is at rest the forces on every known record cancel, and the one that the target exerts is the "
+        "only one that is not known."
+    )
+    needs_shadows: bool = True
+    needs_public: bool = True
+
+    def suits(self, method: DRMethod, *, seed_known: bool) -> str | None:
+        """See `EmbeddingAttack`."""
+        del seed_known
+        return None if isinstance(method, TSNE) else "is of t-SNE"
+
+    def cost(self, threat: EmbeddingThreat) -> Cost:
+        """See `Attack`."""
+        kernel, p = invariant.InvariantKernel().cost(threat), len(threat.known)
+        maps = (len(threat.expected_of) + threat.n_releases) * 60.0 * p**2
+        return Cost(2 * kernel.seconds + maps / DENSE_FLOPS, 2 * kernel.bytes + 32.0 * p**2)
+
+    def run(self, key: Array, threat: EmbeddingThreat) -> Reconstruction:
+        """See `Attack`; nothing is drawn."""
+        del key
+        assert isinstance(threat.method, TSNE)
+        shadows = threat.shadows()
+        model = fit(threat.known, shadows.coords, shadows.records, perplexity=float(threat.method.perplexity))
+        choice = model.regression.choice
+        facts = {"features": model.features, "penalty": choice.penalty, "loo_mse": choice.loo_mse}
+        return threat.clipped(model.reconstruct(threat.coords))._replace(facts=facts)

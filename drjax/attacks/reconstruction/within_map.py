@@ -7,11 +7,14 @@ place look like. No shadow release and no public record is needed, and a rotatio
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
+from drjax.attacks.attack import Cost, EmbeddingAttack, EmbeddingThreat, EveryRecord
 from drjax.attacks.reconstruction.closed_form.each import checked_rows
 from drjax.attacks.reconstruction.invariant import N_SEARCHED
+from drjax.attacks.shadow import DENSE_FLOPS
 from drjax.core import validate
 from drjax.core.kernel_regression import Kernel, leave_one_out_weights, median_or_one, squared_distances, tune
 from drjax.core.types import Array, Reconstruction, Status
@@ -71,3 +74,45 @@ def reconstruct_within_map(x: Array, coords: Array, *, rows: Sequence[int] | Arr
         found[lanes] = rest @ x + (1 - rest.sum(axis=1, keepdims=True)) * mean
     status = np.full(len(chosen), np.uint32(Status.OK))
     return Reconstruction(found, None, found[:, None], np.full(len(chosen), np.nan), status)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeighboursInMap(EmbeddingAttack):
+    """See `reconstruct_within_map`."""
+
+    name: str = "map"
+    label: str = "Neighbours in the map"
+    description: str = "Predicts a record from the known records that lie near it in the release."
+    takes_hidden = True
+    each = True
+    most_each = 8000  # three matrices of all pairs
+    shares_each = True
+
+    def cost(self, threat: EmbeddingThreat) -> Cost:
+        """See `Attack`."""
+        n, d = threat.known.shape
+        searched = min(n, N_SEARCHED)
+        one = len(WIDTHS) * (8.0 * searched**3 + 2.0 * searched**2 * d) + 2.0 * n**3
+        return Cost(threat.n_releases * one / DENSE_FLOPS, 32.0 * n**2)
+
+    def run(self, key: Array, threat: EmbeddingThreat) -> Reconstruction:
+        """See `Attack`; nothing is drawn."""
+        del key
+        # Nothing of a record enters its own reconstruction but its row of the map.
+        x = np.concatenate([threat.known.mean(axis=0, keepdims=True), threat.known])
+        found = [
+            reconstruct_within_map(x, release, rows=[0]).x[0]
+            if np.isfinite(release).all()
+            else np.full(x.shape[1], np.nan)
+            for release in threat.coords
+        ]
+        status = np.where(np.isfinite(found).all(axis=1), np.uint32(Status.OK), np.uint32(Status.NON_FINITE))
+        stacked = np.stack(found)
+        unknown = np.full(len(found), np.nan)
+        return threat.clipped(Reconstruction(stacked, None, stacked[:, None], unknown, status))
+
+    def run_each(self, key: Array, every: EveryRecord) -> Reconstruction:
+        """See `EmbeddingAttack`; nothing is drawn."""
+        del key
+        found = reconstruct_within_map(every.x, every.coords, rows=every.rows)
+        return found if every.bounds is None else found._replace(x=np.clip(found.x, *every.bounds))

@@ -1,4 +1,4 @@
-"""A published PCA as an adversary finds it: files of components, and a manifest that may come with them."""
+"""A published PCA as anybody finds it: files of components, and a manifest that may come with them."""
 
 from __future__ import annotations
 
@@ -9,26 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from drjax.attacks.membership import attack_scores, fit_shadows, leverages, pca_scores, ratio_scores, strongest_attack
-from drjax.attacks.membership_noisy import matrix_ratio, shadow_errors
+from drjax.attacks.membership_attacks import ComponentsThreat, NoisyMatrix
 from drjax.attacks.membership_scores import Release
 from drjax.bounds.curve import TradeOff
-from drjax.core.types import Array
 from drjax.releases import manifest as manifests
 from drjax.releases.inputs import Table, matched, read_table
 from drjax.releases.mechanism import MomentNoise, bounded, joint_view, proof_of, rebuilt, with_relation
 from drjax.reports import records
-
-ATTACKS = ("strongest", "reconstruction", "ratio", "leverage", "shadow-error", "matrix-ratio")
-"""Attacks by name; the last two need a manifest, which says what the noise is."""
-
-_REASONS = {
-    "reconstruction": "the paper's attack: a member is rebuilt better from the components",
-    "ratio": "how a candidate would score in and out of the release, from public records",
-    "leverage": "the share of the released variance that a candidate would make up itself",
-    "shadow-error": "the mechanism is known: the error of a candidate beside those in shadows with the same noise",
-    "matrix-ratio": "the mechanism is known and its noisy matrix is published, which holds everything released",
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,97 +147,27 @@ def standardised(found: Intercepted, public: Table) -> Intercepted:
     return Intercepted(**{**vars(found), "center": x.mean(axis=0), "scale": scale})
 
 
-def chosen(name: str, found: Intercepted, *, has_public: bool) -> tuple[str, str]:
-    """Name of an attack and why it is taken.
-
-    Raises:
-        ValueError: an attack that needs what is not there.
-    """
-    if name == "strongest":
-        if found.mechanism is not None and has_public and found.release.n_records is not None:
-            name = "shadow-error" if found.joint is None else "matrix-ratio"
-        else:
-            best = strongest_attack(found.release, has_public=has_public and found.release.n_records is not None)
-            return best.name, best.reason
-    needs = {
-        "ratio": ("public", "n_records"),
-        "leverage": ("eigenvalues", "n_records"),
-        "shadow-error": ("public", "n_records", "manifest"),
-        "matrix-ratio": ("public", "n_records", "manifest", "moment"),
-    }.get(name, ())
-    has = {
-        "public": has_public,
-        "n_records": found.release.n_records is not None,
-        "eigenvalues": found.release.eigenvalues is not None,
-        "manifest": found.mechanism is not None,
-        "moment": found.joint is not None,
-    }
-    missing = [need for need in needs if not has[need]]
-    if missing:
-        options = {"public": "--public", "n_records": "--n-records", "manifest": "--manifest"}
-        hints = [options.get(need, f"{need} among the components") for need in missing]
-        raise ValueError(f"attack {name} must have {' and '.join(hints)}, got none")
-    return name, _REASONS[name]
-
-
-def scores(
-    key: Array,
-    name: str,
-    found: Intercepted,
-    candidates: np.ndarray,
-    *,
-    public: np.ndarray | None = None,
-    n_shadows: int = 32,
-    progress: bool = False,
-) -> np.ndarray:
-    """Evidence for membership of prepared candidates, (m,), larger for members.
+def threat(found: Intercepted, candidates: np.ndarray, public: np.ndarray | None) -> ComponentsThreat:
+    """What an adversary has who intercepted a release.
 
     Args:
-        key: Of shadows.
-        name: As `chosen` returns it.
         found: The release.
         candidates: (m, d), prepared.
-        public: (p, d), prepared.
-        n_shadows: Of "ratio" and "shadow-error".
-        progress: Show bars.
-
-    Raises:
-        ValueError: fewer public records than the release has, for attacks with shadows, or arrays that do not match.
+        public: (p, d), prepared; None if there are none.
     """
-    release = found.release
-    away = candidates if found.mean is None else candidates - found.mean
-    if name == "reconstruction":
-        return -pca_scores(release.components, away, mean=release.mean)
-    if name == "leverage":
-        return -leverages(release, away)[:, -1]
-    assert public is not None
-    assert release.n_records is not None
-    if name == "matrix-ratio":
-        assert found.joint is not None
-        seen = joint_view(found.mechanism, found.joint, public, candidates)
-        known, asked = seen.records
-        return matrix_ratio(key, seen.moment, known, asked, release.n_records, seen.noise)
-    noise = None if found.mechanism is None else MomentNoise(found.mechanism, found.mean)
-    if len(public) < release.n_records:
-        raise ValueError(
-            f"public must hold at least the {release.n_records} records of the release for attack {name}, got "
-            f"{len(public)}: pass more, or --attack reconstruction or leverage"
-        )
-    fitted = fit_shadows(
-        key,
-        public,
-        release.n_records,
+    mechanism, matrix = found.mechanism, None
+    if found.joint is not None and mechanism is not None and public is not None:
+        seen = joint_view(mechanism, found.joint, public, candidates)
+        matrix = NoisyMatrix(moment=seen.moment, public=seen.records[0], candidates=seen.records[1], noise=seen.noise)
+    return ComponentsThreat(
+        release=found.release,
+        candidates=candidates,
+        public=public,
         centred=found.centred,
-        noise=noise,
-        n_shadows=n_shadows,
-        n_pairs=0 if noise is not None else min(2, n_shadows),
-        progress=progress,
+        mean=found.mean,
+        noise=None if mechanism is None else MomentNoise(mechanism, found.mean),
+        matrix=matrix,
     )
-    if name == "shadow-error":
-        return shadow_errors(fitted, release, away)
-    if noise is not None:
-        return ratio_scores(fitted, release, candidates, method="first_order")
-    return attack_scores(release, candidates, shadows=fitted)
 
 
 def _mechanism(stated: Mapping[str, Any], arrays: Mapping[str, np.ndarray], n_records: int | None) -> Any:

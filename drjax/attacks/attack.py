@@ -1,0 +1,298 @@
+"""The contract of attacks: what an adversary has of a release (a threat), and what they make of it (a finding).
+
+An attack is a frozen dataclass in a file of its own and one line of `drjax.attacks.registry.ATTACKS`. It says of itself
+what others must know: its name and words, what it needs, whether it suits a threat and what it costs. It is given a
+threat and no configuration of whoever runs it, so that the same object runs in an audit, on a published file and in a
+sweep.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import numpy as np
+
+from drjax.core.types import Array, DRMethod, Reconstruction
+
+
+COMPILING = 30.0
+"""Seconds that an attack with a network takes for its programs, whatever the sizes."""
+
+
+class Cost(NamedTuple):
+    """What an attack takes on a CPU, within a factor of about two.
+
+    Attributes:
+        seconds: Of one process on two cores; of compilation only what `COMPILING` says.
+        bytes: Memory at the peak, beside the threat.
+    """
+
+    seconds: float
+    bytes: float
+
+
+class MembershipScores(NamedTuple):
+    """Evidence that candidates are among the records of a release.
+
+    Attributes:
+        scores: (m,), larger for members.
+        facts: What a record of the attack holds beside them.
+    """
+
+    scores: np.ndarray
+    facts: Mapping[str, Any] = {}
+
+
+Finding = Reconstruction | MembershipScores
+
+
+class Threat:
+    """What an adversary has of releases; each kind of release has a class of its own, and an attack names its."""
+
+    kind: ClassVar[str]
+
+    def resumable(self, checkpoint: Path) -> Any:
+        """The same threat with a place for the state of a training, where attacks on such threats keep one."""
+        del checkpoint
+        return self
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shadows:
+    """Releases whose target the adversary knows: they made them.
+
+    Attributes:
+        known: (p, d), records that all of them share.
+        records: (s, d), the target of each, and coords (s, p + 1, k).
+        coords: See records.
+        validation: (v, d), further ones to stop a training on, and validation_coords (v, p + 1, k).
+        validation_coords: See validation.
+        validation_hidden: (v, h, k), where h further records lie whose place the adversary has no use for; None if
+            there are none.
+    """
+
+    known: np.ndarray
+    records: np.ndarray
+    coords: np.ndarray
+    validation: np.ndarray
+    validation_coords: np.ndarray
+    validation_hidden: np.ndarray | None = None
+
+
+class KnownFeatures(NamedTuple):
+    """Features of the target that the adversary has: which, (d,) bool, and their values in every release, (m, f)."""
+
+    which: np.ndarray
+    values: np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingThreat(Threat):
+    """Releases of the coordinates of one unknown record each and of the same known ones.
+
+    Attributes:
+        method: As the adversary believes it to be, with its hyperparameters.
+        known: (p, d).
+        coords: (m, p + 1, k), target in row 0.
+        public: (s, d) records of the same kind, not released; None if the adversary has none.
+        shadows: Makes shadow releases when first asked; where there are no public records, of known ones that stand in
+            for the target.
+        hidden: (m, h, k), where h further records lie that the adversary does not know; None if all are known.
+        features: Of the target; None if the adversary has none.
+        decimals: That coordinates are rounded to; None if they are not.
+        dtype: What releases are computed in, "float32" or "float64".
+        seed_key: Of the releases, where the adversary knows their seed, as `shadow_embeddings` with shared randomness
+            takes it.
+        bounds: Least and greatest value of a feature; None if there are none.
+        alike: Whether shadows have all the noise of the releases, as they have where the whole pipeline is known.
+        truth: (m, d), what yardsticks look at and attacks do not; None where nobody has it.
+        checkpoint: Where a training may leave its state while it lasts.
+        progress: Whether to show bars on standard error.
+    """
+
+    kind: ClassVar[str] = "embedding"
+    method: DRMethod
+    known: np.ndarray
+    coords: np.ndarray
+    shadows: Callable[[], Shadows]
+    public: np.ndarray | None = None
+    hidden: np.ndarray | None = None
+    features: KnownFeatures | None = None
+    decimals: int | None = None
+    dtype: str = "float64"
+    seed_key: Array | None = None
+    bounds: tuple[float, float] | None = None
+    alike: bool = True
+    truth: np.ndarray | None = None
+    checkpoint: Path | None = None
+    progress: bool = False
+
+    def resumable(self, checkpoint: Path) -> EmbeddingThreat:
+        """See `Threat`."""
+        return dataclasses.replace(self, checkpoint=checkpoint)
+
+    @property
+    def n_releases(self) -> int:
+        """Releases under attack, m."""
+        return len(self.coords)
+
+    @property
+    def precision(self) -> float | None:
+        """Largest error of rounding; None if coordinates are not rounded."""
+        return None if self.decimals is None else 0.5 * 10.0**-self.decimals
+
+    @property
+    def expected_of(self) -> np.ndarray:
+        """Records that tell what the target may be: the public ones, or without any the known ones."""
+        return self.known if self.public is None else self.public
+
+    def clipped(self, found: Reconstruction) -> Reconstruction:
+        """A reconstruction within the bounds."""
+        return found if self.bounds is None else found._replace(x=np.clip(found.x, *self.bounds))
+
+
+@dataclass(frozen=True, kw_only=True)
+class EveryRecord(Threat):
+    """One release of all records; the adversary against record i has the n - 1 others and nothing else.
+
+    Attributes:
+        method: As of `EmbeddingThreat`; so are decimals, dtype, bounds and progress.
+        x: (n, d).
+        coords: (n, k), in the same order.
+        rows: (m,), records to attack.
+        stand_ins: Makes shadow releases of the known records (n - 1, d) of one record.
+    """
+
+    kind: ClassVar[str] = "embedding"
+    method: DRMethod
+    x: np.ndarray
+    coords: np.ndarray
+    rows: np.ndarray
+    stand_ins: Callable[[np.ndarray], Shadows]
+    decimals: int | None = None
+    dtype: str = "float64"
+    bounds: tuple[float, float] | None = None
+    progress: bool = False
+
+    def threat(self, row: int) -> EmbeddingThreat:
+        """What the adversary against one record has."""
+        known = np.delete(self.x, row, axis=0)
+        coords = np.concatenate([self.coords[row : row + 1], np.delete(self.coords, row, axis=0)])
+        return EmbeddingThreat(
+            method=self.method,
+            known=known,
+            coords=coords[None],
+            shadows=lambda: self.stand_ins(known),
+            decimals=self.decimals,
+            dtype=self.dtype,
+            bounds=self.bounds,
+            progress=self.progress,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attack:
+    """What every attack says of itself and does; see the module.
+
+    Attributes:
+        kind: Of the threats that it is made for.
+        name: On the command line and in records.
+        label: In tables and figures.
+        description: One sentence in plain words.
+        why: One sentence on why it works.
+        is_baseline: True for what attacks nothing.
+        trains: Whether all that it knows of the release it learns from shadows: trained on releases that went through a
+            defence, it is the adversary who knows of that.
+        needs_shadows: Whether it looks at shadow releases.
+        needs_public: Whether it needs public records.
+    """
+
+    kind: ClassVar[str]
+    name: str
+    label: str
+    description: str
+    why: str = ""
+    is_baseline: bool = False
+    trains: bool = False
+    needs_shadows: bool = False
+    needs_public: bool = False
+
+    def fits(self, threat: Any) -> str | None:
+        """Why the attack is none for a threat, as the end of a sentence that begins with its name; None if it is."""
+        raise NotImplementedError
+
+    def cost(self, threat: Any) -> Cost:
+        """What `run` takes, before it is run."""
+        raise NotImplementedError
+
+    def run(self, key: Array, threat: Any) -> Any:
+        """Attacks; the finding is of every release of the threat, and that of one does not depend on the others."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingAttack(Attack):
+    """An attack on releases of coordinates.
+
+    Attributes:
+        takes_hidden: Whether it works where the adversary does not know further released records.
+        takes_features: Whether `run` makes use of features of the target that the adversary has; for other attacks
+            `drjax.attacks.reconstruction.features` does, which may ask for `equations`.
+        each: Whether an audit of every record runs it unless told otherwise.
+        most_each: Most records of such an audit that it takes; None for any number.
+        shares_each: Whether `run_each` shares work between records; if not, a run is resumed between them.
+    """
+
+    kind: ClassVar[str] = "embedding"
+    takes_hidden: ClassVar[bool] = False
+    takes_features: ClassVar[bool] = False
+    each: ClassVar[bool] = False
+    most_each: ClassVar[int | None] = None
+    shares_each: ClassVar[bool] = False
+
+    def suits(self, method: DRMethod, *, seed_known: bool) -> str | None:
+        """Why it is no attack on the method, as the end of a sentence that begins with its name; None if it is one."""
+        del method, seed_known
+
+    def fits(self, threat: EmbeddingThreat) -> str | None:
+        """See `Attack`."""
+        if self.needs_public and threat.public is None:
+            return "needs public records"
+        if threat.hidden is not None and not self.takes_hidden:
+            return "must know all released records but the target"
+        return self.suits(threat.method, seed_known=threat.seed_key is not None)
+
+    def fits_each(self, every: EveryRecord) -> str | None:
+        """As `fits`, for every record of one release."""
+        if self.most_each is not None and len(every.x) > self.most_each:
+            return f"takes at most {self.most_each:,} records"
+        return self.fits(every.threat(0))
+
+    def equations(self, threat: EmbeddingThreat) -> np.ndarray | None:
+        """Reconstructions (m, d) with the features of the target as equations; None where it cannot take them so."""
+        del threat
+
+    def misfit(self, threat: EmbeddingThreat) -> list[str]:
+        """Why the release of a threat of one is none of the method's, where the attack can tell; else nothing."""
+        del threat
+        return []
+
+    def run_each(self, key: Array, every: EveryRecord) -> Reconstruction:
+        """Attacks the rows of one release, each by the adversary who knows all others; m is the number of rows."""
+        found = [self.run(jax.random.fold_in(key, int(row)), every.threat(int(row))) for row in every.rows]
+        fields = {name: np.concatenate([getattr(one, name) for one in found]) for name in ("x", "residual_norm")}
+        status = np.concatenate([one.status for one in found])
+        expected = [one.expected_mse for one in found]
+        return Reconstruction(
+            fields["x"],
+            None,
+            fields["x"][:, None],
+            fields["residual_norm"],
+            status,
+            None if any(one is None for one in expected) else np.concatenate(expected),
+        )

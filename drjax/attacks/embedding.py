@@ -1,0 +1,191 @@
+"""The attack on one published embedding whose making nobody but its maker watched."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from drjax.attacks import practice
+from drjax.attacks.attack import EmbeddingAttack, EmbeddingThreat
+from drjax.attacks.registry import ATTACKS, answer, fitting
+from drjax.core import validate
+from drjax.core.types import Array, DRMethod, Reconstruction
+
+N_SHADOW, SHARE_OF_VALIDATION = 1000, 0.1
+"""Public records that shadow releases are made of, at most, and the share that trainings are stopped on."""
+
+PRACTICE = 12
+"""Practice releases, at most."""
+
+MOST_SECONDS = 60.0
+"""An attack that takes longer is not tried unless it is asked for, or nothing else fits."""
+
+MOST_DECIMALS = 9
+"""Coordinates that are equal to themselves rounded to so many decimals are taken for rounded."""
+
+
+class Answer(NamedTuple):
+    """What came of a release.
+
+    Attributes:
+        attack: That was run.
+        found: Without a leading axis.
+        errors: Attack -> mean squared error (v,) on practice releases; empty where only one attack was possible.
+        misfit: Why the release is none of the method's, where the attack says so.
+    """
+
+    attack: EmbeddingAttack
+    found: Reconstruction
+    errors: Mapping[str, np.ndarray]
+    misfit: list[str]
+
+
+def attack_embedding(
+    key: Array,
+    method: DRMethod,
+    known: Array,
+    coords: Array,
+    *,
+    public: Array | None = None,
+    target_row: int = 0,
+    attack: str | None = None,
+    decimals: int | None = None,
+    bounds: tuple[float, float] | None = None,
+    progress: bool = False,
+) -> Answer:
+    """Reconstructs the one unknown record of a published embedding from the others.
+
+    Without `attack` those that fit are tried where the answer is known, on releases of public records or, without any,
+    of known ones that stand in for the target; the one that errs least there is run.
+
+    Args:
+        key: Of what shadow releases and attacks draw.
+        method: As the adversary believes it to be, with its hyperparameters.
+        known: (n-1, d), in the order of the release, the target's row left out.
+        coords: (n, k), finite.
+        public: (s, d), other records of the same kind; None if there are none.
+        target_row: Row of the unknown record in coords, from 0.
+        attack: Name in `ATTACKS["embedding"]`; the best if None.
+        decimals: That coordinates are rounded to; found out if None.
+        bounds: Least and greatest value of a feature; None if there are none.
+        progress: Show bars on standard error.
+
+    Raises:
+        ValueError: arrays not finite or of shapes that do not match, or an attack that is none for such a release.
+
+        known = digits.x[1:200]; published = sklearn.manifold.TSNE().fit_transform(digits.x[:200])
+        attack_embedding(jax.random.key(0), TSNE(), known, published, public=digits.x[200:]).found.x
+    """
+    known = validate.matrix(known, "known", min_rows=3)
+    published = validate.matrix(coords, "coords")
+    n, k = len(known) + 1, method.n_components
+    if published.shape != (n, k):
+        raise ValueError(f"coords must have shape ({n}, {k}) for {n - 1} known records, got {published.shape}")
+    validate.integer(minimum=0, target_row=target_row)
+    validate.at_most(n - 1, "n - 1", target_row=target_row)
+    others = None if public is None else validate.matrix(public, "public", min_rows=2, columns=known.shape[1])
+    threat = _threat(key, method, known, published, others, target_row, decimals, bounds, progress)
+    fits = {name: one for name, one in fitting(threat).items() if not one.is_baseline}
+    if attack is not None:
+        if attack not in fits:
+            all_of_them = ATTACKS["embedding"]
+            why = f": it {all_of_them[attack].fits(threat)}" if attack in all_of_them else ""
+            raise ValueError(f"attack must be one of {', '.join(fits)} for this release, got {attack!r}{why}")
+        fits = {attack: fits[attack]}
+    cheap = {name: one for name, one in fits.items() if one.cost(threat).seconds <= MOST_SECONDS}
+    errors = _practised(key, cheap or fits, threat)
+    name = practice.winners(errors)[0] if errors else next(iter(cheap or fits))
+    found = answer(fits[name], key, threat)
+    reasons = fits[name].misfit(threat) if int(found.status[0]) else []
+    single = Reconstruction(
+        found.x[0],
+        None,
+        found.candidates[0],
+        found.residual_norm[0],
+        found.status[0],
+        None if found.expected_mse is None else found.expected_mse[0],
+        found.facts,
+    )
+    return Answer(fits[name], single, errors, reasons)
+
+
+def _practised(key: Array, candidates: Mapping[str, EmbeddingAttack], threat: EmbeddingThreat) -> dict[str, np.ndarray]:
+    tried = practice.practice(threat, PRACTICE) if len(candidates) > 1 else None
+    if tried is None:
+        return {}
+    is_scored = np.ones(threat.known.shape[1], bool)
+
+    def errors(name: str) -> np.ndarray:
+        assert tried is not None
+        assert tried.truth is not None
+        found = answer(candidates[name], key, dataclasses.replace(tried, truth=None))
+        return practice.errors_of(found, tried.truth, is_scored)
+
+    return practice.compared(candidates, tried, errors)
+
+
+def _threat(
+    key: Array,
+    method: DRMethod,
+    known: np.ndarray,
+    coords: np.ndarray,
+    public: np.ndarray | None,
+    target_row: int,
+    decimals: int | None,
+    bounds: tuple[float, float] | None,
+    progress: bool,
+) -> EmbeddingThreat:
+    dtype = _dtype_of(coords)
+    decimals = decimals_of(coords) if decimals is None else decimals
+    shadow_key = jax.random.fold_in(key, 1)
+    some = None if public is None else public[:N_SHADOW]
+
+    @functools.cache
+    def shadows() -> practice.Shadows:
+        if some is None:
+            return practice.stand_in_shadows(shadow_key, method, known, decimals=decimals, dtype=dtype)
+        n_validation = max(2, round(SHARE_OF_VALIDATION * len(some))) if len(some) > 4 else 0
+        return practice.shadows_of(
+            shadow_key,
+            method,
+            known,
+            some,
+            n_validation=n_validation,
+            decimals=decimals,
+            dtype=dtype,
+            progress=progress,
+        )
+
+    row = coords[target_row : target_row + 1]
+    return EmbeddingThreat(
+        method=method,
+        known=known,
+        coords=np.concatenate([row, np.delete(coords, target_row, axis=0)])[None],
+        shadows=shadows,
+        public=public,
+        decimals=decimals,
+        dtype=dtype,
+        bounds=bounds,
+        alike=False,
+        progress=progress,
+    )
+
+
+def decimals_of(coords: np.ndarray) -> int | None:
+    """The fewest decimals that leave coordinates (n, k) as they are; None if that takes more than `MOST_DECIMALS`."""
+    values = np.asarray(coords, np.float64)
+    tolerance = 4 * np.finfo(coords.dtype if coords.dtype.kind == "f" else np.float64).eps * np.abs(values).max()
+    for decimals in range(MOST_DECIMALS + 1):
+        if 10.0**-decimals > 4 * tolerance and np.abs(values - np.round(values, decimals)).max() <= tolerance:
+            return decimals
+    return None
+
+
+def _dtype_of(coords: np.ndarray) -> str:
+    """What the release was computed in, as its digits show."""
+    return "float32" if np.array_equal(coords, coords.astype(np.float32)) else "float64"

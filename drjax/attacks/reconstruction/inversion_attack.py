@@ -1,0 +1,66 @@
+"""The inversion as an attack; see `drjax.attacks.reconstruction.inversion.reconstruct`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import jax
+import numpy as np
+
+from drjax.attacks.attack import Cost, EmbeddingAttack, EmbeddingThreat
+from drjax.attacks.reconstruction import inversion
+from drjax.attacks.reconstruction.priors import GaussianPrior
+from drjax.attacks.shadow import FLOPS
+from drjax.core.types import Array, DRMethod, Reconstruction
+
+ROUNDED = 0.6
+"""Standard deviation of rounding, in units of its largest error: that of a uniform one, and a little."""
+
+STEPS = 150
+"""Steps of the descents for a target, about."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inversion(EmbeddingAttack):
+    """The likeliest record, found by descent."""
+
+    name: str = "inversion"
+    label: str = "Inversion"
+    description: str = (
+        "Searches for the likeliest record from which the method makes the published coordinates, or with which its "
+        "map is at rest."
+    )
+    why: str = (
+        "The published map is all but a minimum of its objective, so the gradient there, which hangs on the target "
+        "through its affinities, all but vanishes for the target alone."
+    )
+
+    def suits(self, method: DRMethod, *, seed_known: bool) -> str | None:
+        """See `EmbeddingAttack`."""
+        return inversion.refused(method, seed_known=seed_known)
+
+    def cost(self, threat: EmbeddingThreat) -> Cost:
+        """See `Attack`."""
+        n, d = len(threat.known) + 1, threat.known.shape[1]
+        q = threat.coords[0].size
+        if threat.method.stationary:
+            step = 2.0 * n**2 * q + 4.0 * d**2
+        else:
+            step = min(q, d) * threat.method.cost(n, d, itemsize=8).flops + 4.0 * q * d**2
+        return Cost(threat.n_releases * STEPS * step / FLOPS, 8.0 * (4 * q * max(d, n) + 8 * d**2))
+
+    def run(self, key: Array, threat: EmbeddingThreat) -> Reconstruction:
+        """See `Attack`; draws nothing, and repeats the draws of a release of known seed."""
+        seed: jax.Array | np.ndarray = key if threat.seed_key is None else threat.seed_key
+        found = inversion.reconstruct(
+            seed,
+            threat.method,
+            threat.known,
+            threat.coords,
+            prior=GaussianPrior.fit(threat.expected_of),
+            seed_known=threat.seed_key is not None,
+            noise=None if threat.precision is None else ROUNDED * threat.precision,
+            bounds=threat.bounds,
+            progress=threat.progress,
+        )
+        return found._replace(facts={"n_not_converged": int(np.sum(found.status != 0))})

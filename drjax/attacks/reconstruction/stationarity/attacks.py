@@ -1,0 +1,94 @@
+"""Stationarity of MDS as an attack; see `reconstruct_mds`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from drjax.attacks.attack import Cost, EmbeddingAttack, EmbeddingThreat
+from drjax.attacks.reconstruction.mixture_prior import MixturePrior
+from drjax.attacks.reconstruction.priors import GaussianPrior
+from drjax.attacks.reconstruction.stationarity.mds import STEPS, calibrate, reconstruct_mds
+from drjax.attacks.shadow import FLOPS
+from drjax.core.types import Array, DRMethod, Reconstruction
+from drjax.dr import MDS
+
+CALIBRATION_RELEASES = 24
+"""Most shadow releases that the size of what an early stop leaves is measured on."""
+
+AT_REST = (
+    "The iteration moves every known record by what its distance to the target asks for; where it has all but come to "
+    "rest, that distance can be read off, whatever the start was"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stationarity(EmbeddingAttack):
+    """The gradient that vanishes, and the last steps, with a Gaussian prior."""
+
+    name: str = "stationarity"
+    label: str = "Stationarity and last steps"
+    description: str = (
+        "Reads the target's distances off the gradient that all but vanishes at the release, and simulates the steps "
+        "before an early stop; a few shadow releases calibrate it."
+    )
+    why: str = f"{AT_REST}."
+    needs_shadows: bool = True
+    each = True
+    most_each = 250
+
+    def suits(self, method: DRMethod, *, seed_known: bool) -> str | None:
+        """See `EmbeddingAttack`."""
+        del seed_known
+        return None if isinstance(method, MDS) else "is of MDS"
+
+    def cost(self, threat: EmbeddingThreat) -> Cost:
+        """See `Attack`."""
+        n, d = threat.known.shape
+        k = threat.coords.shape[2]
+        # Derivatives of the steps in the target's distances: n k by n, each a product with n x n.
+        each = STEPS * 24.0 * n**2 * k * n + 30.0 * min(n, d) ** 2 * d
+        return Cost(
+            threat.n_releases * each / FLOPS + 2.0 * len(threat.expected_of) * d**2 / FLOPS,
+            8.0 * (4 * n**2 * k + 3 * d**2),
+        )
+
+    def prior(self, threat: EmbeddingThreat) -> GaussianPrior | MixturePrior:
+        """What is expected of a record."""
+        return GaussianPrior.fit(threat.expected_of)
+
+    def run(self, key: Array, threat: EmbeddingThreat) -> Reconstruction:
+        """See `Attack`; nothing is drawn."""
+        del key
+        prior, shadows, used = self.prior(threat), threat.shadows(), slice(CALIBRATION_RELEASES)
+        scale = calibrate(shadows.known, shadows.coords[used], shadows.records[used])
+        found = reconstruct_mds(
+            threat.known, threat.coords, prior=prior, scale=scale, bounds=threat.bounds, progress=threat.progress
+        )
+        facts: dict[str, Any] = {"scale": scale, "expected_error_norm": float(np.nanmean(found.residual_norm))}
+        if isinstance(prior, MixturePrior):
+            facts["n_components_of_prior"] = len(prior.components)
+        return found._replace(facts=facts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StationarityMixture(Stationarity):
+    """The same with a mixture of Gaussians."""
+
+    name: str = "stationarity-mixture"
+    label: str = "Stationarity, mixture prior"
+    description: str = "The same with a prior that learns kinds of records, a mixture of Gaussians."
+    why: str = f"{AT_REST}, and records of the target's kind fill in what distances leave open."
+    needs_public: bool = True
+    each = False
+
+    def prior(self, threat: EmbeddingThreat) -> GaussianPrior | MixturePrior:
+        """See `Stationarity`."""
+        return MixturePrior.fit(threat.expected_of)
+
+    def cost(self, threat: EmbeddingThreat) -> Cost:
+        """See `Attack`."""
+        one = Stationarity.cost(self, threat)
+        return Cost(2 * one.seconds, one.bytes + 160.0 * threat.known.shape[1] ** 2)

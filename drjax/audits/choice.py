@@ -1,0 +1,157 @@
+"""Which attacks an audit runs: those asked for, or those that do best where the adversary knows the answer."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from drjax.attacks import practice
+from drjax.attacks.attack import EmbeddingAttack, EmbeddingThreat, EveryRecord
+from drjax.attacks.registry import ATTACKS, answer
+from drjax.audits.config import AuditConfig
+from drjax.audits.folder import RunFolder
+from drjax.core.types import Array, DRMethod
+
+ALL = "all"
+"""In place of the names of attacks: every one that works on the method."""
+
+PRACTICE = 12
+"""Practice releases, at most."""
+
+LEAST_SECONDS, TIMES_RELEASES = 600.0, 10.0
+"""An attack is a candidate by default if it takes no longer than the first, or than so many times the releases."""
+
+PRACTICE_SECONDS = 30.0
+"""And if what it takes on practice releases, its training included, is no more than this."""
+
+
+def possible(method: DRMethod, *, seed_known: bool) -> dict[str, EmbeddingAttack]:
+    """The attacks and baselines that work on a method, by name."""
+    return {n: a for n, a in ATTACKS["embedding"].items() if a.suits(method, seed_known=seed_known) is None}
+
+
+def learned(threat: EmbeddingThreat, *, most_seconds: float) -> dict[str, EmbeddingAttack]:
+    """Attacks that learn all they know from shadow releases, and take no longer.
+
+    Trained on releases that went through a defence, they are the adversary who knows of it.
+    """
+    return {
+        name: attack
+        for name, attack in ATTACKS["embedding"].items()
+        if attack.trains and attack.fits(threat) is None and attack.cost(threat).seconds <= most_seconds
+    }
+
+
+def check(config: AuditConfig) -> None:
+    """Raises ValueError for a name of `attacks` that is none of the method's, or needs what the adversary lacks."""
+    method = config.believed.dr_method
+    known, usual = possible(method, seed_known=True), possible(method, seed_known=config.seed_known)
+    if config.each_record:
+        usual = {name: attack for name, attack in usual.items() if not attack.is_baseline}
+    for name in config.attacks:
+        if name in known and name not in usual and not config.each_record:
+            raise ValueError(f"seed_known must be True for attack {name!r} on method {config.method!r}, got False")
+        if name not in usual and name != ALL:
+            where = " with each_record" if config.each_record else ""
+            allowed = ", ".join([ALL, *usual])
+            raise ValueError(f"attacks must be among {allowed}{where} for method {config.method!r}, got {name!r}")
+        if config.n_hidden and name != ALL and not (usual[name].takes_hidden or usual[name].is_baseline):
+            left = ", ".join(n for n, a in usual.items() if a.takes_hidden and not a.is_baseline)
+            raise ValueError(f"attacks must be among {left} where further records are unknown, got {name!r}")
+    if config.attacks and all(name in usual and usual[name].is_baseline for name in config.attacks):
+        raise ValueError(f"attacks must name an attack and not only baselines, got {config.attacks}")
+
+
+def configured(name: str, config: AuditConfig) -> EmbeddingAttack:
+    """The attack with the recipe that the configuration has for it, in a field of its name."""
+    attack = ATTACKS["embedding"][name]
+    recipe = getattr(config, name.replace("-", "_"), None)
+    return attack if recipe is None else dataclasses.replace(attack, recipe=recipe)
+
+
+def chosen(
+    folder: RunFolder, key: Array, config: AuditConfig, threat: EmbeddingThreat, *, seconds: float
+) -> dict[str, EmbeddingAttack]:
+    """Baselines, then the attacks that an audit runs, by name in the order of the ladder.
+
+    Args:
+        folder: Keeps what the candidates found on practice releases.
+        key: Of the attacks.
+        config: Of the audit; checked.
+        threat: On the releases under attack.
+        seconds: What the releases take.
+    """
+    fits = {name: configured(name, config) for name, attack in ATTACKS["embedding"].items() if not attack.fits(threat)}
+    if ALL in config.attacks:
+        return fits
+    wanted = config.attacks or _best(folder, key, threat, fits, max(LEAST_SECONDS, TIMES_RELEASES * seconds))
+    return {name: attack for name, attack in fits.items() if name in wanted or attack.is_baseline}
+
+
+def chosen_each(config: AuditConfig, every: EveryRecord) -> tuple[dict[str, EmbeddingAttack], dict[str, str]]:
+    """The attacks on every record, by name; and those left out, with the reason.
+
+    Raises:
+        ValueError: none is left.
+    """
+    attacks = {name: attack for name, attack in ATTACKS["embedding"].items() if not attack.is_baseline}
+    wanted = {
+        name: attack
+        for name, attack in attacks.items()
+        if name in config.attacks or ALL in config.attacks or (not config.attacks and attack.each)
+    }
+    reasons = {name: attack.fits_each(every) for name, attack in wanted.items()}
+    left = {name: attack for name, attack in wanted.items() if reasons[name] is None}
+    out = {
+        name: f"{attack.label} {reasons[name]}"
+        for name, attack in wanted.items()
+        if reasons[name] is not None and attack.suits(every.method, seed_known=False) is None
+    }
+    if not left:
+        raise ValueError(
+            f"attacks must hold one for each_record with {config.method!r} and {len(every.x):,} records, got none: "
+            f"{'; '.join(out.values())}"
+        )
+    return left, out
+
+
+def _best(
+    folder: RunFolder, key: Array, threat: EmbeddingThreat, fits: Mapping[str, EmbeddingAttack], most_seconds: float
+) -> list[str]:
+    """Names of the attacks that err least on practice releases; of one that fits alone, or without any, of all."""
+    attacks = {name: attack for name, attack in fits.items() if not attack.is_baseline}
+    tried = practice.practice(threat, PRACTICE)
+    if tried is None:
+        return list(attacks)
+    candidates = {
+        name: attack
+        for name, attack in attacks.items()
+        if attack.cost(threat).seconds <= most_seconds and attack.cost(tried).seconds <= PRACTICE_SECONDS
+    }
+    if len(candidates) < 2:
+        # Whatever works, however long it takes.
+        return list(candidates or attacks)
+    is_scored = np.ones(threat.known.shape[1], bool) if threat.features is None else ~threat.features.which
+    return practice.winners(practice.compared(candidates, tried, _errors(folder, key, tried, candidates, is_scored)))
+
+
+def _errors(
+    folder: RunFolder,
+    key: Array,
+    tried: EmbeddingThreat,
+    candidates: Mapping[str, EmbeddingAttack],
+    is_scored: np.ndarray,
+) -> Callable[[str], np.ndarray]:
+    def errors(name: str) -> np.ndarray:
+        def make() -> tuple[dict[str, Any], dict[str, Any]]:
+            assert tried.truth is not None
+            found = answer(candidates[name], key, dataclasses.replace(tried, truth=None))
+            return {"error": practice.errors_of(found, tried.truth, is_scored)}, {}
+
+        file = f"practice/{name}"
+        return folder.timed(file, make, stage=file)[0]["error"]
+
+    return errors

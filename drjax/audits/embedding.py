@@ -1,0 +1,307 @@
+"""The setting of sampled targets: each the one unknown record of a release of its own beside the same known ones."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import jax
+import numpy as np
+
+from drjax.attacks import metrics
+from drjax.attacks.attack import EmbeddingAttack, EmbeddingThreat, Shadows
+from drjax.audits import adversary, choice, describe, needs, quality
+from drjax.audits import curve as curves
+from drjax.audits.adversary import Scene, View
+from drjax.audits.attempts import answer_in
+from drjax.audits.config import BOUNDS, AuditConfig
+from drjax.audits.fillings import filled_shadows
+from drjax.audits.pipeline import Attempt, Pages, Session, Setting
+from drjax.audits.report import save_figures
+from drjax.audits.shadows import embeddings
+from drjax.core.progress import announce
+from drjax.core.types import DRMethod, count_status
+from drjax.data import load, split
+from drjax.reports import plots
+from drjax.reports.curve import DefenseCurve, sections_of
+from drjax.reports.ladder import LadderRow
+from drjax.reports.sections import Figure, Section, Verdict
+
+FIGURE_TARGETS = 10
+"""Targets shown in the image grid."""
+
+FIGURE_ATTACKS = 3
+"""Attacks shown per feature: the figure has one panel each."""
+
+COMPARED_SECONDS = 60.0
+"""Attacks of the informed adversary that take longer are not run beside those under the switches."""
+
+
+class EmbeddingSetting(Setting):
+    """An embedding's sampled targets; see the module."""
+
+    config: AuditConfig
+
+    def __init__(self, config: AuditConfig) -> None:
+        """Takes a configuration without `each_record`."""
+        self.config, self.statuses = config, {}
+
+    def prepare(self, *, progress: bool) -> None:
+        """See `Setting`."""
+        config = self.config
+        choice.check(config)
+        self.data = data = load(
+            config.data,
+            data_dir=config.data_dir,
+            categorical=config.categorical,
+            drop=config.drop,
+            label=config.label,
+        )
+        split_key, self._shadow_key, self._attack_key, self._score_key = jax.random.split(
+            jax.random.key(config.seed), 4
+        )
+        self._parts = split(split_key, data, **adversary.sizes(config, len(data.x)))
+        self.scene: Scene = adversary.set_scene(jax.random.fold_in(split_key, 1), config, data, self._parts)
+        d = data.x.shape[1]
+        # Fails now, before the folder is made, if k does not fit the data.
+        for believed in (config.dr_method, config.believed.dr_method):
+            shape = np.zeros((config.n_known + 1, d), np.float32)
+            jax.eval_shape(believed.fit_transform, self._shadow_key, shape)
+        found = needs.require(
+            needs.of_audit(config, config.n_known, d),
+            "this audit",
+            "--n-known",
+            lambda n_known: needs.of_audit(config, n_known, d),
+            config.n_known,
+        )
+        n_releases = config.n_shadow + config.n_validation + config.n_targets
+        self._seconds = found.seconds
+        what = f"{n_releases:,} releases of {config.n_known + 1:,} records"
+        announce(what, found.seconds, found.bytes, enabled=progress)
+
+    def release(self, session: Session) -> None:
+        """See `Setting`: the shadow releases, those under attack, and how good these are."""
+        config, scene, folder = self.config, self.scene, session.folder
+        believed, n_hidden = config.believed, len(scene.hidden)
+        # A known seed is that of the attacked releases, so that both stages draw the same.
+        same = (self._shadow_key, self._shadow_key)
+        self._keys = same if config.seed_known else tuple(jax.random.split(self._shadow_key))
+        method = config.dr_method
+        with jax.enable_x64(config.dtype == "float64"):
+            session.say(f"Shadow releases: {method} on {config.n_known} known records of {self.data.name}")
+            if n_hidden:
+                self._shadows = filled_shadows(
+                    folder, self._keys[0], believed, scene.known, n_hidden, scene.public, progress=session.progress
+                )
+            else:
+                self._shadows = self._embeddings(session, "shadows", believed, scene.known, scene.public)
+            self._released = self._embeddings(session, "releases", config, scene.others, scene.targets)
+            coords, objective, status = (self._released[name] for name in ("coords", "objective", "status"))
+            self._quality = quality.measure(method, scene.others, scene.targets, coords, objective, status)
+        self.statuses["shadow releases"] = count_status(self._shadows["status"])
+        self.statuses["attacked releases"] = counts = count_status(status)
+        if self._quality is not None:
+            folder.record("quality", "attacked releases", scores=self._quality, status_counts=counts)
+        self._view: View = adversary.look(jax.random.fold_in(self._attack_key, 1), config, scene, coords)
+        if self._view.matched is not None:
+            known_rows, target_rows = self._view.matched
+            folder.record("stage", "matching", known_rows=known_rows, target_rows=target_rows)
+        self.threat = self._threat(session)
+
+    def _embeddings(
+        self, session: Session, stage: str, config: AuditConfig, known: np.ndarray, targets: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        key = self._keys[stage == "releases"]
+        return embeddings(session.folder, stage, key, config, known, targets, progress=session.progress)
+
+    def _threat(self, session: Session) -> EmbeddingThreat:
+        config, scene, made, n = self.config, self.scene, self._shadows, self.config.n_shadow
+        p = len(scene.known)
+        shadows = Shadows(
+            known=scene.known,
+            records=scene.shadow,
+            coords=made["coords"][:n],
+            validation=scene.validation,
+            validation_coords=made["coords"][n:],
+            validation_hidden=made["hidden"][n:] if len(scene.hidden) else None,
+        )
+        return EmbeddingThreat(
+            method=config.believed.dr_method,
+            known=scene.known,
+            coords=self._view.coords,
+            shadows=lambda: shadows,
+            public=scene.public,
+            hidden=self._view.full[:, p + 1 :] if len(scene.hidden) else None,
+            features=scene.features,
+            decimals=config.decimals,
+            dtype=config.dtype,
+            seed_key=self._shadow_key if config.seed_known else None,
+            bounds=BOUNDS,
+            truth=scene.targets,
+            progress=session.progress,
+        )
+
+    def attacks(self, session: Session) -> Mapping[str, EmbeddingAttack]:
+        """See `Setting`; finds the mean record, with which the others are compared."""
+        found = choice.chosen(session.folder, self._attack_key, self.config, self.threat, seconds=self._seconds)
+        self._attacks, self._pairs = found, {}
+        guess = answer_in(session.folder, "attacks/mean", found["mean"], self._attack_key, self.threat, stage="mean")[
+            0
+        ]["x"]
+        self._mean_record = adversary.blind_guess(self.config, self.scene, guess)
+        decoys = self.scene.decoys
+        self._decoys = metrics.sample_decoys(self._score_key, decoys, min(self.config.n_decoys, len(decoys)))
+        return found
+
+    def attempt(self, session: Session, name: str, attack: EmbeddingAttack) -> Attempt:
+        """See `Setting`; beside it the informed adversary's, where switches make another one."""
+        found = self._attempt(session, name, attack, self.threat)
+        compared = not attack.is_baseline and attack.cost(self.threat).seconds <= COMPARED_SECONDS
+        if adversary.is_weaker(self.config) and compared and not (attack.needs_shadows and len(self.scene.hidden)):
+            session.say(f"Attack: {attack.label}, informed")
+            full = self._attempt(session, f"informed/{name}", attack, self._informed())
+            self._pairs[attack.label] = found.scores, full.scores
+            session.folder.record(
+                "attack",
+                f"informed/{name}",
+                place=list(self._attacks).index(name),
+                label=f"{attack.label}, informed",
+                scores=full.scores,
+            )
+        return found
+
+    def _attempt(self, session: Session, name: str, attack: EmbeddingAttack, threat: EmbeddingThreat) -> Attempt:
+        """Under its name in the folder; the draws are the attack's."""
+        result, seconds = answer_in(session.folder, f"attacks/{name}", attack, self._attack_key, threat, stage=name)
+        status = result["status"] | self._released["status"]
+        scores = self._score(result["x"], status=status, seconds=seconds)
+        return Attempt(x=result["x"], status=status, scores=scores, expected_mse=result.get("expected_mse"))
+
+    def _informed(self) -> EmbeddingThreat:
+        """What the informed adversary has: all records but the target, rows in order, none of the target's features."""
+        return dataclasses.replace(
+            self.threat,
+            known=self.scene.others,
+            coords=self._released["coords"],
+            hidden=None,
+            features=None,
+            # Of fewer known records, shadow releases say nothing of these.
+            public=self.threat.public,
+            shadows=self._no_shadows if len(self.scene.hidden) else self.threat.shadows,
+        )
+
+    def _no_shadows(self) -> Shadows:
+        made = self.threat.shadows()
+        return dataclasses.replace(made, records=made.records[:0], coords=made.coords[:0])
+
+    def _score(self, x: np.ndarray, *, status: np.ndarray, seconds: float) -> metrics.AttackScores:
+        scored, scene = ~self.scene.is_known, self.scene
+        return metrics.evaluate(
+            self._score_key,
+            x[:, scored],
+            scene.targets[:, scored],
+            neighbors=np.concatenate([scene.known, scene.public])[:, scored],
+            decoys=self._decoys[:, scored],
+            mean_record=self._mean_record[:, scored],
+            status=status,
+            seconds=seconds,
+        )
+
+    def targets(self) -> np.ndarray:
+        """See `Setting`."""
+        return self.scene.targets
+
+    def pages(
+        self, session: Session, attempts: Mapping[str, Attempt], rows: tuple[LadderRow, ...], verdict: Verdict
+    ) -> Pages:
+        """See `Setting`."""
+        del verdict
+        config, data, method = self.config, self.data, self.config.dr_method
+        curve = None if config.defense == "none" else self._curve(session, rows)
+        sections: list[Section] = []
+        if self._quality is not None:
+            sections.append(quality.in_words(method, self._quality))
+        if curve is not None:
+            sections += sections_of(curve, curves.draw(session.folder, curve))
+        sections += self._figures(session, attempts, rows)
+        possible = choice.possible(method, seed_known=config.seed_known)
+        return Pages(
+            title=f"What this {method.title} release gives away: {data.name}",
+            release=describe.release(config, data, n_records=config.n_known + 1),
+            assumptions=adversary.assumptions(config, data, self.scene, self._view, describe.assumptions(config, data)),
+            command=describe.command(config),
+            tables=(adversary.comparison(self._pairs, self.scene),) if self._pairs else (),
+            measured=tuple(sections),
+            not_run=tuple(attack.label for name, attack in possible.items() if name not in self._attacks),
+            result={"quality": self._quality, "curve": curve},
+        )
+
+    def _curve(self, session: Session, rows: tuple[LadderRow, ...]) -> DefenseCurve:
+        config, scene = self.config, self.scene
+
+        def embed(stage: str, defended: DRMethod) -> dict[str, np.ndarray]:
+            everybody = np.concatenate([scene.public, scene.targets])
+            with jax.enable_x64(config.dtype == "float64"):
+                return embeddings(
+                    session.folder,
+                    stage,
+                    self._keys[0],
+                    config,
+                    scene.known,
+                    everybody,
+                    progress=session.progress,
+                    method=defended,
+                )
+
+        y = self.data.y
+        curve = curves.measure(
+            session.folder,
+            config,
+            self.threat,
+            self._attack_key,
+            self._attacks,
+            (self._shadows, self._released),
+            embed,
+            baselines=tuple(row for row in rows if row.is_baseline),
+            score=self._score,
+            labels=None if y is None else (y[self._parts.known], y[self._parts.targets]),
+            say=session.say,
+        )
+        for point in curve.points:
+            if point.scale:
+                self.statuses[f"{config.defense} at scale {point.scale:g}"] = dict(point.status_counts)
+        return curve
+
+    def _figures(
+        self, session: Session, attempts: Mapping[str, Attempt], rows: tuple[LadderRow, ...]
+    ) -> tuple[Figure, ...]:
+        data, scene, attacks = self.data, self.scene, self._attacks
+        labelled = {attacks[name].label: found.x for name, found in attempts.items()}
+        if describe.is_image(data.shape):
+            shown = {label: x[:FIGURE_TARGETS] for label, x in labelled.items()}
+            figure = plots.image_grid(scene.targets[:FIGURE_TARGETS], shown, data.shape)
+            text = describe.IMAGE_FIGURE
+        else:
+            hit = [row.label for row in sorted(rows, key=lambda row: row.scores.mse.estimate) if not row.is_baseline]
+            figure = plots.feature_errors(
+                scene.targets,
+                {label: labelled[label] for label in hit[:FIGURE_ATTACKS]},
+                scene.public.mean(axis=0),
+                feature_names=data.feature_names,
+                scale=np.where(data.scale > 0, data.scale, 1),
+            )
+            text = describe.FEATURE_FIGURE
+        scored = ~scene.is_known
+        errors = {
+            label: metrics.mean_squared_errors(x[:, scored], scene.targets[:, scored]) for label, x in labelled.items()
+        }
+        neighbor = errors[attacks["nearest"].label]
+        errors = {
+            attacks[name].label: errors[attacks[name].label] for name in attempts if not attacks[name].is_baseline
+        }
+        drawn = [
+            ("reconstructions", figure, text),
+            ("ladder", plots.ladder(rows), describe.LADDER_FIGURE),
+            ("errors", plots.error_distribution(errors, neighbor), describe.ERROR_FIGURE),
+        ]
+        return save_figures(session.folder.path, drawn)

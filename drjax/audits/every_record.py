@@ -1,0 +1,198 @@
+"""The setting of every record: each in turn as the one unknown record of one release of all of them.
+
+There is one release. The adversary against record i knows the n-1 others, the method and the release, and no public
+data: what is to be expected of a record comes from the known ones. Attacks that can share their work over all records;
+the others are run for one record after the other.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from drjax.attacks import exposure
+from drjax.attacks.attack import Attack, EmbeddingAttack, EveryRecord, Shadows
+from drjax.attacks.exposure import Exposure
+from drjax.attacks.practice import stand_in_shadows
+from drjax.attacks.registry import ATTACKS
+from drjax.attacks.shadow import shadow_embeddings
+from drjax.audits import choice, describe, exposure_report, needs
+from drjax.audits.attempts import fields_of
+from drjax.audits.config import BOUNDS, AuditConfig
+from drjax.audits.pipeline import Attempt, Pages, Session, Setting
+from drjax.core.progress import announce, track
+from drjax.core.types import count_status
+from drjax.data import load
+from drjax.reports import ladder
+from drjax.reports.ladder import LadderRow
+from drjax.reports.sections import Verdict
+
+CHUNK = 10
+"""Records between two files, of an attack that shares nothing between records."""
+
+
+class EveryRecordSetting(Setting):
+    """Every record of one release; see the module."""
+
+    config: AuditConfig
+
+    def __init__(self, config: AuditConfig) -> None:
+        """Takes a configuration with `each_record`."""
+        self.config, self.statuses = config, {}
+
+    def prepare(self, *, progress: bool) -> None:
+        """See `Setting`."""
+        config = self.config
+        choice.check(config)
+        self.data = data = load(
+            config.data, data_dir=config.data_dir, categorical=config.categorical, drop=config.drop, label=config.label
+        )
+        n = len(data.x)
+        if n < 4:
+            raise ValueError(f"data must have at least 4 records for each_record, got {n} in {data.name}")
+        self._release_key, row_key, self._score_key = jax.random.split(jax.random.key(config.seed), 3)
+        method = config.dr_method
+        jax.eval_shape(method.fit_transform, self._release_key, np.zeros(data.x.shape, np.float32))
+        self.rows = np.arange(n)
+        if config.max_records is not None and config.max_records < n:
+            self.rows = np.sort(np.asarray(jax.random.permutation(row_key, n))[: config.max_records])
+        # The coordinates do not matter yet.
+        self._attacks, self._left_out = choice.chosen_each(config, self._every(np.zeros((n, config.n_components))))
+
+        def need(count: int) -> needs.Needs:
+            return needs.of_each(config, count, data.x.shape[1], self._attacks.values())
+
+        found = needs.require(need(n), "this audit", "the number of records in --data", need, n)
+        announce(f"preparations for one release of {n:,} records", found.seconds, found.bytes, enabled=progress)
+
+    def _every(self, coords: np.ndarray, *, progress: bool = False) -> EveryRecord:
+        config = self.config
+
+        def stand_ins(known: np.ndarray) -> Shadows:
+            key = jax.random.key(config.seed)
+            return stand_in_shadows(key, config.dr_method, known, decimals=config.decimals, dtype=config.dtype)
+
+        return EveryRecord(
+            method=config.dr_method,
+            x=self.data.x,
+            coords=coords,
+            rows=self.rows,
+            stand_ins=stand_ins,
+            decimals=config.decimals,
+            dtype=config.dtype,
+            bounds=BOUNDS,
+            progress=progress,
+        )
+
+    def release(self, session: Session) -> None:
+        """See `Setting`."""
+        for reason in self._left_out.values():
+            session.say(f"Left out: {reason}")
+        session.say(f"Release: {self.config.dr_method} on all {len(self.data.x):,} records of {self.data.name}")
+        released = session.folder.arrays("release", self._released)
+        self.statuses["release"] = count_status(released["status"])
+        self._threat = self._every(released["coords"], progress=session.progress)
+
+    def _released(self) -> dict[str, np.ndarray]:
+        config = self.config
+        with jax.enable_x64(config.dtype == "float64"):
+            x = self.data.x.astype(config.dtype)
+            # One more record beside the others: the same embedding by the faster way.
+            embedding = shadow_embeddings(self._release_key, config.dr_method, x[1:], x[:1])
+            coords = np.asarray(embedding.coords[0])
+        if not np.isfinite(coords).all():
+            raise ValueError(f"data must have a finite release, got nan or infinity from {config.dr_method}")
+        if config.decimals is not None:
+            coords = np.round(coords, config.decimals)
+        return {"coords": coords, "status": np.asarray(embedding.status)}
+
+    def attacks(self, session: Session) -> Mapping[str, Attack]:
+        """See `Setting`."""
+        del session
+        self._results: dict[str, dict[str, np.ndarray]] = {}
+        self._exposures: dict[str, Exposure] = {}
+        return {**{name: ATTACKS["embedding"][name] for name in exposure_report.BASELINES}, **self._attacks}
+
+    def attempt(self, session: Session, name: str, attack: Attack) -> Attempt:
+        """See `Setting`."""
+        if isinstance(attack, EmbeddingAttack) and not attack.is_baseline:
+            result, seconds = self._attacked(session, attack)
+            words = attack.label, attack.description
+        else:
+            result, seconds, words = self._guess(name), 0.0, exposure_report.BASELINES[name]
+        self._results[name] = result
+        own = self._exposures[name] = exposure.measure(result["x"], self.data.x, self.rows, result["status"])
+        row = exposure_report.ladder_row(
+            self._score_key, words, result, seconds, own, self._exposures["mean"], self.data.x
+        )
+        return Attempt(
+            x=result["x"],
+            status=result["status"],
+            scores=row.scores,
+            expected_mse=result.get("expected_mse"),
+            label=words[0],
+            description=words[1],
+        )
+
+    def _guess(self, name: str) -> dict[str, np.ndarray]:
+        x = self.data.x.astype(np.float64)
+        guess = exposure.means_of_others(x, self.rows) if name == "mean" else x[exposure.nearest_others(x, self.rows)]
+        return {"x": guess, "status": np.zeros(len(self.rows), np.uint32)}
+
+    def _attacked(self, session: Session, attack: EmbeddingAttack) -> tuple[dict[str, np.ndarray], float]:
+        """Reconstructions, read back where finished, and the seconds that they took."""
+        key, every, rows = jax.random.key(self.config.seed), self._threat, self.rows
+        if attack.shares_each:
+
+            def make_all() -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+                return fields_of(attack.run_each(key, every)), {}
+
+            return session.folder.timed(f"attacks/{attack.name}", make_all, stage=attack.name)
+        starts, parts = range(0, len(rows), CHUNK), []
+        for start in track(starts, f"{attack.label}, {CHUNK} records at a time", enabled=session.progress):
+
+            def make(start: int = start) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+                some = dataclasses.replace(every, rows=rows[start : start + CHUNK], progress=False)
+                return fields_of(attack.run_each(key, some)), {}
+
+            file = f"{attack.name}/{start:08d}"
+            parts.append(session.folder.timed(f"attacks/{file}", make, stage=file))
+        fields = {field: np.concatenate([part[field] for part, _ in parts]) for field in parts[0][0]}
+        return fields, sum(seconds for _, seconds in parts)
+
+    def targets(self) -> np.ndarray:
+        """See `Setting`."""
+        return self.data.x[self.rows]
+
+    def pages(
+        self, session: Session, attempts: Mapping[str, Attempt], rows: tuple[LadderRow, ...], verdict: Verdict
+    ) -> Pages:
+        """See `Setting`; writes the table of all records."""
+        del verdict
+        config, data, path = self.config, self.data, session.folder.path
+        label = ladder.strongest(rows).label
+        strongest = next(name for name, found in attempts.items() if found.label == label)
+        table = path / exposure_report.TABLE
+        exposure_report.write_table(table, self._exposures[strongest], self._results[strongest])
+        tables, figures = exposure_report.contents(
+            path,
+            data,
+            self._exposures,
+            {name: found.x for name, found in attempts.items()},
+            labels={name: found.label for name, found in attempts.items()},
+            strongest=strongest,
+        )
+        return Pages(
+            title=f"Who is exposed by this {config.dr_method.title} release: {data.name}",
+            release=describe.release(config, data, n_records=len(data.x)),
+            assumptions=exposure_report.assumptions(config, data, len(self.rows)),
+            command=describe.command(config),
+            tables=tables,
+            measured=figures,
+            limitations=exposure_report.LIMITATIONS,
+            result={"exposure": self._exposures[strongest], "table": table},
+        )

@@ -1,0 +1,249 @@
+"""The one audit: a setting makes releases, attacks run on them, and scores, records and a report come out.
+
+A setting says what is released, who attacks it and how that is scored: sampled targets of an embedding, every record of
+one release, or networks. What is the same for all is here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from drjax.attacks import metrics
+from drjax.attacks.attack import Attack
+from drjax.attacks.exposure import Exposure
+from drjax.audits.folder import REPORT, RunFolder
+from drjax.audits.quality import ReleaseScores
+from drjax.audits.report import audit_report
+from drjax.core.types import count_status
+from drjax.data import Dataset
+from drjax.reports import ladder, page, records
+from drjax.reports.curve import DefenseCurve
+from drjax.reports.ladder import LadderRow
+from drjax.reports.sections import Facts, Section, Table, Verdict
+
+
+@dataclass(frozen=True)
+class AuditResult:
+    """What an audit found.
+
+    Attributes:
+        folder: The run folder.
+        report: Path of the HTML report in it.
+        rows: The attack ladder.
+        verdict: On the ladder.
+        reconstructions: Attack name -> (m, d).
+        targets: (m, d) the truth.
+        quality: Of the attacked releases as embeddings; None where it cannot be measured.
+        curve: Of the defence; None if none was asked for.
+        exposure: Of every attacked record, by the strongest attack; None unless every record was attacked.
+        table: Path of the CSV file with one line per record; likewise.
+        accuracy: Of the released models on public records; None unless models were attacked.
+    """
+
+    folder: Path
+    report: Path
+    rows: tuple[LadderRow, ...]
+    verdict: Verdict
+    reconstructions: dict[str, np.ndarray]
+    targets: np.ndarray
+    quality: ReleaseScores | None = None
+    curve: DefenseCurve | None = None
+    exposure: Exposure | None = None
+    table: Path | None = None
+    accuracy: float | None = None
+
+
+@dataclass(frozen=True)
+class Session:
+    """How one audit is run.
+
+    Attributes:
+        folder: The run folder.
+        progress: Show progress bars on standard error.
+        say: Told which stage runs.
+    """
+
+    folder: RunFolder
+    progress: bool
+    say: Callable[[str], Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """What one attack came to.
+
+    Attributes:
+        x: (m, d).
+        status: (m,), flags of the attack and of the releases.
+        scores: Beside the truth.
+        expected_mse: (m,), what the attack expected; None if it predicts no errors.
+        label: Instead of the attack's own; the latter if empty.
+        description: Likewise.
+    """
+
+    x: np.ndarray
+    status: np.ndarray
+    scores: metrics.AttackScores
+    expected_mse: np.ndarray | None = None
+    label: str = ""
+    description: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pages:
+    """What a setting has to say in the report, beside the ladder.
+
+    Attributes:
+        title: Heading.
+        release: What was released.
+        assumptions: Who the adversary is and what they know; whole sentences.
+        command: That runs the audit again, if the caller knows no better.
+        tables: Behind the ladder.
+        measured: Behind the words on the attacks.
+        not_run: Labels of attacks that work on the release and were not run; None where the winner is not discussed.
+        caveats: Sentences on the verdict.
+        limitations: What the report does not show; the usual ones if None.
+        result: Fields of `AuditResult` that are the setting's own.
+    """
+
+    title: str
+    release: Facts
+    assumptions: tuple[str, ...]
+    command: str
+    tables: tuple[Table, ...] = ()
+    measured: tuple[Section, ...] = ()
+    not_run: tuple[str, ...] | None = None
+    caveats: tuple[str, ...] = ()
+    limitations: tuple[str, ...] | None = None
+    result: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Setting(ABC):
+    """What is audited. Its methods are called once each, in this order, and `attempt` for every attack.
+
+    Attributes:
+        config: What decides the results.
+        data: The data set, from `prepare` on.
+        statuses: Stage or attack -> status name -> lanes, as they become known.
+    """
+
+    config: Any
+    data: Dataset
+    statuses: dict[str, dict[str, int]]
+
+    @abstractmethod
+    def prepare(self, *, progress: bool) -> None:
+        """Loads the data and checks all that can be checked, before anything is written.
+
+        Raises:
+            ValueError: a configuration that does not fit the data, or bad data.
+            OSError: a data set is not there.
+            MemoryError: more memory would be needed than is available.
+        """
+
+    @abstractmethod
+    def release(self, session: Session) -> None:
+        """Makes the releases under attack, or reads them back."""
+
+    @abstractmethod
+    def attacks(self, session: Session) -> Mapping[str, Attack]:
+        """Baselines and attacks in the order of the ladder, by name."""
+
+    @abstractmethod
+    def attempt(self, session: Session, name: str, attack: Attack) -> Attempt:
+        """Runs one attack, or reads it back, and scores it."""
+
+    @abstractmethod
+    def targets(self) -> np.ndarray:
+        """The truth (m, d)."""
+
+    @abstractmethod
+    def pages(
+        self, session: Session, attempts: Mapping[str, Attempt], rows: tuple[LadderRow, ...], verdict: Verdict
+    ) -> Pages:
+        """Runs what comes after the attacks and writes figures and tables."""
+
+
+def run_setting(
+    setting: Setting,
+    out: str | Path,
+    *,
+    resume: bool = False,
+    progress: bool = False,
+    command: str | None = None,
+    console: Console | None = None,
+) -> AuditResult:
+    """Audits one setting; see `drjax.audits.run`."""
+    say = console.print if console is not None else lambda *_: None
+    setting.prepare(progress=progress)
+    data, config = setting.data, setting.config
+    folder = RunFolder(Path(out), config, resume=resume)
+    provenance = records.provenance(config.seed)
+    folder.record("run", "audit", config=config, provenance=provenance, data=dataclasses.asdict(data.provenance))
+    session = Session(folder, progress, say)
+    setting.release(session)
+    attacks = setting.attacks(session)
+    attempts, rows = {}, []
+    for place, (name, attack) in enumerate(attacks.items()):
+        say(f"Attack: {attack.label}")
+        found = setting.attempt(session, name, attack)
+        row = _row(attack, found)
+        counts = count_status(found.status)
+        facts = {"label": row.label, "scores": found.scores, "status_counts": counts}
+        if found.expected_mse is not None and np.isfinite(found.expected_mse).any():
+            facts["expected_mse"] = float(np.nanmedian(found.expected_mse))
+        folder.record("attack", name, place=place, **facts)
+        attempts[name] = found
+        rows.append(row)
+        setting.statuses[row.label] = counts
+    rows = tuple(rows)
+    verdict = ladder.verdict(rows)
+    pages = setting.pages(session, attempts, rows, verdict)
+    verdict = dataclasses.replace(verdict, caveats=(*verdict.caveats, *pages.caveats))
+    for place, (stage, counts) in enumerate(setting.statuses.items()):
+        folder.record("status", stage, place=place, counts=counts)
+    report = audit_report(
+        title=pages.title,
+        verdict=verdict,
+        release=pages.release,
+        rows=rows,
+        assumptions=pages.assumptions,
+        tables=pages.tables,
+        measured=pages.measured,
+        status_counts=setting.statuses,
+        winner="" if pages.not_run is None else ladder.winner(rows, pages.not_run),
+        command=command or pages.command,
+        provenance={**provenance, "data": data.provenance.source, "licence": data.provenance.licence},
+        **({} if pages.limitations is None else {"limitations": pages.limitations}),
+    )
+    folder.finish()
+    page.write(report, folder.path / REPORT)
+    return AuditResult(
+        folder.path,
+        folder.path / REPORT,
+        rows,
+        verdict,
+        {name: found.x for name, found in attempts.items()},
+        setting.targets(),
+        **pages.result,
+    )
+
+
+def _row(attack: Attack, found: Attempt) -> LadderRow:
+    return LadderRow(
+        label=found.label or attack.label,
+        description=found.description or attack.description,
+        scores=found.scores,
+        is_baseline=attack.is_baseline,
+        needs_shadows=attack.needs_shadows,
+        needs_public=attack.needs_public,
+        why=attack.why,
+    )

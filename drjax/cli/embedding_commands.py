@@ -1,0 +1,129 @@
+"""`drjax attack embedding`: the one unknown record of a published embedding."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import jax
+import numpy as np
+import tyro
+
+from drjax import data as datasets
+from drjax.attacks.attack import Attack
+from drjax.attacks.embedding import Answer, attack_embedding
+from drjax.attacks.registry import ATTACKS
+from drjax.attacks.shadow import shadow_needs
+from drjax.cli.commands import check_new
+from drjax.cli.options import MethodOptions, Options, hinted, typed
+from drjax.core import memory, validate
+from drjax.core.types import Status, count_status
+from drjax.dr import METHODS
+from drjax.reports import records
+
+STRONGEST = "strongest"
+
+
+def _is_attack(attack: Attack) -> bool:
+    return not attack.is_baseline
+
+
+NAMES = (STRONGEST, *(name for name, attack in ATTACKS["embedding"].items() if _is_attack(attack)))
+
+
+def embedding(
+    known: Path,
+    coords: Path,
+    out: Path,
+    *,
+    method: Annotated[str, tyro.conf.arg(metavar=f"{{{','.join(METHODS)}}}")] = "pca",
+    options: MethodOptions = Options(),  # noqa: B008 (frozen)
+    attack: Annotated[str, tyro.conf.arg(metavar=f"{{{','.join(NAMES)}}}")] = STRONGEST,
+    public: Path | None = None,
+    target_row: int = 0,
+    decimals: int | None = None,
+    bounds: tuple[float, float] | Literal["none"] = "none",
+    seed: int = 0,
+    quiet: bool = False,
+) -> None:
+    """Reconstruct the one unknown record of a published embedding from the other records.
+
+    Values are used as they are, not scaled. Where the release was made by another library, give that library's settings
+    as options of the method; those that are not given are drjax's defaults, which are scikit-learn's.
+
+    Args:
+        known: The known records, in the order of the release (CSV, Parquet, NPY or NPZ).
+        coords: The published coordinates, one row per record (CSV, NPY or NPZ), the unknown record's among them.
+        out: NPZ file to write: x (the record), residual_norm, status and, where the attack predicts it, expected_mse.
+        method: How the coordinates were made.
+        options: Hyperparameters of the method.
+        attack: Name of an attack; strongest takes the one that errs least on practice releases of known records.
+        public: Other records of the same kind: for what the release does not determine, and for shadow releases.
+        target_row: Row of the unknown record in the release, from 0.
+        decimals: Decimals that the coordinates are rounded to; found out if not given.
+        bounds: Least and greatest value of a feature, or none.
+        seed: Of shadow releases.
+        quiet: Show no progress.
+    """
+    check_new(out)
+    validate.one_of(METHODS, method=method)
+    validate.one_of(NAMES, attack=attack)
+    validate.integer(minimum=0, seed=seed)
+    records_known, published = datasets.load_values(known), datasets.load_values(coords)
+    others = None if public is None else datasets.load_values(public)
+    with hinted(method):
+        dr_method = METHODS[method](n_components=published.shape[1], **typed(method, options))
+    n, d = records_known.shape
+    made = shadow_needs(dr_method, n + 1, d, 8 if others is None else min(1000, len(others)), itemsize=8)
+    memory.require(
+        made.bytes + 40.0 * n * d + 16.0 * published.size + (0.0 if others is None else 24.0 * d**2),
+        "this attack",
+        f"{n:,} known records with {d:,} features",
+        "run it where there is more",
+    )
+    with hinted(method):
+        answer = attack_embedding(
+            jax.random.key(seed),
+            dr_method,
+            records_known,
+            published,
+            public=others,
+            target_row=target_row,
+            attack=None if attack == STRONGEST else attack,
+            decimals=decimals,
+            bounds=None if bounds == "none" else bounds,
+            progress=not quiet,
+        )
+    found = answer.found
+    further = {} if found.expected_mse is None else {"expected_mse": found.expected_mse}
+    records.save_arrays(out, x=found.x, residual_norm=found.residual_norm, status=found.status, **further)
+    print("\n".join(in_words(answer, float(records_known.var(axis=0).mean()))))
+    print(f"Written: {out}")
+
+
+def in_words(answer: Answer, variance: float) -> list[str]:
+    """What was found, and how far to rely on it.
+
+    Args:
+        answer: From `attack_embedding`.
+        variance: Mean of the known records' variances, which guessing their mean errs by.
+    """
+    found, status = answer.found, int(answer.found.status)
+    unit = max(variance, np.finfo(np.float64).tiny)
+    lines = [f"Attack: {answer.attack.label}."]
+    if answer.errors:
+        tried = {name: float(error.mean()) / unit for name, error in answer.errors.items()}
+        shown = ", ".join(f"{ATTACKS['embedding'][name].label} {share:.2g}" for name, share in tried.items())
+        n = len(next(iter(answer.errors.values())))
+        lines.append(f"Mean squared error on {n} releases of known answer, in units of the records' variance: {shown}.")
+    lines.append(f"Reconstructed {found.x.size} features: {', '.join(f'{v:.4g}' for v in found.x[:8])}, ...")
+    is_answer = status & Status.MISFIT == 0
+    if not is_answer:
+        lines.append("Refused: these are not the coordinates of the known records and one more; the record is what one")
+        lines.append("would guess without them. What does not fit:")
+        lines += [f"  {reason}" for reason in answer.misfit]
+    lines.append(f"Undetermined part: norm {float(found.residual_norm):.3g}; status {count_status(found.status)}")
+    if is_answer and found.expected_mse is not None:
+        share = float(found.expected_mse) / unit
+        lines.append(f"Error to expect: {min(share, 1):.3g} of the records' own mean variance")
+    return lines

@@ -19,6 +19,7 @@ LAYERS = (
     "sklearn",
     "audits",
     "releases",
+    "verbs",
     "cli",
 )
 WITHOUT_CIRCLES = LAYERS[LAYERS.index("reports") :]

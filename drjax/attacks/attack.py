@@ -19,7 +19,6 @@ import numpy as np
 
 from drjax.core.types import Array, DRMethod, Reconstruction
 
-
 COMPILING = 30.0
 """Seconds that an attack with a network takes for its programs, whatever the sizes."""
 
@@ -261,11 +260,12 @@ class EmbeddingAttack(Attack):
 
     def fits(self, threat: EmbeddingThreat) -> str | None:
         """See `Attack`."""
-        if self.needs_public and threat.public is None:
-            return "needs public records"
-        if threat.hidden is not None and not self.takes_hidden:
+        reason = self.suits(threat.method, seed_known=threat.seed_key is not None)
+        if reason is None and threat.hidden is not None and not self.takes_hidden:
             return "must know all released records but the target"
-        return self.suits(threat.method, seed_known=threat.seed_key is not None)
+        if reason is None and self.needs_public and threat.public is None:
+            return "needs public records"
+        return reason
 
     def fits_each(self, every: EveryRecord) -> str | None:
         """As `fits`, for every record of one release."""

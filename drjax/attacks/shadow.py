@@ -53,6 +53,12 @@ def shadow_embeddings(
 
     Raises:
         ValueError: data not finite or of the wrong shape, an unknown randomness, a hyperparameter out of range for n.
+
+    Example:
+        >>> import drjax, jax
+        >>> x = drjax.load("digits").x
+        >>> drjax.shadow_embeddings(jax.random.key(0), drjax.PCA(), x[:99], x[100:110]).coords.shape
+        (10, 100, 2)
     """
     context, lanes, kernel = _plan(key, method, known, targets, randomness)
     options: dict[str, Any] = {"batch_size": batch_size, "mesh": mesh, "progress": progress}

@@ -21,7 +21,7 @@ from drjax.audits.report import save_figures
 from drjax.audits.shadows import embeddings
 from drjax.core.progress import announce
 from drjax.core.types import DRMethod, count_status
-from drjax.data import load, split
+from drjax.data import Dataset, split
 from drjax.reports import plots
 from drjax.reports.curve import DefenseCurve, sections_of
 from drjax.reports.ladder import LadderRow
@@ -42,21 +42,20 @@ class EmbeddingSetting(Setting):
 
     config: AuditConfig
 
-    def __init__(self, config: AuditConfig) -> None:
-        """Takes a configuration without `each_record`."""
-        self.config, self.statuses = config, {}
+    def __init__(self, config: AuditConfig, data: Dataset | None = None) -> None:
+        """Takes a configuration without `each_record`.
+
+        Args:
+            config: Of the audit.
+            data: Already loaded; by the configuration if None.
+        """
+        self.config, self.statuses, self._given = config, {}, data
 
     def prepare(self, *, progress: bool) -> None:
         """See `Setting`."""
         config = self.config
         choice.check(config)
-        self.data = data = load(
-            config.data,
-            data_dir=config.data_dir,
-            categorical=config.categorical,
-            drop=config.drop,
-            label=config.label,
-        )
+        self.data = data = self.loaded()
         split_key, self._shadow_key, self._attack_key, self._score_key = jax.random.split(
             jax.random.key(config.seed), 4
         )

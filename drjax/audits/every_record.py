@@ -26,7 +26,7 @@ from drjax.audits.config import BOUNDS, AuditConfig
 from drjax.audits.pipeline import Attempt, Pages, Session, Setting
 from drjax.core.progress import announce, track
 from drjax.core.types import count_status
-from drjax.data import load
+from drjax.data import Dataset
 from drjax.reports import ladder
 from drjax.reports.ladder import LadderRow
 from drjax.reports.sections import Verdict
@@ -40,17 +40,20 @@ class EveryRecordSetting(Setting):
 
     config: AuditConfig
 
-    def __init__(self, config: AuditConfig) -> None:
-        """Takes a configuration with `each_record`."""
-        self.config, self.statuses = config, {}
+    def __init__(self, config: AuditConfig, data: Dataset | None = None) -> None:
+        """Takes a configuration with `each_record`.
+
+        Args:
+            config: Of the audit.
+            data: Already loaded; by the configuration if None.
+        """
+        self.config, self.statuses, self._given = config, {}, data
 
     def prepare(self, *, progress: bool) -> None:
         """See `Setting`."""
         config = self.config
         choice.check(config)
-        self.data = data = load(
-            config.data, data_dir=config.data_dir, categorical=config.categorical, drop=config.drop, label=config.label
-        )
+        self.data = data = self.loaded()
         n = len(data.x)
         if n < 4:
             raise ValueError(f"data must have at least 4 records for each_record, got {n} in {data.name}")

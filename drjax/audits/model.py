@@ -21,7 +21,7 @@ from drjax.audits.pipeline import Attempt, Pages, Session, Setting
 from drjax.audits.report import release_facts, save_figures
 from drjax.core import memory
 from drjax.core.types import PyTree
-from drjax.data import Dataset, load, split
+from drjax.data import Dataset, split
 from drjax.nets.classifier_training import train_many
 from drjax.nets.classifiers import accuracy
 from drjax.reports import ladder, plots
@@ -37,17 +37,20 @@ class ModelSetting(Setting):
 
     config: ModelAuditConfig
 
-    def __init__(self, config: ModelAuditConfig) -> None:
-        """Takes a configuration."""
-        self.config, self.statuses = config, {}
+    def __init__(self, config: ModelAuditConfig, data: Dataset | None = None) -> None:
+        """Takes a configuration.
+
+        Args:
+            config: Of the audit.
+            data: Already loaded; by the configuration if None.
+        """
+        self.config, self.statuses, self._given = config, {}, data
 
     def prepare(self, *, progress: bool) -> None:
         """See `Setting`."""
         del progress
         config = self.config
-        self.data = data = load(
-            config.data, data_dir=config.data_dir, categorical=config.categorical, drop=config.drop, label=config.label
-        )
+        self.data = data = self.loaded()
         self._x, self._y = _labelled(data, config)
         keys = jax.random.split(jax.random.key(config.seed), 6)
         split_key, self._start_key, self._order_key, self._noise_key, self._fit_key, self._score_key = keys

@@ -23,7 +23,7 @@ from drjax.audits.folder import REPORT, RunFolder
 from drjax.audits.quality import ReleaseScores
 from drjax.audits.report import audit_report
 from drjax.core.types import count_status
-from drjax.data import Dataset
+from drjax.data import Dataset, load
 from drjax.reports import ladder, page, records
 from drjax.reports.curve import DefenseCurve
 from drjax.reports.ladder import LadderRow
@@ -138,6 +138,20 @@ class Setting(ABC):
     config: Any
     data: Dataset
     statuses: dict[str, dict[str, int]]
+    _given: Dataset | None
+
+    def loaded(self) -> Dataset:
+        """The data set that was given, or that the configuration names.
+
+        Raises:
+            ValueError, OSError: as of `drjax.data.load`.
+        """
+        config = self.config
+        if self._given is not None:
+            return self._given
+        return load(
+            config.data, data_dir=config.data_dir, categorical=config.categorical, drop=config.drop, label=config.label
+        )
 
     @abstractmethod
     def prepare(self, *, progress: bool) -> None:

@@ -12,12 +12,14 @@ from drjax.audits.every_record import EveryRecordSetting
 from drjax.audits.model import ModelSetting
 from drjax.audits.model_config import ModelAuditConfig
 from drjax.audits.pipeline import AuditResult, Setting, run_setting
+from drjax.data import Dataset
 
 
 def run(
     config: AuditConfig | ModelAuditConfig,
     out: str | Path,
     *,
+    data: Dataset | None = None,
     resume: bool = False,
     progress: bool = False,
     command: str | None = None,
@@ -32,6 +34,7 @@ def run(
         config: What to audit: sampled targets of an embedding, with `each_record` every record of one release (which
             writes `exposure.csv` too), or networks.
         out: Run folder; new, empty, or with `resume` the one of an interrupted run of the same configuration.
+        data: Already loaded, under the name in the configuration; by that name if None.
         resume: Go on with an earlier run.
         progress: Show progress bars on standard error.
         command: The shell command to print in the report; made from the configuration if None.
@@ -43,11 +46,13 @@ def run(
         OSError: the folder cannot be written, or a data set is not there.
         MemoryError: more memory would be needed than is available; said before the folder is made.
     """
-    return run_setting(setting_of(config), out, resume=resume, progress=progress, command=command, console=console)
+    return run_setting(
+        setting_of(config, data), out, resume=resume, progress=progress, command=command, console=console
+    )
 
 
-def setting_of(config: AuditConfig | ModelAuditConfig) -> Setting:
+def setting_of(config: AuditConfig | ModelAuditConfig, data: Dataset | None = None) -> Setting:
     """The setting that a configuration describes."""
     if isinstance(config, ModelAuditConfig):
-        return ModelSetting(config)
-    return EveryRecordSetting(config) if config.each_record else EmbeddingSetting(config)
+        return ModelSetting(config, data)
+    return EveryRecordSetting(config, data) if config.each_record else EmbeddingSetting(config, data)

@@ -15,7 +15,8 @@ from drjax.bounds import accounting, rero, tradeoff
 from drjax.bounds.accounting import Guarantee
 from drjax.bounds.curve import TradeOff
 from drjax.bounds.gdp import SENSITIVITY, check_positive, mu_of
-from drjax.cli.bound_options import Mechanism, Prior, Relation
+from drjax.bounds.statement import Mechanism, Relation
+from drjax.cli.bound_options import Prior
 from drjax.core import validate
 from drjax.reports import bound_plots, plots, records
 

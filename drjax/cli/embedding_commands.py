@@ -10,7 +10,6 @@ import numpy as np
 import tyro
 
 from drjax import data as datasets
-from drjax.attacks.attack import Attack
 from drjax.attacks.embedding import Answer, attack_embedding
 from drjax.attacks.registry import ATTACKS
 from drjax.attacks.shadow import shadow_needs
@@ -24,11 +23,8 @@ from drjax.reports import records
 STRONGEST = "strongest"
 
 
-def _is_attack(attack: Attack) -> bool:
-    return not attack.is_baseline
-
-
-NAMES = (STRONGEST, *(name for name, attack in ATTACKS["embedding"].items() if _is_attack(attack)))
+def _names() -> tuple[str, ...]:
+    return (STRONGEST, *(name for name, attack in ATTACKS["embedding"].items() if not attack.is_baseline))
 
 
 def embedding(
@@ -38,7 +34,7 @@ def embedding(
     *,
     method: Annotated[str, tyro.conf.arg(metavar=f"{{{','.join(METHODS)}}}")] = "pca",
     options: MethodOptions = Options(),  # noqa: B008 (frozen)
-    attack: Annotated[str, tyro.conf.arg(metavar=f"{{{','.join(NAMES)}}}")] = STRONGEST,
+    attack: Annotated[str, tyro.conf.arg(metavar=f"{{{','.join(_names())}}}")] = STRONGEST,
     public: Path | None = None,
     target_row: int = 0,
     decimals: int | None = None,
@@ -67,7 +63,7 @@ def embedding(
     """
     check_new(out)
     validate.one_of(METHODS, method=method)
-    validate.one_of(NAMES, attack=attack)
+    validate.one_of(_names(), attack=attack)
     validate.integer(minimum=0, seed=seed)
     records_known, published = datasets.load_values(known), datasets.load_values(coords)
     others = None if public is None else datasets.load_values(public)

@@ -65,7 +65,7 @@ def load_file(
         columns = _TABLES[suffix](str(path), blob)
         return tables.from_table(str(path), columns, provenance, categorical=categorical, drop=drop, label=label)
     x, y = _read_arrays(path, blob)
-    return _from_array(x, y, provenance)
+    return from_array(x, y, provenance)
 
 
 def load_values(path: str | Path, *, finite: bool = True) -> np.ndarray:
@@ -134,7 +134,12 @@ def _may_hold(error: MemoryError, blob: bytes) -> bool:
     return math.prod(shape) * dtype.itemsize <= 1032 * len(blob)
 
 
-def _from_array(x: np.ndarray, y: np.ndarray | None, provenance: Provenance) -> Dataset:
+def from_array(x: np.ndarray, y: np.ndarray | None, provenance: Provenance) -> Dataset:
+    """The data set of an array (n, ...) and its labels (n,); see `load_file`.
+
+    Raises:
+        ValueError: not numeric, empty, not finite, or labels that do not match.
+    """
     path = provenance.source
     if x.dtype.kind not in "fiub":
         raise ValueError(f"the records of {path} must be numbers, got dtype {x.dtype}: save a numeric array")

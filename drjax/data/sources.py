@@ -6,12 +6,14 @@ import dataclasses
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from drjax.data import checksums
 from drjax.data.catalog import ALIASES, SOURCES, Source, resolve
 from drjax.data.dataset import Dataset, Provenance
 from drjax.data.downloads import cache_dir, fetch
 from drjax.data.files import load_file
+from drjax.data.frames import from_memory
 
 __all__ = ["SOURCES", "Dataset", "Provenance", "Summary", "available", "describe", "load"]
 
@@ -45,7 +47,7 @@ class Summary:
 
 
 def load(
-    name_or_path: str | Path,
+    records: Any,
     *,
     data_dir: str | Path | None = None,
     categorical: Sequence[str] = (),
@@ -56,8 +58,9 @@ def load(
     """A named data set, or the user's own records, in [0, 1].
 
     Args:
-        name_or_path: A key of `SOURCES`, else a CSV, Parquet, NPY or NPZ file or a folder of images, see
-            `drjax.data.files.load_file`. A name wins over a file called like it; a `Path` is never a name.
+        records: A key of `SOURCES`, else a CSV, Parquet, NPY or NPZ file or a folder of images, see
+            `drjax.data.files.load_file`. A name wins over a file called like it; a `Path` is never a name. Or an array
+            or a DataFrame, see `drjax.data.frames`.
         data_dir: Folder with the named sets' folders. Looked through first, then the one that the environment
             variable DRJAX_DATA names, then the per-user cache that `fetch` fills.
         categorical: Columns of the user's table to one-hot encode.
@@ -72,17 +75,25 @@ def load(
         FileNotFoundError: neither a name nor an existing path, or the files of a named set are not there.
         ValueError: a file that differs from its checksum, a table option for a named set, or what
             `load_file` finds wrong with the user's file.
+        TypeError: records of another kind.
+
+    Example:
+        >>> from drjax.data import load
+        >>> load("digits").x.shape
+        (1797, 64)
     """
-    if isinstance(name_or_path, Path) or ALIASES.get(name_or_path, name_or_path) not in SOURCES:
-        if not Path(name_or_path).exists():
+    if not isinstance(records, str | Path):
+        return from_memory(records, categorical=categorical, drop=drop, label=label)
+    if isinstance(records, Path) or ALIASES.get(records, records) not in SOURCES:
+        if not Path(records).exists():
             raise FileNotFoundError(
-                f"there is no data set, file or folder {str(name_or_path)!r}: check the path, or use one of "
+                f"there is no data set, file or folder {str(records)!r}: check the path, or use one of "
                 f"{', '.join(SOURCES)}"
             )
-        return load_file(name_or_path, categorical=categorical, drop=drop, label=label)
+        return load_file(records, categorical=categorical, drop=drop, label=label)
     if categorical or drop or label is not None:
-        raise ValueError(f"categorical, drop and label apply to your own tables, and {name_or_path} is a named set")
-    name, source = resolve(name_or_path)
+        raise ValueError(f"categorical, drop and label apply to your own tables, and {records} is a named set")
+    name, source = resolve(records)
     found = _find(source, data_dir)
     if download and None in found.values():
         fetch(name, data_dir)

@@ -46,6 +46,12 @@ def split(
 
     Raises:
         ValueError: a size out of range, not a key, or too few records or groups.
+
+    Example:
+        >>> import drjax, jax
+        >>> parts = drjax.split(jax.random.key(0), 100, n_known=40, n_shadow=30, n_validation=10, n_targets=20)
+        >>> parts.known.shape, parts.targets.shape
+        ((40,), (20,))
     """
     validate.prng_key(key)
     validate.integer(minimum=1, n_known=n_known, n_targets=n_targets)

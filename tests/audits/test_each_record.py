@@ -87,12 +87,15 @@ class Mine(EmbeddingAttack):
     calls: list
 
     def suits(self, method, *, seed_known):
+        del seed_known
         return None if method.name == "pca" else "is of PCA"
 
     def cost(self, threat):
+        del threat
         return Cost(0.0, 0.0)
 
     def run(self, key, threat):
+        del key
         assert threat.known.shape == (59, 64)
         self.calls.append(threat)
         if len(self.calls) == 15:
@@ -123,7 +126,7 @@ def test_an_mds_map_gives_records_away_by_its_last_steps(images, tmp_path):
 def test_bad_configurations_are_errors_before_anything_is_written(images, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="got none: Ridge regression needs public records"):
         run(config(images, attacks=("ridge",)), tmp_path / "o")
-    with pytest.raises(ValueError, match="attacks must be among all, map, .* with each_record"):
+    with pytest.raises(ValueError, match=r"attacks must be among all, map, .* with each_record"):
         run(config(images, attacks=("geodesics",)), tmp_path / "o")
     with pytest.raises(ValueError, match="n_components"):
         run(config(images, n_components=61), tmp_path / "o")

@@ -1,0 +1,281 @@
+"""The front door: what the commands do, as functions on paths, arrays and DataFrames.
+
+import drjax
+result = drjax.audit(frame, method="tsne", perplexity=20)
+print(result.verdict.sentence)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import numpy as np
+import pyarrow.parquet as pq
+
+from drjax.attacks.embedding import Answer, attack_embedding
+from drjax.attacks.shadow import shadow_embeddings
+from drjax.audits import AuditConfig, AuditResult, run
+from drjax.bounds import rero
+from drjax.bounds.statement import Mechanism
+from drjax.core import validate
+from drjax.core.types import Array, DRMethod, Embedding
+from drjax.data import load, load_values
+from drjax.data.frames import arrow_of
+from drjax.dr import METHODS
+from drjax.releases import PCAReleaseConfig, release_pca
+from drjax.releases.synthetic import SyntheticReleaseConfig, release_synthetic
+
+
+def audit(
+    data: Any,
+    *,
+    out: str | Path | None = None,
+    method: str = "pca",
+    categorical: tuple[str, ...] = (),
+    drop: tuple[str, ...] = (),
+    label: str | None = None,
+    resume: bool = False,
+    progress: bool = False,
+    **options: Any,
+) -> AuditResult:
+    """Attacks embeddings of a data set and writes a report of what publishing one would give away.
+
+    Args:
+        data: Name of a data set, path of a file or image folder, array (n, d) or (n, height, width), or DataFrame.
+        out: Run folder; `runs/NAME-METHOD-nN` if None, with a number behind it if that exists.
+        method: Key of `METHODS`.
+        categorical: Text columns of a table to encode one-hot.
+        drop: Columns of a table to leave out.
+        label: Label column of a table; it is not attacked.
+        resume: Go on with an earlier run in `out`.
+        progress: Show progress bars on standard error.
+        **options: Fields of `AuditConfig`, such as n_known, n_components, attacks, each_record; and hyperparameters of
+            the method, such as perplexity.
+
+    Raises:
+        ValueError: an option that neither has, or as of `drjax.audits.run`.
+
+    Example:
+        >>> import drjax, tempfile
+        >>> sizes = {"n_known": 30, "n_shadow": 60, "n_validation": 20, "n_targets": 10}
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     result = drjax.audit(drjax.load("digits").x[:200], out=f"{folder}/run", attacks=("closed-form",), **sizes)
+        >>> result.verdict.level
+        'high'
+    """
+    found = load(data, categorical=categorical, drop=drop, label=label)
+    validate.one_of(METHODS, method=method)
+    names = {field.name for field in dataclasses.fields(AuditConfig)} - {"options", "data", "method"}
+    own = {name: value for name, value in options.items() if name not in names}
+    is_named = isinstance(data, str | Path)
+    columns = {"categorical": tuple(categorical), "drop": tuple(drop), "label": label} if is_named else {}
+    config = AuditConfig(
+        data=str(data) if is_named else found.name,
+        method=method,
+        options=own,
+        **columns,
+        **{name: value for name, value in options.items() if name in names},
+    )
+    folder = _run_folder(f"{Path(config.data).stem}-{method}-n{config.n_known + 1}") if out is None else Path(out)
+    return run(config, folder, data=found, resume=resume, progress=progress)
+
+
+def attack(
+    known: Any,
+    coords: Any,
+    *,
+    method: str | DRMethod = "pca",
+    public: Any = None,
+    target_row: int = 0,
+    attack: str | None = None,
+    decimals: int | None = None,
+    bounds: tuple[float, float] | None = None,
+    seed: int = 0,
+    **hyperparameters: Any,
+) -> Answer:
+    """Reconstructs the one unknown record of a published embedding from the others; values are used as they are.
+
+    Args:
+        known: (n-1, d) records in the order of the release: path, array or DataFrame of numbers.
+        coords: (n, k), likewise.
+        method: Key of `METHODS`, or a method with its hyperparameters.
+        public: (s, d) other records of the same kind, likewise; None if there are none.
+        target_row: Row of the unknown record in coords, from 0.
+        attack: Name in `ATTACKS["embedding"]`; the one that errs least on practice releases if None.
+        decimals: That coordinates are rounded to; found out if None.
+        bounds: Least and greatest value of a feature; None if there are none.
+        seed: Of shadow releases.
+        **hyperparameters: Of the method by name.
+
+    Raises:
+        ValueError: as of `drjax.attacks.embedding.attack_embedding`.
+
+    Example:
+        >>> import drjax, numpy as np
+        >>> x = np.random.default_rng(0).random((60, 5))
+        >>> coords = drjax.embed(x, n_components=2)
+        >>> answer = drjax.attack(x[1:], coords)
+        >>> bool(np.abs(answer.found.x - x[0]).max() < 1e-3)
+        True
+    """
+    released = _numbers(coords)
+    return attack_embedding(
+        jax.random.key(seed),
+        _method(method, released.shape[1], hyperparameters),
+        _numbers(known),
+        released,
+        public=None if public is None else _numbers(public),
+        target_row=target_row,
+        attack=attack,
+        decimals=decimals,
+        bounds=bounds,
+    )
+
+
+def embed(
+    data: Any,
+    *,
+    method: str | DRMethod = "pca",
+    n_components: int = 2,
+    seed: int = 0,
+    dtype: Literal["float32", "float64"] = "float64",
+    **hyperparameters: Any,
+) -> np.ndarray:
+    """Coordinates (n, k) of records; values are used as they are.
+
+    Args:
+        data: (n, d): path, array or DataFrame of numbers.
+        method: Key of `METHODS`, or a method with its hyperparameters.
+        n_components: k.
+        seed: Of a randomised method, for experiments: who knows it knows the draws.
+        dtype: What is computed in.
+        **hyperparameters: Of the method by name.
+
+    Raises:
+        ValueError: as of the method.
+
+    Example:
+        >>> import drjax
+        >>> drjax.embed(drjax.load("digits").x[:50], method="isomap", n_neighbors=6).shape
+        (50, 2)
+    """
+    x = _numbers(data).astype(dtype)
+    with jax.enable_x64(dtype == "float64"):
+        # One more record beside the others: the same embedding by the faster way.
+        found: Embedding = shadow_embeddings(
+            jax.random.key(seed), _method(method, n_components, hyperparameters), x[1:], x[:1]
+        )
+    return np.asarray(found.coords[0])
+
+
+def release(
+    data: Any, *, epsilon: float, out: str | Path, kind: Literal["pca", "synthetic"] = "pca", **options: Any
+) -> Any:
+    """Publishes components, or synthetic records, of private records with differential privacy.
+
+    Args:
+        data: Private records: path of a file, array (n, d) of numbers, or DataFrame. What is in memory is written into
+            a folder that nobody else can read, while the release is made.
+        epsilon: Of the guarantee, > 0.
+        out: Folder to write, a new one.
+        kind: What is published.
+        **options: Further fields of `PCAReleaseConfig` or `SyntheticReleaseConfig`: bounds, public, delta, ledger, ...
+
+    Returns:
+        `PCAReleaseResult` or `SyntheticReleaseResult`: the folder, the manifest, and what to expect of it.
+
+    Raises:
+        ValueError: as of `drjax.releases`.
+
+    Example:
+        >>> import drjax, json, numpy as np, pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     bounds = pathlib.Path(folder, "bounds.json")
+        ...     _ = bounds.write_text(json.dumps({"lower": [0, 0, 0], "upper": [1, 1, 1]}))
+        ...     x = np.random.default_rng(0).random((500, 3))
+        ...     result = drjax.release(x, epsilon=1, out=f"{folder}/out", bounds=bounds, trials=0)
+        >>> result.manifest["guarantee"]["holds"]
+        True
+    """
+    validate.one_of(_RELEASES, kind=kind)
+    config, make = _RELEASES[kind]
+    paths = {name: Path(value) for name, value in options.items() if name in ("bounds", "public", "ledger") and value}
+    with tempfile.TemporaryDirectory(prefix="drjax-") as folder:
+        path = Path(data) if isinstance(data, str | Path) else _written(data, Path(folder))
+        return make(config(data=path, epsilon=epsilon, **{**options, **paths}), Path(out), progress=False)
+
+
+def bound(kappa: Any, *, targets: int = 1, **mechanism: Any) -> np.ndarray:
+    """Success of any reconstruction, at most, in view of a guarantee of differential privacy.
+
+    Args:
+        kappa: Success of the best guess without the release, in [0, 1]; of any shape.
+        targets: Unknown records that are to be rebuilt together.
+        **mechanism: Fields of `drjax.bounds.statement.Mechanism`: epsilon and delta, mu, rho, or noise_multiplier with
+            steps, rate and neighbouring.
+
+    Returns:
+        The bound, of the shape of kappa; never below the truth.
+
+    Raises:
+        ValueError: a number out of its range, or none or several mechanisms.
+
+    Example:
+        >>> import drjax
+        >>> round(float(drjax.bound(0.01, epsilon=1.0)), 4)
+        0.0272
+    """
+    found = Mechanism(**mechanism).guarantee()
+    return rero.from_tradeoff(np.asarray(kappa, np.float64), found.target_curve, n_targets=targets)
+
+
+_RELEASES: dict[str, tuple[Any, Any]] = {
+    "pca": (PCAReleaseConfig, release_pca),
+    "synthetic": (SyntheticReleaseConfig, release_synthetic),
+}
+
+
+def _method(method: str | DRMethod, n_components: int, hyperparameters: Mapping[str, Any]) -> DRMethod:
+    if not isinstance(method, str):
+        if hyperparameters:
+            raise ValueError(f"hyperparameters must be left out with a method that has its own, got {hyperparameters}")
+        return method
+    validate.one_of(METHODS, method=method)
+    names = {field.name for field in dataclasses.fields(METHODS[method]) if field.init}
+    if not hyperparameters.keys() <= names:
+        raise ValueError(
+            f"hyperparameters must be among {', '.join(sorted(names))} for method {method!r}, got "
+            f"{', '.join(sorted(hyperparameters))}"
+        )
+    return METHODS[method](n_components=n_components, **hyperparameters)
+
+
+def _numbers(records: Any) -> np.ndarray:
+    if isinstance(records, str | Path):
+        return load_values(records)
+    if isinstance(records, Array):
+        return np.asarray(records)
+    table = arrow_of(records)
+    return np.column_stack([np.asarray(table[name].to_numpy(), np.float64) for name in table.column_names])
+
+
+def _written(records: Any, folder: Path) -> Path:
+    os.chmod(folder, 0o700)
+    if isinstance(records, Array):
+        np.save(folder / "records.npy", np.asarray(records), allow_pickle=False)
+        return folder / "records.npy"
+    pq.write_table(arrow_of(records), folder / "records.parquet")
+    return folder / "records.parquet"
+
+
+def _run_folder(name: str) -> Path:
+    folder, number = Path("runs") / name, 2
+    while folder.exists():
+        folder, number = Path("runs") / f"{name}-{number}", number + 1
+    return folder

@@ -1,0 +1,164 @@
+"""The contract of attacks: what each says of itself, and one that drjax does not know."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from drjax.attacks import practice
+from drjax.attacks.attack import Cost, EmbeddingAttack, EveryRecord
+from drjax.attacks.embedding import attack_embedding, decimals_of
+from drjax.attacks.reconstruction.baselines import mean_image
+from drjax.attacks.registry import ATTACKS, answer, fitting
+from drjax.audits import AuditConfig, run
+from drjax.cli import main
+from drjax.core.types import Status
+from drjax.dr import METHODS
+from drjax.reports import records
+from tests.attacks.threats import of_shapes
+
+
+@pytest.mark.parametrize("kind", ATTACKS)
+def test_attacks_say_what_they_are_and_go_by_their_names(kind):
+    attacks = ATTACKS[kind]
+    assert all(name == attack.name and attack.kind == kind for name, attack in attacks.items())
+    assert len({attack.label for attack in attacks.values()}) == len(attacks)
+    for attack in attacks.values():
+        assert attack.description.endswith(".")
+        assert not attack.trains or attack.needs_shadows
+        assert dataclasses.fields(attack)
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            attack.name = "other"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_costs_grow_with_sizes_and_need_no_releases(method):
+    small, large = of_shapes(method), of_shapes(method, n_known=999, d=784, n_public=4000)
+    for name, attack in fitting(small).items():
+        for threat in (small, large):
+            assert all(np.isfinite(value) and value >= 0 for value in attack.cost(threat))
+        assert attack.cost(large).bytes > attack.cost(small).bytes, name
+        assert attack.cost(large).seconds >= attack.cost(small).seconds, name
+
+
+def test_an_attack_says_why_it_does_not_fit():
+    attacks = ATTACKS["embedding"]
+    assert attacks["geodesics"].fits(of_shapes("pca")) == "is of Isomap"
+    assert attacks["inversion"].fits(of_shapes("srp")) == "needs the seed"
+    assert attacks["inversion"].fits(of_shapes("srp", seed_key=jax.random.key(0))) is None
+    assert attacks["inversion"].fits(of_shapes("umap")) == "needs releases that can be made again or are at rest"
+    assert attacks["ridge"].fits(of_shapes("pca", public=None)) == "needs public records"
+    hidden = of_shapes("mds", hidden=np.zeros((400, 1, 2)))
+    assert attacks["stationarity"].fits(hidden) == "must know all released records but the target"
+    assert attacks["nearest"].fits(of_shapes("pca", truth=None)) == "needs the target itself"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Nearest(EmbeddingAttack):
+    """The known record that lies nearest in the map: one file, as CONTRIBUTING says."""
+
+    name: str = "nearest-in-map"
+    label: str = "Nearest in the map"
+    description: str = "Takes the known record that lies nearest in the release."
+    each = True
+
+    def cost(self, threat):
+        return Cost(1e-9 * threat.coords.size, 8.0 * threat.coords.size)
+
+    def run(self, key, threat):
+        del key
+        gaps = np.linalg.norm(threat.coords[:, 1:] - threat.coords[:, :1], axis=2)
+        return mean_image(threat.known, threat.n_releases)._replace(x=threat.known[gaps.argmin(axis=1)])
+
+
+def test_a_new_attack_runs_in_every_place(monkeypatch, tmp_path, capsys):
+    monkeypatch.setitem(ATTACKS["embedding"], "nearest-in-map", Nearest())
+    sizes = {"n_known": 30, "n_shadow": 40, "n_validation": 10, "n_targets": 5}
+    result = run(AuditConfig(method="isomap", attacks=("nearest-in-map",), **sizes), tmp_path / "audit")
+    assert "Nearest in the map" in result.report.read_text("utf-8")
+    np.save(tmp_path / "x.npy", digits()[:40])
+    each = run(AuditConfig(data=str(tmp_path / "x.npy"), method="isomap", each_record=True), tmp_path / "each")
+    assert "nearest-in-map" in each.reconstructions
+    np.save(tmp_path / "known.npy", digits()[1:40])
+    np.save(tmp_path / "coords.npy", records.load_arrays(tmp_path / "each" / "release.npz")["coords"])
+    files = ["--known", f"{tmp_path}/known.npy", "--coords", f"{tmp_path}/coords.npy", "--out", f"{tmp_path}/o.npz"]
+    main(["attack", "embedding", "--method", "isomap", "--attack", "nearest-in-map", *files])
+    assert "Attack: Nearest in the map." in capsys.readouterr().out
+    row = np.flatnonzero(each.exposure.row == 0)[0]
+    with np.load(tmp_path / "o.npz") as found:
+        np.testing.assert_allclose(found["x"], each.reconstructions["nearest-in-map"][row])
+
+
+def digits():
+    return (load_digits().data / 16)[np.random.default_rng(0).permutation(1797)]
+
+
+QUICK = {
+    "mds": {"max_iter": 30},
+    "tsne": {"perplexity": 6.0, "max_iter": 260},
+    "umap": {"n_neighbors": 5, "n_epochs": 20},
+    "isomap": {"n_neighbors": 5},
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("with_public", [True, False])
+def test_one_published_embedding_of_every_method(name, with_public):
+    x = digits()
+    method = METHODS[name](**QUICK.get(name, {}))
+    release = practice.shadows_of(jax.random.key(5), method, x[1:40], x[:1], decimals=6).coords[0]
+    moved = np.roll(release, 3, axis=0)  # the target's row is the fourth
+    known = np.concatenate([x[37:40], x[1:37]])
+    public = x[100:180] if with_public else None
+    found = attack_embedding(jax.random.key(0), method, known, moved, public=public, target_row=3, bounds=(0, 1))
+    assert found.found.x.shape == (64,)
+    assert found.attack.fits(of_shapes(name)) is None
+    assert int(found.found.status) & Status.excluded() == 0
+    if found.found.expected_mse is not None:
+        assert np.mean((found.found.x - x[0]) ** 2) < 10 * found.found.expected_mse
+    if with_public:
+        assert found.errors[found.attack.name].mean() == min(errors.mean() for errors in found.errors.values())
+
+
+def test_digits_say_to_how_many_decimals_a_release_is_rounded():
+    values = np.random.default_rng(0).normal(size=(50, 2))
+    assert decimals_of(values) is None
+    assert decimals_of(np.round(values, 4)) == 4
+    assert decimals_of(np.round(values, 3).astype(np.float32)) == 3
+    assert decimals_of(np.round(100 * values)) == 0
+
+
+def test_bad_input_of_the_attack_on_one_embedding():
+    x, key, method = digits(), jax.random.key(0), METHODS["pca"]()
+    with pytest.raises(ValueError, match=r"coords must have shape \(20, 2\)"):
+        attack_embedding(key, method, x[:19], x[:19, :2])
+    with pytest.raises(ValueError, match="target_row must be"):
+        attack_embedding(key, method, x[:19], x[:20, :2], target_row=20)
+    with pytest.raises(ValueError, match="got 'geodesics': it is of Isomap"):
+        attack_embedding(key, method, x[:19], x[:20, :2], attack="geodesics")
+    with pytest.raises(ValueError, match="got 'ridge': it needs public records"):
+        attack_embedding(key, method, x[:19], x[:20, :2], attack="ridge")
+
+
+def test_winners_are_the_best_and_those_it_does_not_beat_beyond_chance():
+    rng = np.random.default_rng(0)
+    best = rng.random(12)
+    errors = {"worse": best + 1 + 0.1 * rng.random(12), "same": best + rng.normal(size=12), "best": best}
+    errors["same"] += 0.2 - (errors["same"] - best).mean()
+    assert practice.winners(errors) == ["best", "same"]
+    assert practice.winners({"failed": np.full(3, np.inf), "one": np.ones(3)}) == ["one"]
+
+
+def test_every_record_is_attacked_as_if_it_alone_were_unknown():
+    x = digits()[:16]
+    method = METHODS["isomap"](n_neighbors=5)
+    coords = practice.shadows_of(jax.random.key(0), method, x[1:], x[:1]).coords[0]
+    every = EveryRecord(method=method, x=x, coords=coords, rows=np.array([3, 9]), stand_ins=lambda _: None)
+    found = Nearest().run_each(jax.random.key(0), every)
+    for row, answer_of_all in zip((3, 9), found.x, strict=True):
+        threat = every.threat(row)
+        np.testing.assert_array_equal(threat.known, np.delete(x, row, axis=0))
+        np.testing.assert_array_equal(threat.coords[0, 0], coords[row])
+        np.testing.assert_array_equal(answer(Nearest(), jax.random.key(1), threat).x[0], answer_of_all)

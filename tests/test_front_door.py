@@ -1,0 +1,135 @@
+"""What `import drjax` offers: at once, without JAX, and every name with an example that runs."""
+
+import doctest
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import drjax
+from drjax import verbs
+from drjax.data import frames
+from drjax.releases.manifest import MANIFEST
+
+VERBS = {"audit", "attack", "embed", "release", "bound"}
+CALLABLE = sorted(set(drjax.__all__) - {"METHODS", "ATTACKS", "DEFENSES"})
+
+
+def test_importing_it_is_quick_and_imports_neither_jax_nor_numpy():
+    code = "import sys, drjax; print(sorted(set(sys.modules) & {'jax', 'numpy', 'scipy'})); print(drjax.__version__)"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said.splitlines() == ["[]", drjax.__version__]
+
+
+def test_dir_is_the_front_door():
+    assert set(dir(drjax)) == {*drjax.__all__, "__version__"}
+    assert set(drjax.__all__) >= VERBS
+    assert all(getattr(drjax, name) is not None for name in drjax.__all__)
+    assert set(drjax.METHODS) == {kind.name for kind in drjax.METHODS.values()}
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = drjax.nothing
+
+
+@pytest.mark.parametrize("name", CALLABLE)
+def test_every_name_has_an_example_that_runs(name):
+    tests = doctest.DocTestFinder(recurse=False).find(getattr(drjax, name), name, globs={"drjax": drjax, "np": np})
+    assert sum(len(test.examples) for test in tests) > 0
+    for test in tests:
+        assert doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(test).failed == 0
+
+
+def table():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 3)) @ rng.normal(size=(3, 5))
+    return pd.DataFrame(x, columns=list("abcde")).assign(sex=rng.choice(["f", "m"], 60))
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "arrow", "csv", "parquet"])
+def test_a_table_is_the_same_data_set_however_it_comes(kind, tmp_path):
+    frame = table()
+    whole = drjax.load(frame, categorical=("sex",), drop=("e",))
+    if kind == "csv":
+        frame.to_csv(tmp_path / "t.csv", index=False)
+    if kind == "parquet":
+        frame.to_parquet(tmp_path / "t.parquet", index=False)
+    given = {
+        "pandas": frame.copy(),
+        "polars": pl.from_pandas(frame),
+        "arrow": pa.Table.from_pandas(frame, preserve_index=False),
+        "csv": tmp_path / "t.csv",
+        "parquet": tmp_path / "t.parquet",
+    }[kind]
+    found = drjax.load(given, categorical=("sex",), drop=("e",))
+    np.testing.assert_array_equal(found.x, whole.x)
+    assert found.feature_names == ("a", "b", "c", "d", "sex=f", "sex=m")
+    np.testing.assert_allclose(found.scale, whole.scale)
+    if kind == "pandas":
+        assert found.name == whole.name != drjax.load(frame.iloc[::-1], categorical=("sex",)).name
+
+
+def test_an_array_is_scaled_as_the_file_of_it(tmp_path):
+    x = np.random.default_rng(0).normal(size=(20, 3))
+    np.save(tmp_path / "x.npy", x)
+    np.testing.assert_array_equal(drjax.load(x).x, drjax.load(tmp_path / "x.npy").x)
+    assert drjax.load(x).name != drjax.load(x + 1).name
+    with pytest.raises(ValueError, match="records are an array"):
+        drjax.load(x, label="a")
+    with pytest.raises(TypeError, match="got dict"):
+        drjax.load({"a": [1]})
+    with pytest.raises(TypeError, match="got list"):
+        frames.arrow_of([1])
+
+
+def test_an_audit_of_a_frame_is_that_of_its_file_and_resumes(tmp_path):
+    frame = table().drop(columns="sex")
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    sizes = {"n_known": 20, "n_shadow": 20, "n_validation": 8, "n_targets": 6, "attacks": ("ridge", "closed-form")}
+    own = drjax.audit(frame, out=tmp_path / "a", **sizes)
+    file = drjax.audit(tmp_path / "t.csv", out=tmp_path / "b", **sizes)
+    for name, x in own.reconstructions.items():
+        np.testing.assert_array_equal(x, file.reconstructions[name])
+    assert drjax.audit(frame, out=tmp_path / "a", resume=True, **sizes).verdict == own.verdict
+    with pytest.raises(ValueError, match="data differ"):
+        drjax.audit(frame + 1e-3 * (frame > 0), out=tmp_path / "a", resume=True, **sizes)
+    with pytest.raises(ValueError, match=r"options must be among .* got \['perplexity'\]"):
+        drjax.audit(frame, perplexity=5)
+
+
+def test_attack_takes_frames_and_refuses_what_the_method_lacks():
+    frame = table().drop(columns="sex")
+    coords = drjax.embed(frame)
+    np.testing.assert_allclose(drjax.attack(frame.iloc[1:], coords).found.x, frame.iloc[0], atol=1e-6)
+    method = drjax.PCA(n_components=2)
+    assert drjax.attack(frame.iloc[1:], coords, method=method).found.x.shape == (5,)
+    with pytest.raises(ValueError, match="hyperparameters must be among n_components for method 'pca', got perplexity"):
+        drjax.attack(frame.iloc[1:], coords, perplexity=3)
+    with pytest.raises(ValueError, match="must be left out with a method that has its own"):
+        drjax.embed(frame, method=method, perplexity=3)
+
+
+def test_a_release_of_a_frame_publishes_what_one_of_its_file_does(tmp_path, monkeypatch):
+    frame = table().drop(columns="sex")
+    frame.to_parquet(tmp_path / "t.parquet", index=False)
+    seen = []
+    monkeypatch.setitem(verbs._RELEASES, "pca", (drjax.verbs.PCAReleaseConfig, lambda c, *_, **__: seen.append(c)))
+    drjax.release(frame, epsilon=1.0, out=tmp_path / "o", public=tmp_path / "t.parquet")
+    assert seen[0].data.suffix == ".parquet"
+    assert not seen[0].data.exists()  # it was there while the release was made
+    monkeypatch.undo()
+    made = drjax.release(frame, epsilon=1.0, out=tmp_path / "o", public=tmp_path / "t.parquet", trials=0)
+    assert (tmp_path / "o" / MANIFEST).exists()
+    assert made.manifest["guarantee"]["epsilon"] == 1.0
+
+
+def test_bounds_of_one_and_of_several():
+    kappa = np.array([1e-6, 0.01, 0.5])
+    found = drjax.bound(kappa, mu=0.5)
+    assert found.shape == (3,)
+    assert np.all(found >= kappa)
+    assert np.all(drjax.bound(kappa, mu=0.5, targets=2) >= found)
+    with pytest.raises(ValueError, match="mechanism must be one of"):
+        drjax.bound(0.1)

@@ -146,7 +146,8 @@ def read_table(path: Path, *, as_text: bool = False) -> Columns:
 
     Args:
         path: The file.
-        as_text: Take bytes of a CSV file that are no UTF-8 for unknown characters, so that one cell refuses no table.
+        as_text: Take bytes of a CSV file that are no UTF-8 for unknown characters, and an empty line of a table of one
+            column for a record, so that one cell refuses no table and does not show in the number of records.
 
     Raises:
         ValueError: another suffix, or not readable.
@@ -158,7 +159,7 @@ def read_table(path: Path, *, as_text: bool = False) -> Columns:
     blob = path.read_bytes()
     if path.suffix.lower() == ".parquet":
         return tables.read_parquet(str(path), blob)
-    return tables.read_csv(str(path), blob.decode(errors="replace").encode() if as_text else blob)
+    return tables.read_csv(str(path), blob.decode(errors="replace").encode() if as_text else blob, keep_empty=as_text)
 
 
 def _kept(

@@ -51,6 +51,18 @@ def test_a_release_from_public_records_is_written_and_said(digits, capsys):
         np.testing.assert_allclose(arrays["center"], load_digits().data[80:200, 18:26].mean(axis=0))
 
 
+def test_a_release_that_is_worth_nothing_is_called_so_in_red_on_a_terminal(digits, capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    csv(digits / "noise.csv", np.random.default_rng(0).uniform(0, 16, (80, 8)))
+    main(["release", "pca", f"{digits}/noise.csv", "--epsilon", "0.001", "--bounds", f"{digits}/bounds.json",
+          "--out", str(digits / "pca"), *FAST[:-1]])  # fmt: skip
+    assert "\x1b[1;31mTHE COMPONENTS ARE NO BETTER THAN RANDOM DIRECTIONS" in capsys.readouterr().out
+    main(["release", "synthetic", f"{digits}/noise.csv", "--epsilon", "0.001", "--bounds", f"{digits}/bounds.json",
+          "--out", str(digits / "table"), "--trials", "2"])  # fmt: skip
+    assert "\x1b[1;31mExpected to be no better than knowing nothing" in capsys.readouterr().out
+
+
 def test_the_default_folder_is_in_runs(digits, monkeypatch):
     monkeypatch.chdir(digits)
     for _ in range(2):

@@ -1,6 +1,8 @@
 import json
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from sklearn.datasets import load_digits
 
@@ -118,3 +120,12 @@ def test_bad_input_is_one_line_and_writes_nothing(digits, capsys, monkeypatch, a
     words += [] if arguments == ("nothing.csv",) else ["private.csv"]
     assert message in failure(capsys, "release", "pca", *words)
     assert sorted(path.name for path in digits.iterdir()) == ["bounds.json", "private.csv", "public.csv"]
+
+
+@pytest.mark.parametrize("columns", [{"a": pa.array([], pa.float64())}, {}])
+@pytest.mark.parametrize("kind", ["pca", "synthetic"])
+def test_a_file_without_records_is_one_line(tmp_path, capsys, kind, columns):
+    pyarrow.parquet.write_table(pa.table(columns), tmp_path / "none.parquet")
+    (tmp_path / "bounds.json").write_text('{"a": [0, 1]}' if columns else "{}")
+    given = [tmp_path / "none.parquet", "--bounds", tmp_path / "bounds.json", "--out", tmp_path / "out"]
+    assert "must hold records, got none" in failure(capsys, "release", kind, *given, "--epsilon", "1")

@@ -34,8 +34,13 @@ def pca(
     """
     folder = out or run_folder(f"release-pca-{config.data.stem}", resume=False)
     result = release_pca(config, folder, command=_command(), progress=not quiet)
-    if not quiet:
-        print("\n".join(in_words(result)))
+    if quiet:
+        return
+    for line in in_words(result):
+        if line.startswith(NO_BETTER):
+            _print_red(line)
+        else:
+            print(line)
 
 
 def in_words(result: PCAReleaseResult) -> list[str]:
@@ -107,7 +112,7 @@ def synthetic(
         )
         print(f"{rehearsed.spread_sentence} Private.")
         if rehearsed.worse_than_nothing is not None:
-            Console(soft_wrap=True).print(Text(f"{rehearsed.worse_than_nothing} Private.", style="bold red"))
+            _print_red(f"{rehearsed.worse_than_nothing} Private.")
         auc = max((attack.auc for attack in rehearsed.attacks), key=lambda found: found.estimate)
         print(f"Expected AUC of membership: {auc.estimate:.3f} [{auc.low:.3f}, {auc.high:.3f}]. Private.")
     print("\n".join(_where(result.folder, result.private_folder, result.manifest)))
@@ -143,6 +148,10 @@ def schema(
             'of categories. What stands behind "seen" is what the records hold: it counts for nothing and makes the '
             "file private. Until every column is stated or dropped a release refuses."
         )
+
+
+def _print_red(line: str) -> None:
+    Console(soft_wrap=True).print(Text(line, style="bold red"))
 
 
 def _command() -> str | None:

@@ -146,10 +146,11 @@ def read_table(path: Path, *, as_text: bool = False) -> Columns:
 
     Args:
         path: The file.
-        as_text: Take bytes of a CSV file that are no UTF-8 for unknown characters, so that one cell refuses no table.
+        as_text: Take bytes of a CSV file that are no UTF-8 for unknown characters, and an empty line of a table of one
+            column for a record, so that one cell refuses no table and does not show in the number of records.
 
     Raises:
-        ValueError: another suffix, or not readable.
+        ValueError: another suffix, not readable, or no record.
         FileNotFoundError: nothing there.
     """
     validate.one_of((".csv", ".tsv", ".parquet"), **{f"the suffix of {path}": path.suffix.lower()})
@@ -157,8 +158,13 @@ def read_table(path: Path, *, as_text: bool = False) -> Columns:
         raise FileNotFoundError(f"there is no file {path}: check the path")
     blob = path.read_bytes()
     if path.suffix.lower() == ".parquet":
-        return tables.read_parquet(str(path), blob)
-    return tables.read_csv(str(path), blob.decode(errors="replace").encode() if as_text else blob)
+        columns = tables.read_parquet(str(path), blob)
+    else:
+        text = blob.decode(errors="replace").encode() if as_text else blob
+        columns = tables.read_csv(str(path), text, keep_empty=as_text)
+    if not any(map(len, columns.values())):
+        raise ValueError(f"{path} must hold records, got none")
+    return columns
 
 
 def _kept(

@@ -131,19 +131,25 @@ def numeric(columns: Columns) -> np.ndarray:
     return np.column_stack([number_column(name, column) for name, column in columns.items()])
 
 
-def read_csv(name: str, blob: bytes) -> Columns:
+def read_csv(name: str, blob: bytes, *, keep_empty: bool = False) -> Columns:
     """The columns of a CSV file as text, unconverted, by name.
 
     The first line names the columns; the separator is whichever of comma, semicolon and tab it has most of.
+
+    Args:
+        name: For messages.
+        blob: What the file holds.
+        keep_empty: Take an empty line of a table of one column for a record whose cell is missing; else it is none.
 
     Raises:
         ValueError: empty file, no usable header, rows of unequal length, or not UTF-8.
     """
     if not blob.strip():
         raise ValueError(f"{name} is empty: write a first line that names the columns, then one record per line")
-    first_line, *rest = re.split(rb"[\r\n]", blob.strip(), maxsplit=1)
+    blob = blob.lstrip(b"\r\n")
+    first_line, *rest = re.split(rb"\r\n|[\r\n]", blob if keep_empty else blob.strip(), maxsplit=1)
     separator = max(",;\t", key=lambda character: first_line.count(character.encode()))
-    if not rest:
+    if not rest or not rest[0]:
         raise ValueError(f"{name} has a header but no rows: add at least one record")
     parse = pyarrow.csv.ParseOptions(delimiter=separator, newlines_in_values=True)
     # One thread, because only then does an error say in which row it is.
@@ -153,6 +159,7 @@ def read_csv(name: str, blob: bytes) -> Columns:
         with pyarrow.csv.open_csv(io.BytesIO(blob), read_options=read, parse_options=parse) as reader:
             header = reader.schema.names
         _check_header(name, header)
+        parse.ignore_empty_lines = not (keep_empty and len(header) == 1)
         as_text = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(header, pa.string()))
         table = pyarrow.csv.read_csv(io.BytesIO(blob), read_options=read, parse_options=parse, convert_options=as_text)
     except (pa.ArrowException, UnicodeDecodeError) as error:
@@ -251,7 +258,7 @@ def cell_numbers(column: pa.ChunkedArray) -> np.ndarray:
     What a cell becomes depends on no other cell: a text among numbers, or another type of the whole column for its
     sake, changes no other entry. Nothing is refused.
     """
-    column = _plain(column)
+    column = _decoded(_plain(column))
     if _is_text(column.type):
         text = pc.utf8_trim_whitespace(column)
         is_number = pc.fill_null(pc.match_substring_regex(text, _ONE_NUMBER, ignore_case=True), False)
@@ -262,12 +269,12 @@ def cell_numbers(column: pa.ChunkedArray) -> np.ndarray:
 
 
 def cell_texts(column: pa.ChunkedArray) -> np.ndarray:
-    """Every cell by itself as text without surrounding space, (n,); "" where it is missing or has no text.
+    """Every cell by itself as text without surrounding space, (n,) objects; "" where it is missing or has no text.
 
     Whole numbers are written without decimals and logical values in lower case, so that 1 is the same text whether its
-    column holds integers, floats or text. Nothing is refused.
+    column holds integers, floats or text. Bytes that are no UTF-8 are unknown characters. Nothing is refused.
     """
-    column = _plain(column)
+    column = _decoded(_plain(column))
     if _is_text(column.type):
         text = pc.utf8_trim_whitespace(column)
     elif pa.types.is_floating(column.type) or pa.types.is_decimal(column.type):
@@ -275,15 +282,14 @@ def cell_texts(column: pa.ChunkedArray) -> np.ndarray:
         text = pa.array(
             [None if cell is None or math.isnan(cell) else _number_text(cell) for cell in cells], pa.string()
         )
-    elif pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
-        text = pa.array([(cell or b"").decode(errors="replace").strip() for cell in column.to_pylist()], pa.string())
     else:
         try:
             text = column.cast(pa.string())
         except pa.ArrowException:
             # A type without text, whatever its cells hold.
-            return np.full(len(column), "")
-    return pc.fill_null(text, "").to_numpy(zero_copy_only=False).astype(str)
+            return np.full(len(column), "", object)
+    # Objects, because an array of text is as wide everywhere as its widest cell.
+    return pc.fill_null(text, "").to_numpy(zero_copy_only=False)
 
 
 def parsed_number(text: str) -> float | None:
@@ -314,10 +320,25 @@ def _labels(name: str, column: pa.ChunkedArray) -> tuple[np.ndarray, tuple[str, 
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if isinstance(column.type, pa.BaseExtensionType):
+        column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     is_other_text = pa.types.is_large_string(column.type) or pa.types.is_string_view(column.type)
     return column.cast(pa.string()) if is_other_text else column
+
+
+def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Bytes, and text whose bytes nobody checked, as text: unknown characters for what is no UTF-8, cell by cell."""
+    kinds = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary, pa.types.is_binary_view)
+    if not (_is_text(column.type) or any(check(column.type) for check in kinds)):
+        return column
+    column = column.cast(pa.binary())
+    try:
+        return column.cast(pa.string())
+    except pa.ArrowInvalid:
+        cells = (None if cell is None else cell.decode(errors="replace") for cell in column.to_pylist())
+        return pa.chunked_array([pa.array(cells, pa.string())])
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -325,16 +346,8 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _is_numeric(kind: pa.DataType) -> bool:
-    return any(
-        check(kind)
-        for check in (
-            pa.types.is_integer,
-            pa.types.is_floating,
-            pa.types.is_boolean,
-            pa.types.is_decimal,
-            pa.types.is_null,
-        )
-    )
+    is_whole_or_truth = pa.types.is_integer(kind) or pa.types.is_boolean(kind)
+    return is_whole_or_truth or pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind)
 
 
 def _without_missing(text: pa.ChunkedArray) -> pa.ChunkedArray:

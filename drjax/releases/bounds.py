@@ -25,6 +25,9 @@ QUANTILE = 0.9
 LEAST_WIDTH = 1e-3
 """Half-width of a column that is constant among the public records, as a share of that of the widest: none may be 0."""
 
+LARGEST = 1e150
+"""Largest end of a range that a file may state: squares of records must be numbers."""
+
 REFUSAL = (
     "bounds must not depend on the private records: pass --bounds FILE (JSON: a range for every column) or --public "
     "FILE (records of the same kind that are no secret); or --bounds-from-private-data to go without any guarantee"
@@ -160,7 +163,8 @@ def read_bounds(path: Path, columns: Sequence[str] | None, d: int) -> tuple[np.n
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: no such JSON, a column without bounds or bounds of no column, or lower >= upper.
+        ValueError: no such JSON, a column without bounds or bounds of no column, lower >= upper, or an
+            end beyond `LARGEST`.
     """
     found = json_files.read_object(path, "bounds")
     # A table may have columns of these names.
@@ -184,6 +188,13 @@ def read_bounds(path: Path, columns: Sequence[str] | None, d: int) -> tuple[np.n
         i = int(np.argmax(bad))
         name = repr(columns[i]) if columns is not None else i
         raise ValueError(f"lower must be < upper, got [{lower[i]:g}, {upper[i]:g}] for column {name} in {path}")
+    far = np.maximum(np.abs(lower), np.abs(upper)) > LARGEST
+    if far.any():
+        i = int(np.argmax(far))
+        name = repr(columns[i]) if columns is not None else i
+        raise ValueError(
+            f"bounds must lie within +-{LARGEST:g}, got [{lower[i]:g}, {upper[i]:g}] for column {name} in {path}"
+        )
     return lower, upper
 
 

@@ -33,6 +33,9 @@ SHADOW_ERROR, MATRIX_RATIO = "Reconstruction error against shadows", "Likelihood
 LEAST_TRIALS = 19
 """Fewer draws do not reach 5% and 95% of their law: a range of 90% of further ones cannot be told from them."""
 
+N_SHADOWS = 32
+"""Shadows of the likelihood ratio, for each split."""
+
 LEAST_RECORDS = 40
 """Fewer cannot be split into members, others and the adversary's own."""
 
@@ -198,7 +201,7 @@ def membership(
     *,
     public: np.ndarray | None = None,
     n_splits: int = 20,
-    n_shadows: int = 32,
+    n_shadows: int = N_SHADOWS,
     progress: bool = False,
 ) -> Membership:
     """Attacks on simulated releases, with noise and without, of records drawn anew for each split.

@@ -25,7 +25,7 @@ from drjax.core import memory, validate
 from drjax.defenses import pca_utility
 from drjax.defenses.dp_pca import PCARelease
 from drjax.defenses.dp_pca_laplace import LaplaceNoise
-from drjax.releases import budget, expected, manifest, pca_report, private_report
+from drjax.releases import budget, expected, manifest, needs, pca_report, private_report
 from drjax.releases import mechanism as mechanisms
 from drjax.releases.bounds import Bounds, make_bounds
 from drjax.releases.folder import check_new_folder, new_folder, private_folder
@@ -189,16 +189,19 @@ def release_pca(
     size = n if config.divisor is None else config.divisor
     if not delta < 1 / size:
         raise ValueError(f"delta must be below 1 / records = {1 / size:.2g}, or one could be given away; got {delta:g}")
-    memory.require(
-        # Records in four forms, and moments, noise, decompositions.
-        32.0 * n * d + 64.0 * d**2,
-        "this release",
-        f"{n:,} records and moments of {d:,} columns",
-        lambda: f"leave columns out with --drop ({memory.would_fit(lambda c: 32.0 * n * c + 64.0 * c**2, d)})",
-    )
-    x = bounds.scaled(bounds.within(private.values))
     sample = None if public is None else bounds.scaled(matched(public, private.columns, d))
     k, k_words = _n_components(config, bounds, sample, d)
+    most = k if isinstance(k, int) else d
+    memory.require(
+        needs.of_pca(n, d, most, trials=config.trials),
+        "this release",
+        f"{n:,} records and moments of {d:,} columns",
+        lambda: (
+            "leave out the rehearsal with --trials 0, or columns with --drop "
+            f"({memory.would_fit(lambda c: needs.of_pca(n, c, min(c, most), trials=0), d)} then)"
+        ),
+    )
+    x = bounds.scaled(bounds.within(private.values))
 
     def calibrate(epsilon: float) -> Any:
         fields = {"neighbouring": config.neighbouring, "n_components": k, "divisor": config.divisor}

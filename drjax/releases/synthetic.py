@@ -28,7 +28,7 @@ from drjax.data import schema_sources, tables
 from drjax.data.checksums import sha256
 from drjax.data.schema import Schema
 from drjax.data.tables import Columns
-from drjax.releases import budget, manifest, private_report, rehearsal, synthetic_report
+from drjax.releases import budget, manifest, needs, private_report, rehearsal, synthetic_report
 from drjax.releases.folder import check_new_folder, new_folder, private_folder
 from drjax.releases.writing import synthetic_table
 from drjax.synthesis.contract import Box
@@ -188,16 +188,17 @@ def release_synthetic(
     public = None if config.public is None else schema_sources.read_table(config.public)
     schema = _schema(config, private, public)
     holds = not schema.from_records
-    width = sum(column.width for column in schema.features)
+    n, width = len(private[schema.columns[0].name]), sum(column.width for column in schema.features)
+    target = schema.target_column
+    is_regression = target is not None and target.kind != "category"
     memory.require(
-        # Encoded records in five forms, and moments, noise, decompositions.
-        40.0 * len(private[schema.columns[0].name]) * width + 64.0 * width**2,
+        needs.of_synthetic(n, len(schema.columns), width, is_regression=is_regression, trials=config.trials),
         "this release",
-        f"{len(private[schema.columns[0].name]):,} records and moments of {width:,} encoded columns",
-        "leave columns out with --drop, those of many categories first",
+        f"{n:,} records and moments of {width:,} encoded columns",
+        "leave out the rehearsal with --trials 0, or columns with --drop, those of many categories first",
     )
     x, y = schema.encode(private)
-    n, delta = len(x), DELTA if config.delta is None else config.delta
+    delta = DELTA if config.delta is None else config.delta
     # Of the number of records only what the relation makes public.
     size = n if config.n_synthetic is None or config.neighbouring != "add_or_remove" else config.n_synthetic
     if not delta < 1 / size:

@@ -1,6 +1,8 @@
 import json
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from sklearn.datasets import load_digits
 
@@ -49,6 +51,18 @@ def test_a_release_from_public_records_is_written_and_said(digits, capsys):
         v = arrays["components"]
         np.testing.assert_allclose(v @ v.T, np.eye(len(v)), atol=1e-9)
         np.testing.assert_allclose(arrays["center"], load_digits().data[80:200, 18:26].mean(axis=0))
+
+
+def test_a_release_that_is_worth_nothing_is_called_so_in_red_on_a_terminal(digits, capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    csv(digits / "noise.csv", np.random.default_rng(0).uniform(0, 16, (80, 8)))
+    main(["release", "pca", f"{digits}/noise.csv", "--epsilon", "0.001", "--bounds", f"{digits}/bounds.json",
+          "--out", str(digits / "pca"), *FAST[:-1]])  # fmt: skip
+    assert "\x1b[1;31mTHE COMPONENTS ARE NO BETTER THAN RANDOM DIRECTIONS" in capsys.readouterr().out
+    main(["release", "synthetic", f"{digits}/noise.csv", "--epsilon", "0.001", "--bounds", f"{digits}/bounds.json",
+          "--out", str(digits / "table"), "--trials", "2"])  # fmt: skip
+    assert "\x1b[1;31mExpected to be no better than knowing nothing" in capsys.readouterr().out
 
 
 def test_the_default_folder_is_in_runs(digits, monkeypatch):
@@ -106,3 +120,12 @@ def test_bad_input_is_one_line_and_writes_nothing(digits, capsys, monkeypatch, a
     words += [] if arguments == ("nothing.csv",) else ["private.csv"]
     assert message in failure(capsys, "release", "pca", *words)
     assert sorted(path.name for path in digits.iterdir()) == ["bounds.json", "private.csv", "public.csv"]
+
+
+@pytest.mark.parametrize("columns", [{"a": pa.array([], pa.float64())}, {}])
+@pytest.mark.parametrize("kind", ["pca", "synthetic"])
+def test_a_file_without_records_is_one_line(tmp_path, capsys, kind, columns):
+    pyarrow.parquet.write_table(pa.table(columns), tmp_path / "none.parquet")
+    (tmp_path / "bounds.json").write_text('{"a": [0, 1]}' if columns else "{}")
+    given = [tmp_path / "none.parquet", "--bounds", tmp_path / "bounds.json", "--out", tmp_path / "out"]
+    assert "must hold records, got none" in failure(capsys, "release", kind, *given, "--epsilon", "1")

@@ -1,6 +1,7 @@
 """A table survives encoding and decoding, cells outside what is stated are mapped one by one, formats are public."""
 
 import json
+import tracemalloc
 
 import numpy as np
 import pyarrow as pa
@@ -175,9 +176,60 @@ def test_a_cell_is_the_category_of_its_text_its_number_or_its_truth(categories, 
 def test_a_cell_is_read_alike_whatever_type_the_others_give_its_column(cells):
     column = schema.Column(name="a", kind="category", categories=("1", "2"))
     assert column.codes(pa.chunked_array([cells])).tolist() == [0, 1, -1]
-    if not pa.types.is_binary(cells.type):
-        number = schema.Column(name="a", kind="number", lower=0, upper=10)
-        assert number.numbers(pa.chunked_array([cells])).tolist() == [1, 2, 5]
+    number = schema.Column(name="a", kind="number", lower=0, upper=10)
+    assert number.numbers(pa.chunked_array([cells])).tolist() == [1, 2, 5]
+
+
+def as_text(*cells):
+    """Text whose bytes nobody checked, as files may hold it."""
+    bytes_of = pa.array(cells, pa.binary())
+    return pa.Array.from_buffers(pa.string(), len(bytes_of), bytes_of.buffers())
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [pa.array([b"1", b"2", b"\xff"], pa.binary(1)), pa.array([b"1", b"2", b"\xff"], pa.binary_view()),
+     pa.array([b"1", b"2", b"\xff"], pa.large_binary()), as_text(b"1", b"2", b"\xff"),
+     as_text(b"1", b"2", b"\xff").dictionary_encode(), as_text(b"1", b"2", b"\xff").cast(pa.string_view())],
+)  # fmt: skip
+def test_bytes_of_one_cell_that_are_no_text_change_no_other_cell(cells):
+    assert tables.cell_texts(pa.chunked_array([cells])).tolist() == ["1", "2", "\ufffd"]
+    np.testing.assert_array_equal(tables.cell_numbers(pa.chunked_array([cells])), [1, 2, np.nan])
+
+
+def test_bytes_of_an_identifier_that_are_no_text_change_no_other_cell():
+    stored = pa.array([b"a" * 16, b"\xff" * 16], pa.binary(16))
+    cells = pa.ExtensionArray.from_storage(pa.uuid(), stored)
+    assert tables.cell_texts(pa.chunked_array([cells])).tolist() == ["a" * 16, "\ufffd" * 16]
+
+
+def test_every_line_of_a_private_table_of_one_column_is_a_record_an_empty_one_too(tmp_path):
+    """A missing cell is an empty line there; left out, it would show in the number of records."""
+    for text in ("age\n37\n\n40\n", "age\n37\n40\n\n", "\nage\r\n\r\n37\r\n40"):
+        (tmp_path / "a.csv").write_bytes(text.encode())
+        cells = schema_sources.read_table(tmp_path / "a.csv", as_text=True)["age"]
+        assert sorted(tables.cell_texts(cells)) == ["", "37", "40"]
+    (tmp_path / "a.csv").write_bytes(b"age\n\n\n")
+    assert len(schema_sources.read_table(tmp_path / "a.csv", as_text=True)["age"]) == 2
+    (tmp_path / "a.csv").write_bytes(b"age\n37\n40\n\n")
+    assert schema_sources.read_table(tmp_path / "a.csv")["age"].to_pylist() == ["37", "40"]
+    (tmp_path / "b.csv").write_bytes(b"age,pay\n37,1\n\n40,2\n\n")
+    assert len(schema_sources.read_table(tmp_path / "b.csv", as_text=True)["age"]) == 2
+
+
+def test_one_long_cell_takes_no_more_memory_than_itself():
+    """An array of text as wide as its widest cell would take 1.2 GB here: one record would refuse a release."""
+    long = "x" * 10**6
+    cells = pa.chunked_array([[*["a", "b"] * 150, long]])
+    column = schema.Column(name="a", kind="category", categories=("a", "b"))
+    tracemalloc.start()
+    try:
+        codes = column.codes(cells)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert codes.tolist() == [*[0, 1] * 150, -1]
+    assert peak < 20 * len(long)
 
 
 def test_a_file_has_the_types_of_the_kinds_and_none_of_the_private_file():

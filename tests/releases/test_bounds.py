@@ -93,6 +93,11 @@ def test_missing_or_contradictory_bounds_are_refused(change, message):
         ('{"lower": [0, 0, NaN], "upper": [1, 1, 1]}', None, "NaN is not JSON"),
         ('{"a": [0, 1], "b": [0, 1], "c": [0, 1], "a": [0, 2]}', COLUMNS, "key 'a' comes twice"),
         ({"a": [0, 1]}, None, "bounds of an array file"),
+        (
+            {"a": [0, 1], "b": [0, 1e200], "c": [0, 1]},
+            COLUMNS,
+            r"must lie within \+-1e\+150, got \[0, 1e\+200\] .* 'b'",
+        ),
     ],
 )
 def test_a_bad_file_of_bounds_is_named(tmp_path, content, columns, message):

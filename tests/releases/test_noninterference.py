@@ -80,7 +80,7 @@ def as_parquet(path, rows, names=tuple(BOUNDS)):
             columns[name] = pa.array(
                 [None if c is None else c.decode() if isinstance(c, bytes) else str(c) for c in cells]
             )
-    pa.parquet.write_table(pa.table(columns), path)
+    pyarrow.parquet.write_table(pa.table(columns), path)
 
 
 def typed(rows):
@@ -240,6 +240,46 @@ def test_a_synthetic_table_shows_nothing_of_one_record_but_what_is_noised(settin
         assert not differing, changed
         close(sums, noise.taken())
     assert i + 1 == PAIRS
+
+
+def unchecked(*cells):
+    stored = pa.array(cells, pa.binary())
+    return pa.Array.from_buffers(pa.string(), len(stored), stored.buffers())
+
+
+@pytest.mark.parametrize("kind", ["fixed width", "text", "identifier"])
+def test_bytes_of_one_record_that_are_no_text_show_in_nothing(kind, tmp_path, noise):
+    def column(*cells):
+        if kind == "text":
+            return unchecked(*cells)
+        found = pa.array([cell.ljust(16, b"x") for cell in cells], pa.binary(16))
+        return found if kind == "fixed width" else pa.ExtensionArray.from_storage(pa.uuid(), found)
+
+    usual, padded = (b"no", b"full"), kind != "text"
+    categories = [cell.decode().ljust(16, "x") if padded else cell.decode() for cell in usual]
+    (tmp_path / "bounds.json").write_text(json.dumps({"age": [0, 120], "work": categories}))
+    fields = {"epsilon": 1.0, "bounds": tmp_path / "bounds.json", "trials": 0}
+    config = SyntheticReleaseConfig(data=tmp_path / "p.parquet", **fields)
+    found = []
+    for odd in (b"no", b"\xff\xfe"):
+        cells = column(odd, *usual * (N // 2))
+        pyarrow.parquet.write_table(pa.table({"age": range(30, 30 + len(cells)), "work": cells}), config.data)
+        release_synthetic(config, tmp_path / f"out{len(found)}")
+        found.append((published(tmp_path / f"out{len(found)}"), noise.taken()))
+    assert found[0][0] == found[1][0]
+    close(found[0][1], found[1][1])
+
+
+def test_an_empty_line_of_a_table_of_one_column_is_a_record(tmp_path, noise):
+    (tmp_path / "bounds.json").write_text(json.dumps({"age": [0, 120]}))
+    config = SyntheticReleaseConfig(data=tmp_path / "p.csv", epsilon=1.0, bounds=tmp_path / "bounds.json", trials=0)
+    found = []
+    for cell in ("37", ""):
+        config.data.write_text("\n".join(["age", *["40"] * N, cell, "50"]) + "\n")
+        release_synthetic(config, tmp_path / f"out{len(found)}")
+        found.append((published(tmp_path / f"out{len(found)}"), noise.taken()))
+    assert found[0][0] == found[1][0]
+    close(found[0][1], found[1][1])
 
 
 COLUMNS = ("age", "pay", "score")

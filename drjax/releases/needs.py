@@ -1,0 +1,47 @@
+"""Memory that a release takes, estimated before work; held against peaks in tests/releases/test_needs.py."""
+
+from __future__ import annotations
+
+from drjax.releases import expected
+from drjax.releases.rehearsal import MOST_REGRESSED, SHARES
+
+PROGRAMS = 3e8
+"""Bytes of the programs that a rehearsal compiles."""
+
+
+def of_pca(n: int, d: int, k: int, *, trials: int) -> float:
+    """Bytes that `release_pca` takes for n records of d columns beside the records themselves.
+
+    Args:
+        n: Records.
+        d: Columns.
+        k: Components at most.
+        trials: Draws of noise that the utility is computed from; 0 for no rehearsal.
+    """
+    # Records in units of the release, centred, cut, in whole numbers, and the steps between, all in float64.
+    release = 80.0 * n * d + 64.0 * d**2
+    if not trials:
+        return release
+    # Splits with the adversary's records and scores; draws with k components, and fewer with all of them; shadows with
+    # and without noise of this split and the last one.
+    records, draws = 112.0 * n * d, 16.0 * trials * k * d + 8.0 * max(expected.LEAST_TRIALS, trials // 4) * d**2
+    rehearsal = records + draws + 4 * 8.0 * expected.N_SHADOWS * d**2 + PROGRAMS
+    return max(release, rehearsal)
+
+
+def of_synthetic(n: int, columns: int, width: int, *, is_regression: bool, trials: int) -> float:
+    """Bytes that `release_synthetic` takes for n records beside the table that was read.
+
+    Args:
+        n: Records.
+        columns: Of the table.
+        width: Columns of encoded features.
+        is_regression: Whether the target is a number.
+        trials: Rehearsals at each epsilon.
+    """
+    # Encoded records in twelve forms, all in float64; cells as text.
+    release = 96.0 * n * width + 80.0 * n * columns + 64.0 * width**2
+    if not trials:
+        return release
+    judged = SHARES[1] * n * 8.0 * MOST_REGRESSED if is_regression else 0.0
+    return release + 16.0 * n * width + judged + PROGRAMS

@@ -1,0 +1,61 @@
+"""Memory that commands say they need is what they were seen to take.
+
+Peaks beyond what the process held when the estimate was made, in MB, of one run each on two cores with VmHWM (Linux,
+jax 0.10, float64 tables of uniform numbers).
+"""
+
+import numpy as np
+import pytest
+
+from drjax.audits import needs as audit_needs
+from drjax.cli import main
+from drjax.core import host, memory
+from drjax.dr import METHODS
+from drjax.releases import needs
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "trials", "measured"),
+    [(100_000, 784, 0, 5801), (30_000, 400, 19, 1655), (200_000, 60, 19, 1620), (3_000, 700, 80, 1372)],
+)
+def test_components(n, d, trials, measured):
+    assert 0.5 <= needs.of_pca(n, d, 10, trials=trials) / 1e6 / measured <= 2
+
+
+@pytest.mark.parametrize(
+    ("n", "columns", "width", "is_regression", "trials", "measured"),
+    [(200_000, 21, 212, False, 0, 3844), (200_000, 21, 212, False, 2, 4499), (500_000, 12, 12, False, 0, 902),
+     (500_000, 12, 11, True, 2, 2025)],
+)  # fmt: skip
+def test_a_synthetic_table(n, columns, width, is_regression, trials, measured):
+    found = needs.of_synthetic(n, columns, width, is_regression=is_regression, trials=trials)
+    assert 0.5 <= found / 1e6 / measured <= 2
+
+
+@pytest.mark.parametrize(
+    ("name", "n", "d", "with_quality", "measured"),
+    [("pca", 100_000, 784, False, 2561), ("pca", 20_000, 3000, False, 2110), ("srp", 100_000, 784, False, 954),
+     ("pca", 9_000, 784, True, 2490)],
+)  # fmt: skip
+def test_an_embedding(name, n, d, with_quality, measured, monkeypatch):
+    monkeypatch.setattr(host, "n_cores", lambda: 2)
+    found = audit_needs.of_embedding(METHODS[name](), n, d, with_quality=with_quality)
+    assert 0.5 <= found.bytes / 1e6 / measured <= 2
+
+
+@pytest.mark.parametrize(("method", "measured"), [("pca", 810), ("srp", 984)])
+def test_an_attack_on_an_embedding(method, measured, tmp_path, monkeypatch):
+    """Of 50,000 records with 400 features; the estimate is in proportion to records, so a hundredth tells it."""
+    found = []
+
+    def refuse(needed, *_):
+        found.append(needed)
+        raise memory.NotEnoughMemory("as much")
+
+    monkeypatch.setattr(memory, "require", refuse)
+    np.save(tmp_path / "known.npy", np.zeros((500, 400)))
+    np.save(tmp_path / "coords.npy", np.zeros((501, 2)))
+    files = ["--known", f"{tmp_path}/known.npy", "--coords", f"{tmp_path}/coords.npy", "--out", f"{tmp_path}/o.npz"]
+    with pytest.raises(SystemExit):
+        main(["attack", "embedding", *files, "--method", method])
+    assert 0.5 <= 100 * found[0] / 1e6 / measured <= 2

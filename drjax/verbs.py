@@ -64,8 +64,9 @@ def audit(
     Example:
         >>> import drjax, tempfile
         >>> sizes = {"n_known": 30, "n_shadow": 60, "n_validation": 20, "n_targets": 10}
+        >>> x = drjax.load("digits").x[:200]
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     result = drjax.audit(drjax.load("digits").x[:200], out=f"{folder}/run", attacks=("closed-form",), **sizes)
+        ...     result = drjax.audit(x, out=f"{folder}/run", attacks=("closed-form",), **sizes)
         >>> result.verdict.level
         'high'
     """

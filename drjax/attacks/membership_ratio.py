@@ -49,7 +49,7 @@ from drjax.attacks.membership_shadows import Shadows
 from drjax.core import batching, validate
 from drjax.core.linalg import HIGHEST
 from drjax.core.types import Array, PyTree, hyperparams
-from drjax.dr import secular
+from drjax.dr.pca import secular
 
 METHODS = ("rank_one", "first_order", "offline", "gaussian")
 

@@ -19,8 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from drjax.core import validate
-from drjax.core.linalg import compute_dtype
-from drjax.core.types import Array, Cost, DRMethod, Embedding, PyTree, Status, hyperparams, traced
+from drjax.core.types import Array, Cost, DRMethod, Embedding, PyTree, hyperparams, traced
+from drjax.dr import base
 
 
 class _Defense:
@@ -150,13 +150,9 @@ class InputNoise(_Defense):
         Raises:
             ValueError: known is not a finite numeric matrix, or n records do not fit the method.
         """
-        array = validate.matrix(known, "known")
-        dtype = compute_dtype(array)
-        spec = jax.ShapeDtypeStruct((array.shape[0] + 1, array.shape[1]), dtype)
+        array = base.known_records(known)
+        spec = jax.ShapeDtypeStruct((array.shape[0] + 1, array.shape[1]), array.dtype)
         jax.eval_shape(self.method.fit_transform, jax.random.key(0), spec)
-        with np.errstate(over="ignore"):  # beyond the range of float32 is infinite, and refused
-            array = array.astype(dtype)
-        validate.finite(known=array)
         return NoisyShared(jnp.asarray(array), shared_key)
 
     def insert(self, key: Array, shared: NoisyShared, target: Array) -> Embedding:
@@ -165,9 +161,7 @@ class InputNoise(_Defense):
         Raises:
             ValueError: at trace time, if target has not the shape (d,).
         """
-        d = shared.known.shape[1]
-        if np.shape(target) != (d,):
-            raise ValueError(f"target must have shape ({d},) to match known, got {np.shape(target)}")
+        base.check_target(target, shared.known.shape[1])
         noise_key, method_key = jax.random.split(key)
         x = jnp.concatenate([jnp.asarray(target, shared.known.dtype)[None], shared.known])
         return self._fit(noise_key, method_key if shared.method_key is None else shared.method_key, x)
@@ -177,8 +171,7 @@ class InputNoise(_Defense):
         return jax.vmap(self.insert, in_axes=(0, None, 0))(keys, shared, targets)
 
     def _fit(self, noise_key: Array, method_key: Array, x: Array) -> Embedding:
-        validate.shape_2d(x=x)
-        x = jnp.asarray(x, compute_dtype(x))
+        x = base.records(x)
         return self.method.fit_transform(method_key, x + _normal(noise_key, x, self.sigma))
 
 
@@ -287,8 +280,7 @@ def _normal(key: Array, like: Array, sigma: Any) -> jax.Array:
 
 
 def _with_coords(embedding: Embedding, coords: Array) -> Embedding:
-    flag = jnp.where(jnp.all(jnp.isfinite(coords)), jnp.uint32(Status.OK), jnp.uint32(Status.NON_FINITE))
-    return embedding._replace(coords=coords, status=embedding.status | flag)
+    return embedding._replace(coords=coords, status=embedding.status | base.non_finite(coords))
 
 
 def _check(defense: Any, scale: str) -> None:

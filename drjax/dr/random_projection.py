@@ -13,7 +13,8 @@ import numpy as np
 import scipy.stats
 
 from drjax.core import linalg, validate
-from drjax.core.types import Array, Cost, Embedding, Status, hyperparams
+from drjax.core.types import Array, Cost, Embedding, hyperparams
+from drjax.dr import base
 
 SPARSE_SHARE = 0.25
 """A column with at most this share of non-zero entries is drawn and multiplied entry by entry, without its zeros."""
@@ -104,8 +105,7 @@ class SparseRandomProjection:
         Raises:
             ValueError: at trace time, if x has not rank 2.
         """
-        validate.shape_2d(x=x)
-        x = jnp.asarray(x, linalg.compute_dtype(x))
+        x = base.records(x)
         matrix = self._matrix(key, x.shape[1], x.dtype)
         return _embedding(jnp.dot(x, matrix, precision=linalg.HIGHEST), jnp.sum(matrix != 0, dtype=jnp.int32))
 
@@ -135,8 +135,7 @@ class SparseRandomProjection:
 
     def insert(self, key: Array, shared: FreshMatrices | SharedMatrix, target: Array) -> Embedding:
         """The embedding of [target; known]; target (d,), row 0 of coords (n, k) is its own."""
-        batch = self.insert_batch(key[None], shared, target[None])
-        return jax.tree.map(lambda leaf: leaf[0], batch)
+        return base.insert(self, key, shared, target)
 
     def insert_batch(self, keys: Array, shared: FreshMatrices | SharedMatrix, targets: Array) -> Embedding:
         """`insert` for keys (b,) and targets (b, d).
@@ -146,8 +145,7 @@ class SparseRandomProjection:
         """
         is_shared = isinstance(shared, SharedMatrix)
         d = shared.matrix.shape[0] if is_shared else shared.columns.shape[0] - 1
-        if targets.ndim != 2 or targets.shape[1] != d:
-            raise ValueError(f"targets must have shape (m, {d}) to match known, got {targets.shape}")
+        base.check_targets(targets, d)
         if is_shared:
             first, rest, n_nonzero = self._insert_shared(shared, targets)
         elif (slots := _slots(d, self._density(d))) <= SPARSE_SHARE * d:
@@ -264,11 +262,10 @@ def _gap_tables(d: int, density: float) -> tuple[int, np.ndarray, np.ndarray]:
 
 
 def _embedding(coords: Array, n_nonzero: Array) -> Embedding:
-    is_finite = jnp.all(jnp.isfinite(coords))
     return Embedding(
         coords=coords,
         objective=jnp.full((), jnp.nan, coords.dtype),
         n_iter=jnp.int32(0),
-        status=jnp.where(is_finite, jnp.uint32(Status.OK), jnp.uint32(Status.NON_FINITE)),
+        status=base.non_finite(coords),
         info=SRPInfo(n_nonzero=n_nonzero),
     )

@@ -19,8 +19,8 @@ from sklearn.utils import check_array
 
 from drjax.core import validate
 from drjax.core.types import Array
-from drjax.dr import shortest_paths
-from drjax.dr.path_insertion import join
+from drjax.dr.isomap import shortest_paths
+from drjax.dr.isomap.path_insertion import join
 from drjax.sklearn.common import FLOATS, precision, principal_coordinates
 
 CSR: Any = "csr"  # scikit-learn's annotations allow only what the default is

@@ -17,8 +17,8 @@ from sklearn.utils.validation import validate_data
 from drjax import dr
 from drjax.core import validate
 from drjax.core.types import Array
-from drjax.dr.mds import smacof as smacof_on_device
-from drjax.dr.smacof_cpu import smacof_batch
+from drjax.dr.mds.cpu import smacof_batch
+from drjax.dr.mds.smacof import smacof as smacof_on_device
 from drjax.sklearn.common import FLOATS, embed, generator, precision, principal_coordinates
 
 

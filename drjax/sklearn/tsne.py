@@ -14,10 +14,10 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.validation import check_non_negative, validate_data
 
 from drjax.core.types import Array
-from drjax.dr.affinity import joint_probabilities
-from drjax.dr.tsne import START_STD
-from drjax.dr.tsne_cpu import Descent, tsne_batch
-from drjax.dr.tsne_xla import descend
+from drjax.dr.tsne.affinity import joint_probabilities
+from drjax.dr.tsne.cpu import Descent, tsne_batch
+from drjax.dr.tsne.method import START_STD
+from drjax.dr.tsne.xla import descend
 from drjax.sklearn.common import FLOATS, generator, precision
 from drjax.sklearn.pca import PCA
 

@@ -12,8 +12,10 @@ import numpy as np
 from scipy.spatial.distance import squareform
 
 from drjax.core.types import Array
-from drjax.dr import affinity, quality
-from drjax.dr.tsne_xla import gradient
+from drjax.dr import quality
+from drjax.dr.bandwidth import bisect
+from drjax.dr.tsne import affinity
+from drjax.dr.tsne.xla import gradient
 from drjax.sklearn.common import precision
 
 
@@ -78,7 +80,7 @@ def _conditional(squared: Array, perplexity: float) -> Array:
         total = jnp.sum(weight, axis=1)
         return -jnp.log(total) - beta * jnp.sum(shifted * weight, axis=1) / total
 
-    beta = affinity.bisect(
+    beta = bisect(
         negative_entropy,
         -math.log(perplexity),
         squared[:, 0],

@@ -13,7 +13,7 @@ from sklearn.utils.validation import validate_data
 
 from drjax import dr
 from drjax.core.types import Array
-from drjax.dr import umap_graph
+from drjax.dr.umap import graph as umap_graph
 from drjax.sklearn.common import FLOATS, draw_key, embed, precision
 
 

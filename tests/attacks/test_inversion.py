@@ -16,8 +16,8 @@ from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.attacks.shadow import shadow_embeddings
 from drjax.core.types import Status
 from drjax.dr import MDS, PCA, TSNE, UMAP, Isomap, SparseRandomProjection
-from drjax.dr.affinity import joint_probabilities
-from drjax.dr.tsne_xla import gradient
+from drjax.dr.tsne.affinity import joint_probabilities
+from drjax.dr.tsne.xla import gradient
 
 DIGITS = np.random.default_rng(0).permutation(load_digits().data / 16)
 KEY = jax.random.key(3)

@@ -15,7 +15,7 @@ from drjax.attacks.reconstruction import barnes_hut, invariant, tsne_affinities
 from drjax.attacks.shadow import shadow_embeddings
 from drjax.core.types import Status
 from drjax.dr import TSNE
-from drjax.dr.tsne_xla import gradient
+from drjax.dr.tsne.xla import gradient
 
 X = np.random.default_rng(0).permutation(load_digits().data.astype(np.float32) / 16)
 KNOWN, PERPLEXITY = X[:50], 8.0

@@ -392,7 +392,7 @@ def test_the_comparison_tells_the_two_engines_of_a_method_apart(monkeypatch):
 def test_marked_tests_are_found_and_their_failures_are_findings(tmp_path):
     files = suite.marked()
     assert suite.CHEAPEST in files
-    assert "tests/dr/test_pallas_forces.py" in files
+    assert "tests/dr/test_pallas.py" in files
     assert "tests/bench/test_gpu_hour.py" not in files
     report = tmp_path / "report.xml"
     report.write_text(

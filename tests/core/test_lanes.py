@@ -10,7 +10,8 @@ import pytest
 from jax.sharding import PartitionSpec
 
 from drjax.core.lanes import alone, while_lanes
-from drjax.dr import mds, smacof
+from drjax.dr.mds import method as mds
+from drjax.dr.mds import xla
 
 SHARED = np.random.default_rng(0).normal(size=(5, 5)).astype(np.float32) / 4
 
@@ -176,8 +177,8 @@ def test_smacof_in_company_equals_smacof_alone():
         keys = jax.random.split(jax.random.key(1), 40)
         starts = method._starts(keys, shared, x[20:])
         rows = mds._rows(shared, x[20:])
-        rule = smacof.Rule(method.max_iter, method.eps)
-        solve = jax.jit(functools.partial(smacof.in_xla, rule))
+        rule = xla.Rule(method.max_iter, method.eps)
+        solve = jax.jit(functools.partial(xla.in_xla, rule))
         together = solve(shared.between, rows, starts)
         assert len(np.unique(together[2])) > 5
         for i in range(0, 40, 4):

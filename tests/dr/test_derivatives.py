@@ -14,8 +14,8 @@ from sklearn.datasets import load_digits
 
 from drjax.core.types import Status
 from drjax.dr import MDS, PCA, ClassicalMDS, Isomap, SparseRandomProjection
-from drjax.dr.shortest_paths import _all_pairs
-from drjax.dr.smacof import smacof
+from drjax.dr.isomap.shortest_paths import _all_pairs
+from drjax.dr.mds.smacof import smacof
 
 DIGITS = load_digits().data / 16
 KEY = jax.random.key(0)

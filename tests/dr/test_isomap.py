@@ -14,8 +14,9 @@ from sklearn.manifold import Isomap as SklearnIsomap
 from sklearn.neighbors import kneighbors_graph
 
 from drjax.core.types import Status
-from drjax.dr import path_insertion, shortest_paths
-from drjax.dr.isomap import Isomap
+from drjax.dr import Isomap
+from drjax.dr.distances import distances
+from drjax.dr.isomap import path_insertion, shortest_paths
 
 KEY = jax.random.key(0)
 
@@ -154,7 +155,7 @@ def test_the_changed_pairs_are_all_that_an_insertion_changes():
 def test_distances_are_symmetric_and_zero_between_equal_rows_to_the_bit():
     x = np.random.default_rng(2).normal(size=(30, 17)) + 1e6
     x[7] = x[3]
-    found = shortest_paths.distances(x, x)
+    found = distances(x, x)
     np.testing.assert_array_equal(found, found.T)
     np.testing.assert_array_equal(found[7], found[3])
     assert found[7, 3] == 0
@@ -228,7 +229,7 @@ def test_an_insertion_has_the_leading_eigenpairs_and_the_strain_that_numpy_finds
         found = isomap._insert_on_host(isomap.prepare(x[1:]), jnp.asarray(targets))
         for i in range(len(targets)):
             data = np.vstack([targets[i : i + 1], x[1:]])
-            squares = inserted_paths(shortest_paths.distances(data, data), n_neighbors)[0] ** 2
+            squares = inserted_paths(distances(data, data), n_neighbors)[0] ** 2
             centring = np.eye(n) - 1 / n
             gram = -0.5 * centring @ squares @ centring
             expected = np.linalg.eigvalsh(gram)[::-1]

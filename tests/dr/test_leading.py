@@ -5,7 +5,7 @@ import pytest
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA as SklearnPCA
 
-from drjax.dr.leading import leading_scores
+from drjax.dr.pca.leading import leading_scores
 
 DIGITS = load_digits().data / 16
 

@@ -14,8 +14,8 @@ from drjax.attacks.shadow import shadow_embeddings
 from drjax.core.types import Status
 from drjax.data import load
 from drjax.dr import MDS
-from drjax.dr.smacof import smacof
-from drjax.dr.smacof_cpu import smacof_batch
+from drjax.dr.mds.cpu import smacof_batch
+from drjax.dr.mds.smacof import smacof
 
 DIGITS = load_digits().data / 16
 KEY = jax.random.key(0)

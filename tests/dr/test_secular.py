@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from drjax.dr.secular import MAX_ITER, distances, largest_roots, make_poles
+from drjax.dr.pca.secular import MAX_ITER, distances, largest_roots, make_poles
 
 LANES = 24
 CASES = {

@@ -15,10 +15,10 @@ from drjax.attacks.shadow import shadow_embeddings
 from drjax.core.types import Status
 from drjax.data import load
 from drjax.dr import TSNE
-from drjax.dr.affinity import P_FLOOR, joint_probabilities
-from drjax.dr.tsne_cpu import Descent, tsne_batch
-from drjax.dr.tsne_fits_cpu import principal_start
-from drjax.dr.tsne_xla import descend, descend_batch, gradient
+from drjax.dr.tsne.affinity import P_FLOOR, joint_probabilities
+from drjax.dr.tsne.cpu import Descent, tsne_batch
+from drjax.dr.tsne.fits_cpu import principal_start
+from drjax.dr.tsne.xla import descend, descend_batch, gradient
 
 DIGITS = load_digits().data
 """Integers up to 16: their squared distances are exact in float32, to which scikit-learn rounds them."""

@@ -14,8 +14,9 @@ from sklearn.metrics import pairwise_distances
 
 from drjax.attacks.shadow import shadow_embeddings
 from drjax.core.types import Status
-from drjax.dr import UMAP, umap_graph
-from drjax.dr.umap_layout_cpu import ABREAST, _by_records
+from drjax.dr import UMAP
+from drjax.dr.umap import graph as umap_graph
+from drjax.dr.umap.layout_cpu import ABREAST, _by_records
 
 DIGITS = load_digits().data.astype(np.float32)
 KEY = jax.random.key(7)

@@ -14,11 +14,13 @@ import umap.umap_
 from sklearn.datasets import load_digits
 from sklearn.metrics import pairwise_distances
 
-from drjax.dr import umap_cpu, umap_graph, umap_layout_cpu, umap_spectral_cpu, umap_xla
+from drjax.dr.distances import distances
+from drjax.dr.umap import cpu, layout_cpu, spectral_cpu, xla
+from drjax.dr.umap import graph as umap_graph
 
 DIGITS = load_digits().data.astype(np.float32)
 
-SETTINGS = umap_cpu.Settings(
+SETTINGS = cpu.Settings(
     n_components=2,
     n_neighbors=2,
     n_epochs=100,
@@ -47,9 +49,9 @@ def reference_graph(x, k, local_connectivity=1.0, mix=1.0):
 
 
 def compiled_graph(x, k, local_connectivity=1.0, mix=1.0, lists=None):
-    lists = lists or umap_cpu.lists_of(x, k, local_connectivity)
-    union, first = umap_cpu._union(lists.indices, lists.weights, mix)
-    head, tail, weight = umap_cpu._edges(lists.indices, union, first, 0.0)
+    lists = lists or cpu.lists_of(x, k, local_connectivity)
+    union, first = cpu._union(lists.indices, lists.weights, mix)
+    head, tail, weight = cpu._edges(lists.indices, union, first, 0.0)
     graph = np.zeros((len(x), len(x)))
     graph[head, tail] = weight
     return graph + graph.T
@@ -110,11 +112,11 @@ def test_inserted_lists_are_those_of_all_records(k):
     rng = np.random.default_rng(0)
     n_reweighed = 0
     for target in (x[0], x[40], x[90] * 0.5, rng.uniform(0, 16, 64).astype(np.float32), np.full(64, 1e30, np.float32)):
-        whole = umap_cpu.lists_of(np.concatenate([target[None], x]), k, 1.0)
-        known = umap_cpu.lists_of(x, k, 1.0)
+        whole = cpu.lists_of(np.concatenate([target[None], x]), k, 1.0)
+        known = cpu.lists_of(x, k, 1.0)
         row = np.linalg.norm(target.astype(np.float64) - x, axis=1)
-        row = umap_cpu.shortest_paths.distances(target[None].astype(np.float64), x.astype(np.float64))[0]
-        inserted = umap_cpu._with_target(row, *known, 1.0)
+        row = distances(target[None].astype(np.float64), x.astype(np.float64))[0]
+        inserted = cpu._with_target(row, *known, 1.0)
         for a, b in zip(inserted, whole, strict=True):
             np.testing.assert_array_equal(a, b)
         n_reweighed += np.sum(whole.indices[1:] == 0)
@@ -134,9 +136,9 @@ def test_curve_is_that_of_umap_learn(spread, min_dist):
 
 
 def edges_of(x, k, n_prune):
-    lists = umap_cpu.lists_of(x, k, 1.0)
-    union, first = umap_cpu._union(lists.indices, lists.weights, 1.0)
-    return umap_cpu._edges(lists.indices, union, first, union.max() / n_prune)
+    lists = cpu.lists_of(x, k, 1.0)
+    union, first = cpu._union(lists.indices, lists.weights, 1.0)
+    return cpu._edges(lists.indices, union, first, union.max() / n_prune)
 
 
 @pytest.mark.parametrize(("n", "n_epochs"), [(100, 500), (300, 200), (300, 37)])
@@ -150,13 +152,13 @@ def test_number_of_updates_is_that_of_umap_learn(n, n_epochs):
         due[is_due] += every[is_due]
     start = np.random.default_rng(0).uniform(0, 10, (n, 2)).astype(np.float32)
     settings = SETTINGS._replace(n_epochs=n_epochs)
-    _, n_updates = umap_layout_cpu.optimise(start, head, tail, weight, np.uint64(3), settings)
+    _, n_updates = layout_cpu.optimise(start, head, tail, weight, np.uint64(3), settings)
     assert n_updates == expected
 
     graph = np.zeros((n, n), np.float32)
     graph[head, tail] = graph[tail, head] = weight
-    edges = jax.jit(umap_xla._edges)(jnp.asarray(umap_cpu.lists_of(DIGITS[:n], 15, 1.0).indices), jnp.asarray(graph))
-    due_at = jax.jit(lambda rate, epoch: umap_xla._due(rate, epoch, 5)[0].sum())
+    edges = jax.jit(xla._edges)(jnp.asarray(cpu.lists_of(DIGITS[:n], 15, 1.0).indices), jnp.asarray(graph))
+    due_at = jax.jit(lambda rate, epoch: xla._due(rate, epoch, 5)[0].sum())
     in_xla = sum(int(due_at(edges.rate, jnp.int32(t))) for t in range(n_epochs))
     # float32 puts an edge that is due at a whole epoch, but for rounding, before or after it.
     assert abs(2 * in_xla - expected) <= 1e-3 * expected
@@ -167,7 +169,7 @@ def test_negative_samples_of_an_edge_are_as_many_as_in_umap_learn(rate):
     every = 1 / rate
     every_negative = every / 5
     due, next_negative = every, every_negative
-    due_at = jax.jit(lambda rate, epoch: umap_xla._due(rate, epoch, 5))
+    due_at = jax.jit(lambda rate, epoch: xla._due(rate, epoch, 5))
     with jax.enable_x64(True):
         for epoch in range(300):
             is_due, n_negative = due_at(jnp.array([rate]), jnp.int32(epoch))
@@ -209,10 +211,10 @@ def test_layout_without_repulsion_is_that_of_umap_learn(where):
         indices = np.stack([np.arange(n), np.arange(n) ^ 1], axis=1)
         graph = np.zeros((n, n), np.float32)
         graph[head, tail] = graph[tail, head] = weight
-        edges = jax.jit(umap_xla._edges)(jnp.asarray(indices), jnp.asarray(graph))
-        found, _ = jax.jit(functools.partial(umap_xla.layout, settings))(edges, jnp.asarray(start), jax.random.key(0))
+        edges = jax.jit(xla._edges)(jnp.asarray(indices), jnp.asarray(graph))
+        found, _ = jax.jit(functools.partial(xla.layout, settings))(edges, jnp.asarray(start), jax.random.key(0))
     else:
-        found, _ = umap_layout_cpu.optimise(start.astype(where), head, tail, weight, np.uint64(1), settings)
+        found, _ = layout_cpu.optimise(start.astype(where), head, tail, weight, np.uint64(1), settings)
     moved = np.abs(expected - start).max()
     assert moved > 5
     # float32 throughout in umap-learn; a pair overshoots its middle again and again, which triples each difference.
@@ -225,13 +227,13 @@ def test_negative_samples_drive_records_apart_and_never_off_themselves(k):
     settings = SETTINGS._replace(n_epochs=200, n_components=k)
     start = np.zeros((2, k), np.float32)
     start[1, 0] = 1.0
-    one, _ = umap_layout_cpu.optimise(start, np.array([0]), np.array([1]), np.ones(1), np.uint64(1), settings)
+    one, _ = layout_cpu.optimise(start, np.array([0]), np.array([1]), np.ones(1), np.uint64(1), settings)
     step = one[1] - one[0]
     # On the line through both, and between the curve's distance of equal forces and the reach of one clipped step.
     np.testing.assert_array_equal(one[:, 1:], 0)
     assert 0.05 < np.abs(step[0]) < 10
     np.testing.assert_array_equal(
-        umap_layout_cpu.optimise(
+        layout_cpu.optimise(
             start, np.array([0]), np.array([1]), np.ones(1), np.uint64(1), settings._replace(learning_rate=0.0)
         )[0],
         start,
@@ -240,11 +242,11 @@ def test_negative_samples_drive_records_apart_and_never_off_themselves(k):
 
 def start_of(x, k, n_components=2, tolerance=1e-12, seed=0):
     n = len(x)
-    graph = umap_spectral_cpu.adjacency(*edges_of(x, k, 500), n)
-    n_parts, label = umap_spectral_cpu.components(*graph)
+    graph = spectral_cpu.adjacency(*edges_of(x, k, 500), n)
+    n_parts, label = spectral_cpu.components(*graph)
     rng = np.random.default_rng(seed)
     draws = np.zeros((n, n_components)), *rng.uniform(-1, 1, (2, n, n_components))
-    found = umap_spectral_cpu.spectral_start(*graph, n_parts, label, n_components, *draws, tolerance)
+    found = spectral_cpu.spectral_start(*graph, n_parts, label, n_components, *draws, tolerance)
     return found, n_parts, label, graph, draws
 
 
@@ -305,9 +307,9 @@ def test_start_in_xla_is_that_of_compiled_code(sizes):
     assert n_parts == len(sizes)
     with jax.enable_x64(True):
         dense = jnp.asarray(sparse(graph).toarray())
-        count, label = jax.jit(umap_xla._components)(dense > 0)
-        own = umap_cpu.Draws(*(jnp.asarray(leaf) for leaf in draws), jnp.zeros(2, jnp.uint32))
-        started = jax.jit(umap_xla._spectral_start, static_argnums=4)
+        count, label = jax.jit(xla._components)(dense > 0)
+        own = cpu.Draws(*(jnp.asarray(leaf) for leaf in draws), jnp.zeros(2, jnp.uint32))
+        started = jax.jit(xla._spectral_start, static_argnums=4)
         start, found_values, found_margin = started(dense, count, label, own, 2)
     assert int(count) == n_parts
     np.testing.assert_allclose(start, coords, atol=1e-8)

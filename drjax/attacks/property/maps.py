@@ -17,7 +17,7 @@ from drjax.core import batching, host, validate
 from drjax.core.linalg import compute_dtype
 from drjax.core.types import Array, DRMethod, Embedding, PyTree
 from drjax.dr import TSNE
-from drjax.dr.tsne import TSNEPool
+from drjax.dr.tsne.method import TSNEPool
 
 DEFAULT = TSNE()
 """What the paper attacks; its text gives no hyperparameters, these are scikit-learn's."""

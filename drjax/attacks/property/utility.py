@@ -15,7 +15,7 @@ from drjax.core.linalg import compute_dtype
 from drjax.core.types import Array, PyTree, hyperparams
 from drjax.dr import quality
 from drjax.dr.silhouette import silhouette_of_distances
-from drjax.dr.tsne import POOL_BYTES
+from drjax.dr.tsne.method import POOL_BYTES
 
 
 class Utility(NamedTuple):

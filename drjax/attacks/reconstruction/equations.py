@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 
 from drjax.core.types import Array, DRMethod, PyTree, hyperparams, traced
-from drjax.dr.affinity import MAX_STEPS, P_FLOOR, bisect
+from drjax.dr.bandwidth import bisect
+from drjax.dr.tsne.affinity import MAX_STEPS, P_FLOOR
 
 NEAR, NEWTON_STEPS = 1e-2, 4
 """Nats to which bisection brings the entropy, and Newton's steps from there on: t-SNE's own tolerance of 1e-5, unseen

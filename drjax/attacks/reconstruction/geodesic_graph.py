@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from drjax.dr import path_insertion, shortest_paths
+from drjax.dr.isomap import path_insertion, shortest_paths
 
 MAX_TIES = 3
 """Points with neighbours at equal distance for which either is tried."""

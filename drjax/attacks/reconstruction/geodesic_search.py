@@ -13,7 +13,7 @@ import numpy as np
 
 from drjax.attacks.reconstruction.geodesic_fit import derivative_of, fit_lengths, geodesics_of, residual_of
 from drjax.core.compiled import njit
-from drjax.dr import path_insertion
+from drjax.dr.isomap import path_insertion
 
 N_CONSIDERED = 200
 """Known points, nearest to the target by the current state, whose links are changed in a step."""

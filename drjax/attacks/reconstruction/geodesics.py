@@ -20,7 +20,8 @@ from drjax.core import host, validate
 from drjax.core.kernel_regression import KernelRegression, fit_with_errors, squared_distances, tune
 from drjax.core.linalg import blas
 from drjax.core.types import Array, DRMethod, Reconstruction, Status
-from drjax.dr import Isomap, path_insertion, shortest_paths
+from drjax.dr import Isomap
+from drjax.dr.isomap import path_insertion, shortest_paths
 
 N_CANDIDATES = 50
 """Public records whose releases are most like the attacked one, from whose places in the graph the search may start."""

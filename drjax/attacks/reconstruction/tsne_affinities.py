@@ -21,7 +21,7 @@ from drjax.core import kernel_regression, validate
 from drjax.core.kernel_regression import KernelRegression, median_or_one, squared_distances, tune
 from drjax.core.types import Array, DRMethod, Reconstruction, Status
 from drjax.dr import TSNE
-from drjax.dr.affinity import joint_probabilities
+from drjax.dr.tsne.affinity import joint_probabilities
 
 LEAST = 1e-2
 """Estimates below this share of the mean affinity, negative ones too, are taken for it before the logarithm."""

@@ -10,7 +10,7 @@ from drjax.attacks.property.groups import sample_groups
 from drjax.attacks.property.maps import tsne_maps
 from drjax.core.types import Status
 from drjax.dr import METHODS, PCA, TSNE, UMAP
-from drjax.dr import tsne as tsne_module
+from drjax.dr.tsne import method as tsne_module
 
 KEY = jax.random.key(2)
 X = (load_digits().data[:300] / 16).astype(np.float32)

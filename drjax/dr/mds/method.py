@@ -12,10 +12,11 @@ from scipy.spatial.distance import pdist, squareform
 from drjax.core import lanes, validate
 from drjax.core.linalg import compute_dtype, on_device
 from drjax.core.types import Array, Cost, Embedding, PyTree, Status, hyperparams
-from drjax.dr.classical_mds import ClassicalMDS
-from drjax.dr.rows import in_xla, squared_rows
-from drjax.dr.smacof import Rule, best_of_starts
-from drjax.dr.smacof import smacof as smacof
+from drjax.dr import base
+from drjax.dr.distances import squared_in_xla, squared_rows
+from drjax.dr.mds.classical import ClassicalMDS
+from drjax.dr.mds.smacof import best_of_starts
+from drjax.dr.mds.xla import Rule
 
 INITS = ("random", "classical")
 
@@ -50,7 +51,7 @@ class MDS:
     Coordinates are in the units of the input. A run that meets the cap is flagged NOT_CONVERGED and is a legitimate
     release: scikit-learn's meet it on almost every data set. `insert_batch` on a CPU is a compiled loop over the
     upper triangle, O(n^2 k) per iteration; elsewhere, and in `insert`, it is XLA. All are differentiable in both modes;
-    the derivative is that of the iterations made, and the release jumps where their number changes (see `dr.smacof`).
+    the derivative is that of the iterations made, and the release jumps where their number changes (see `mds.smacof`).
 
     Attributes:
         n_components: Output dimension k >= 1.
@@ -102,9 +103,8 @@ class MDS:
         Raises:
             ValueError: at trace time, if x has not rank 2 or two rows, or k > min(n, d) with a classical start.
         """
-        validate.shape_2d(x=x)
+        x = base.records(x)
         validate.integer(minimum=2, **{"number of rows of x": x.shape[0]})
-        x = jnp.asarray(x, compute_dtype(x))
         if self.deterministic:
             starts = self._classical.fit_transform(key, x).coords[None]
         else:
@@ -139,13 +139,13 @@ class MDS:
 
     def insert(self, key: Array, shared: MDSShared, target: Array) -> Embedding:
         """The embedding of [target; known], target (d,), from the start that `fit_transform` has; in XLA."""
-        self._check(shared, target[None])
+        base.check_targets(target[None], shared.known.shape[1])
         starts = self._starts(key[None], shared, target[None])[0]
         return self._run(shared.between, _rows(shared, target[None])[0], starts)
 
     def insert_batch(self, keys: Array, shared: MDSShared, targets: Array) -> Embedding:
         """`insert` for targets (b, d): lanes that stop cost nothing on a CPU, little elsewhere (`core.lanes`)."""
-        self._check(shared, targets)
+        base.check_targets(targets, shared.known.shape[1])
         starts = self._starts(keys, shared, targets)
         results = best_of_starts(self._rule, True, shared.between, _rows(shared, targets), starts)
         return jax.vmap(_embedding)(*results)
@@ -157,11 +157,6 @@ class MDS:
     @property
     def _rule(self) -> Rule:
         return Rule(self.max_iter, self.eps)
-
-    def _check(self, shared: MDSShared, targets: Array) -> None:
-        d = shared.known.shape[1]
-        if targets.ndim != 2 or targets.shape[1] != d:
-            raise ValueError(f"targets must have shape (m, {d}) to match known, got {targets.shape}")
 
     def _draw(self, key: Array, n: int, dtype: Any) -> jax.Array:
         return jax.random.uniform(key, (self.n_init, n, self.n_components), dtype)
@@ -182,13 +177,14 @@ class MDS:
 
 
 def _embedding(coords: Array, stress: Array, n_iter: Array, stopped: Array) -> Embedding:
-    finite = jnp.all(jnp.isfinite(coords))
     centred = coords - jnp.mean(coords, axis=0)
     square = coords.shape[0] * jnp.sum(centred**2)
-    status = jnp.where(stopped, jnp.uint32(0), jnp.uint32(Status.NOT_CONVERGED))
-    status = status | jnp.where(finite, jnp.uint32(0), jnp.uint32(Status.NON_FINITE))
-    # All records equal: nothing to embed, and no iteration moves a point apart from the others.
-    status = status | jnp.where(square == 0, jnp.uint32(Status.DEGENERATE), jnp.uint32(0))
+    status = (
+        base.flag(~stopped, Status.NOT_CONVERGED)
+        # All records equal: nothing to embed, and no iteration moves a point apart from the others.
+        | base.flag(square == 0, Status.DEGENERATE)
+        | base.non_finite(coords)
+    )
     stress_1 = jnp.sqrt(stress / jnp.maximum(square, jnp.finfo(coords.dtype).tiny))
     return Embedding(coords, stress, n_iter, status, MDSInfo(stress_1))
 
@@ -199,7 +195,7 @@ def _rows(shared: MDSShared, targets: Array) -> Array:
 
 
 def _distances(a: Array, b: Array) -> Array:
-    return _safe_sqrt(in_xla(a, b))
+    return _safe_sqrt(squared_in_xla(a, b))
 
 
 def _stress(coords: Array, dissimilarities: Array) -> Array:

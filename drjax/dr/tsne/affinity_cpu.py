@@ -9,7 +9,7 @@ import numpy as np
 
 from drjax.core import host
 from drjax.core.compiled import njit
-from drjax.dr.affinity import ENTROPY_TOL, MAX_STEPS, P_FLOOR
+from drjax.dr.tsne.affinity import ENTROPY_TOL, MAX_STEPS, P_FLOOR
 
 ORDER = 14
 """Moments of the series by which a known point's sums are taken from one precision to another."""
@@ -76,7 +76,7 @@ def _search_rows(between, target, begin, end, search):
 
 @njit(inline="always")
 def _next(error, beta, low, high):
-    """One step of `affinity.bisect`, whose function is the negative entropy."""
+    """One step of `bandwidth.bisect`, whose function is the negative entropy."""
     if error < 0:
         low = beta
     else:

@@ -1,6 +1,6 @@
 """t-SNE of many whole data sets on a CPU: each from its records to its map on one core, several side by side.
 
-Where data sets share all points but one, `tsne_cpu` searches for less. Here nothing need be shared, or the records are
+Where data sets share all points but one, `tsne.cpu` searches for less. Here nothing need be shared, or the records are
 drawn from a common pool and their squared distances are looked up.
 """
 
@@ -13,9 +13,9 @@ import scipy.linalg
 
 from drjax.core import host, linalg
 from drjax.core.compiled import njit
-from drjax.dr import shortest_paths
-from drjax.dr.affinity_cpu import joint_probabilities_alone
-from drjax.dr.tsne_cpu import BLOCK, FAR, Descent, descend
+from drjax.dr.distances import squared as squared_distances
+from drjax.dr.tsne.affinity_cpu import joint_probabilities_alone
+from drjax.dr.tsne.cpu import BLOCK, FAR, Descent, descend
 
 START_STD = 1e-4
 """scikit-learn's: spread of the start."""
@@ -109,7 +109,7 @@ def _distances(x: np.ndarray, out: np.ndarray) -> None:
     wide = np.ascontiguousarray(x, np.float64)
     farthest = np.finfo(out.dtype).max / 8
     for low in range(0, len(x), STRIP):
-        strip = np.minimum(shortest_paths.squared(wide[low : low + STRIP], wide[low:]), farthest)
+        strip = np.minimum(squared_distances(wide[low : low + STRIP], wide[low:]), farthest)
         out[low : low + STRIP, low:] = strip
         out[low:, low : low + STRIP] = strip.T
 

@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 
 from drjax.core.types import Array
-from drjax.dr.umap_cpu import Draws, Run, Settings
-from drjax.dr.umap_graph import OFFSET, Neighbors, cross_entropy, fuzzy_union, memberships, pruned
-from drjax.dr.umap_layout_cpu import CLIP
-from drjax.dr.umap_spectral_cpu import NOISE, SCALE
+from drjax.dr.umap.cpu import Draws, Run, Settings
+from drjax.dr.umap.graph import OFFSET, Neighbors, cross_entropy, fuzzy_union, memberships, pruned
+from drjax.dr.umap.layout_cpu import CLIP
+from drjax.dr.umap.spectral_cpu import NOISE, SCALE
 
 
 class Edges(NamedTuple):
@@ -149,7 +149,7 @@ def _components(is_edge: Array) -> tuple[Array, Array]:
 
 
 def _spectral_start(graph: Array, n_parts: Array, label: Array, draws: Draws, k: int) -> tuple[Array, Array, Array]:
-    """`umap_spectral_cpu.spectral_start`, by one decomposition for all components."""
+    """`spectral_cpu.spectral_start`, by one decomposition for all components."""
     n, dtype = graph.shape[0], graph.dtype
     degree = jnp.sum(graph, axis=1)
     has_edges = degree > 0

@@ -16,7 +16,7 @@ from numba.extending import intrinsic
 
 from drjax.core import host
 from drjax.core.compiled import njit
-from drjax.dr.affinity_cpu import joint_probabilities, search_known
+from drjax.dr.tsne.affinity_cpu import joint_probabilities, search_known
 
 BLOCK = 16
 FAR = 1e18
@@ -28,7 +28,7 @@ FEW = 200
 
 
 class Descent(NamedTuple):
-    """What a descent needs to know: see `drjax.dr.tsne.TSNE`; `exploration` is its iterations under exaggeration."""
+    """What a descent needs to know: see `drjax.dr.TSNE`; `exploration` is its iterations under exaggeration."""
 
     exaggeration: float
     learning_rate: float

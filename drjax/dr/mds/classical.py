@@ -10,7 +10,8 @@ import jax.numpy as jnp
 from drjax.core import validate
 from drjax.core.linalg import sign_and_margin
 from drjax.core.types import Array, Cost, Embedding, Status, hyperparams
-from drjax.dr.pca import PCA, TIE, PCAShared
+from drjax.dr import base
+from drjax.dr.pca.method import PCA, PCAShared
 
 
 class ClassicalMDSInfo(NamedTuple):
@@ -96,15 +97,12 @@ class ClassicalMDS:
 
 def _resigned(embedding: Embedding) -> Embedding:
     coords, info = embedding.coords, embedding.info
-    eps = float(jnp.finfo(coords.dtype).eps)
     norm = jnp.sqrt(jnp.maximum(jnp.sum(coords**2, axis=0), jnp.finfo(coords.dtype).tiny))
     sign, margin = sign_and_margin((coords / norm).T)
     # The loadings' tie says nothing of the coordinates'.
-    is_tie = jnp.any(margin * info.eigengap < TIE * eps)
     status = embedding.status & ~jnp.uint32(Status.SIGN_TIE)
-    status = status | jnp.where(is_tie, jnp.uint32(Status.SIGN_TIE), jnp.uint32(0))
     return embedding._replace(
         coords=coords * sign,
-        status=status,
+        status=status | base.sign_flags(margin, info.eigengap),
         info=ClassicalMDSInfo(info.eigenvalues, info.eigengap, margin),
     )

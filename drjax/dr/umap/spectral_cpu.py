@@ -78,7 +78,7 @@ def spectral_start(start, nodes, values, n_parts, label, k, noise, places, centr
         start, nodes, values: See `adjacency`.
         n_parts, label: See `components`.
         k: Columns.
-        noise, places, centres: (n, k) each, see `umap_cpu.Draws`.
+        noise, places, centres: (n, k) each, see `cpu.Draws`.
         tolerance: Largest residual of an eigenvector.
 
     Returns:

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.optimize import curve_fit
 
 from drjax.core.types import Array
-from drjax.dr.affinity import bisect
+from drjax.dr.bandwidth import bisect
 
 MAX_STEPS = 64
 TOLERANCE = 1e-5

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
-from drjax.dr.rows import in_xla, squared_rows
+from drjax.dr.distances import squared_in_xla, squared_rows
 
 RNG = np.random.default_rng(0)
 TARGETS, KNOWN = RNG.normal(size=(37, 19)), RNG.normal(size=(50, 19))
@@ -18,7 +18,7 @@ def test_equals_scipy(dtype):
     # Sums of 19 terms in float64: of float32 only the last rounding is left.
     limit = 2 * np.finfo(dtype).eps if dtype == "float32" else 20 * np.finfo(dtype).eps
     np.testing.assert_allclose(jax.jit(squared_rows)(targets, known), expected, rtol=limit)
-    np.testing.assert_allclose(jax.jit(in_xla)(targets, known), expected, rtol=40 * np.finfo(dtype).eps)
+    np.testing.assert_allclose(jax.jit(squared_in_xla)(targets, known), expected, rtol=40 * np.finfo(dtype).eps)
 
 
 @pytest.mark.parametrize("b", [1, 2, 16, 17])

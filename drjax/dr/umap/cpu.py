@@ -14,8 +14,9 @@ from drjax.core import host
 from drjax.core.compiled import njit
 from drjax.core.linalg import blas
 from drjax.core.types import Array
-from drjax.dr import shortest_paths, umap_layout_cpu, umap_spectral_cpu
-from drjax.dr.umap_graph import MAX_STEPS, MIN_SCALE, NEAR, NEWTON_STEPS, TOLERANCE
+from drjax.dr.distances import distances
+from drjax.dr.umap import layout_cpu, spectral_cpu
+from drjax.dr.umap.graph import MAX_STEPS, MIN_SCALE, NEAR, NEWTON_STEPS, TOLERANCE
 
 
 class Settings(NamedTuple):
@@ -93,7 +94,7 @@ def lists_of(x: np.ndarray, n_neighbors: int, local_connectivity: float) -> List
     n = len(x)
     indices, nearest = np.empty((n, n_neighbors), np.int64), np.empty((n, n_neighbors))
     for low in range(0, n, 64):
-        between = shortest_paths.distances(x[low : low + 64], x)
+        between = distances(x[low : low + 64], x)
         # Stable, and a record stands in its own list at the place of its index among its copies: as umap-learn.
         order = np.argsort(between, axis=1, kind="stable")[:, :n_neighbors]
         indices[low : low + 64] = order
@@ -138,7 +139,7 @@ def insert_lanes(settings: Settings, known: Array, lists: Lists, targets: Array,
         target = np.ascontiguousarray(_at(points, lead, 1, at), np.float64)[None]
         if not np.all(np.isfinite(target)):
             return None
-        row = shortest_paths.distances(target, _at(others, lead, 2, at))[0]
+        row = distances(target, _at(others, lead, 2, at))[0]
         own = Lists(*(np.ascontiguousarray(_at(leaf, lead, 2, at)) for leaf in base))
         return Lists(*_with_target(row, *own, settings.local_connectivity))
 
@@ -193,28 +194,28 @@ def _one(settings: Settings, lists: Lists | None, draws: Draws, n: int, dtype: A
         return failed
     union, first = _union(lists.indices, lists.weights, settings.mix)
     head, tail, weight = _edges(lists.indices, union, first, union.max() / settings.n_prune)
-    graph = umap_spectral_cpu.adjacency(head, tail, weight, n)
-    n_parts, label = umap_spectral_cpu.components(*graph)
+    graph = spectral_cpu.adjacency(head, tail, weight, n)
+    n_parts, label = spectral_cpu.components(*graph)
     noise, places, centres = (np.ascontiguousarray(leaf, np.float64) for leaf in draws[:3])
     if settings.is_spectral:
         tolerance = max(float(np.finfo(dtype).eps) / 8, 4 * n * float(np.finfo(np.float64).eps))
-        start, values, margin = umap_spectral_cpu.spectral_start(
+        start, values, margin = spectral_cpu.spectral_start(
             *graph, n_parts, label, k, noise, places, centres, tolerance
         )
     else:
         start = 10 * places
-    start = umap_spectral_cpu.rescaled(start).astype(dtype)
+    start = spectral_cpu.rescaled(start).astype(dtype)
     if not np.isfinite(start).all():
         return failed
     seed = np.uint64(draws.seed[0]) << np.uint64(32) | np.uint64(draws.seed[1])
-    coords, n_updates = umap_layout_cpu.optimise(start, head, tail, weight, seed, settings)
-    objective = umap_layout_cpu.cross_entropy(coords, lists.indices, union, first, settings.a, settings.b)
+    coords, n_updates = layout_cpu.optimise(start, head, tail, weight, seed, settings)
+    objective = layout_cpu.cross_entropy(coords, lists.indices, union, first, settings.a, settings.b)
     return Run(coords, objective, values, margin, n_parts, n_updates, lists.distances.max())
 
 
 @njit
 def _weigh(i, indices, distances, local_connectivity, out):
-    """Directed weights of record i to its neighbours, see `umap_graph.memberships`; overwrites out (k,)."""
+    """Directed weights of record i to its neighbours, see `graph.memberships`; overwrites out (k,)."""
     k = len(indices)
     n_zero = 0
     mean = 0.0

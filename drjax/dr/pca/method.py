@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,10 +11,8 @@ import numpy as np
 from drjax.core import validate
 from drjax.core.linalg import HIGHEST, compute_dtype, on_device, scatter_basis, sign_and_margin
 from drjax.core.types import Array, Cost, Embedding, Status, hyperparams
-from drjax.dr import secular
-
-TIE = 8
-"""A sign is a tie when its margin times the eigengap is below this many units of rounding."""
+from drjax.dr import base
+from drjax.dr.pca import secular
 
 
 class PCAInfo(NamedTuple):
@@ -101,10 +99,9 @@ class PCA:
             ValueError: at trace time, if x has not rank 2 or k > min(n, d).
         """
         del key
-        validate.shape_2d(x=x)
-        self._check_size(*x.shape)
+        x = base.records(x)
         k = self.n_components
-        x = jnp.asarray(x, compute_dtype(x))
+        base.check_components(k, *x.shape)
         centred = x - jnp.mean(x, axis=0)
         # SVD of a matrix with a nan may not return; the lane is reported NON_FINITE below all the same.
         finite = jnp.all(jnp.isfinite(centred))
@@ -115,7 +112,7 @@ class PCA:
         return _embedding(
             coords,
             eigenvalues=eigenvalues,
-            gap=_eigengap(eigenvalues),
+            gap=base.eigengap(eigenvalues, k),
             scatter=jnp.sum(centred**2),
             margin=margin,
             converged=jnp.bool_(True),
@@ -136,7 +133,7 @@ class PCA:
         """
         del shared_key
         array = validate.matrix(known, "known")
-        self._check_size(array.shape[0] + 1, array.shape[1])
+        base.check_components(self.n_components, array.shape[0] + 1, array.shape[1])
         dtype = compute_dtype(array)
         mean, basis, singular, scores = scatter_basis(array)
         scale = float(singular[0]) if singular[0] > 0 else 1.0
@@ -158,8 +155,7 @@ class PCA:
         Raises:
             ValueError: at trace time, if target has not the shape (d,).
         """
-        batch = self.insert_batch(key[None], shared, target[None])
-        return jax.tree.map(lambda leaf: leaf[0], batch)
+        return base.insert(self, key, shared, target)
 
     def insert_batch(self, keys: Array, shared: PCAShared, targets: Array) -> Embedding:
         """`insert` for targets (b, d): two matrix products over the batch and a root finder.
@@ -168,9 +164,7 @@ class PCA:
         full for the coordinates; a component's sign is mostly certain from the few that have most of the variance.
         """
         del keys
-        d = shared.mean.shape[0]
-        if targets.ndim != 2 or targets.shape[1] != d:
-            raise ValueError(f"targets must have shape (m, {d}) to match known, got {targets.shape}")
+        base.check_targets(targets, shared.mean.shape[0])
         k = self.n_components
         n = shared.scores.shape[0] + 1
         dtype = shared.basis.dtype
@@ -196,7 +190,7 @@ class PCA:
         # Eigenvectors inside the basis, (b, k, r); beyond it they are `beyond` times the rest of the offset.
         coefficients, beyond = inside[:, None] * inverse[..., :-1], inverse[..., -1]
         eigenvalues = jnp.pad(roots.values, ((0, 0), (0, k + 1 - roots.values.shape[1])))
-        gap = _eigengap(eigenvalues)
+        gap = base.eigengap(eigenvalues, k)
         sign, margin = _certain_signs(shared, offset, inside, roots, coefficients, beyond, gap[:, :kept], weight)
         # The secular equation itself says that offset . eigenvector = -1 / (weight norm).
         along = -sign * shared.scale / (weight * norm)
@@ -214,11 +208,6 @@ class PCA:
             margin=jnp.pad(margin, fill),
             converged=roots.converged,
             n_iter=jnp.broadcast_to(roots.n_iter, (targets.shape[0],)),
-        )
-
-    def _check_size(self, n: int, d: int) -> None:
-        validate.at_most(
-            min(n, d), f"min(n, d) of n = {n} records with d = {d} features", n_components=self.n_components
         )
 
 
@@ -259,7 +248,7 @@ def _certain_signs(
     square = roots.moments[:, 2:3] / weight
     missing = jnp.abs(beyond) * ratio * jnp.sqrt(square) * (secular.TAIL_RATIO / (secular.TAIL_RATIO - 1))
     lower = margin - 2 * missing
-    certain = lower * gap >= TIE * eps
+    certain = lower * gap >= base.TIE * eps
 
     def from_all_directions() -> tuple[Array, Array]:
         exact_sign, exact_margin = sign_and_margin(add(loadings, slice(n_head, None)))
@@ -269,31 +258,17 @@ def _certain_signs(
     return jax.lax.cond(jnp.all(certain), lambda: (sign, lower), from_all_directions)
 
 
-def _eigengap(eigenvalues: Array) -> Array:
-    """From each of the k leading of (..., k+1) decreasing eigenvalues to its nearest neighbour, over the largest."""
-    largest = jnp.maximum(eigenvalues[..., :1], jnp.finfo(eigenvalues.dtype).tiny)
-    below = (eigenvalues[..., :-1] - eigenvalues[..., 1:]) / largest
-    return jnp.minimum(below, jnp.concatenate([jnp.ones_like(below[..., :1]), below[..., :-1]], axis=-1))
-
-
 def _embedding(
     coords: Array, *, eigenvalues: Array, gap: Array, scatter: Array, margin: Array, converged: Array, n_iter: Array
 ) -> Embedding:
     """Puts flags and diagnostics beside the coordinates of one PCA; eigenvalues (k+1,) decreasing."""
     k = coords.shape[-1]
     eps = float(jnp.finfo(coords.dtype).eps)
-    # An eigenvector moves by about eps / gap when the matrix is rounded: below that margin its sign is arbitrary.
-    tie = margin * gap < TIE * eps
-
-    def flag(condition: Any, status: Status) -> Array:
-        return jnp.where(condition, jnp.uint32(status), jnp.uint32(0))
-
     status = (
-        flag(~converged, Status.NOT_CONVERGED)
-        | flag((eigenvalues[k - 1] <= 8 * eps * eigenvalues[0]) | (scatter <= 0), Status.DEGENERATE)
-        | flag(~jnp.all(jnp.isfinite(coords)), Status.NON_FINITE)
-        | flag(jnp.any(tie), Status.SIGN_TIE)
-        | flag(jnp.any(gap < eps**0.5), Status.SMALL_GAP)
+        base.flag(~converged, Status.NOT_CONVERGED)
+        | base.flag((eigenvalues[k - 1] <= 8 * eps * eigenvalues[0]) | (scatter <= 0), Status.DEGENERATE)
+        | base.non_finite(coords)
+        | base.sign_flags(margin, gap)
     )
     objective = jnp.maximum(scatter - jnp.sum(eigenvalues[:k]), 0)
     return Embedding(coords, objective, n_iter, status, PCAInfo(eigenvalues[:k], gap, margin))

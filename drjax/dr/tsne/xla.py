@@ -11,8 +11,9 @@ import jax.numpy as jnp
 
 from drjax.core.lanes import while_lanes
 from drjax.core.types import Array
-from drjax.dr import pallas_forces, quality
-from drjax.dr.tsne_cpu import Descent
+from drjax.dr import pallas, quality
+from drjax.dr.tsne import gpu
+from drjax.dr.tsne.cpu import Descent
 
 _Forces = Callable[[Array, Array], tuple[Array, Array, Array]]
 
@@ -63,7 +64,7 @@ def descend_batch(p: Array, starts: Array, descent: Descent) -> tuple[Array, Arr
         step = jax.vmap(lambda state, p: _step(descent, forces_in_xla, state, p)[0])
         state, _ = jax.lax.scan(lambda s, _: (step(s, p), None), state, None, length=descent.max_iter)
     else:
-        pairs = jax.vmap(pallas_forces.padded)(p) if pallas_forces.is_enabled() else p
+        pairs = jax.vmap(pallas.padded)(p) if pallas.is_enabled() else p
         state = while_lanes(
             lambda state, pairs: _segment(descent, state, pairs),
             state,
@@ -146,7 +147,7 @@ def gradient(p: Array, y: Array, scale: Array | float = 1.0, *, forces: _Forces 
 
 
 def forces_in_xla(p: Array, y: Array) -> tuple[Array, Array, Array]:
-    """`pallas_forces.tsne_forces` by XLA: attraction (n, k), repulsion (n, k), sums of weights (n,)."""
+    """`gpu.tsne_forces` by XLA: attraction (n, k), repulsion (n, k), sums of weights (n,)."""
     k = y.shape[1]
     freedom = max(k - 1, 1)
     # Column by column, and by differences of coordinates: their tensor would be k times the memory, and differences of
@@ -167,4 +168,4 @@ def _forces(pairs: Array, y: Array) -> tuple[Array, Array, Array]:
     def otherwise(pairs: Array, y: Array) -> tuple[Array, Array, Array]:
         return forces_in_xla(pairs[:n, :n], y)
 
-    return pallas_forces.on_accelerator(pallas_forces.tsne_forces, otherwise, pairs, y)
+    return pallas.on_accelerator(gpu.tsne_forces, otherwise, pairs, y)

@@ -13,11 +13,9 @@ import scipy.linalg
 from drjax.core import host, platforms, validate
 from drjax.core.linalg import HIGHEST, blas, compute_dtype, on_device, sign_and_margin
 from drjax.core.types import Array, Cost, Embedding, Status, hyperparams
-from drjax.dr import path_insertion, shortest_paths
-from drjax.dr.isomap_cpu import IsomapShared, Spectrum, insert_chunks
-
-TIE = 8
-"""A sign is a tie when its margin times the eigengap is below this many units of rounding."""
+from drjax.dr import base
+from drjax.dr.isomap import path_insertion, shortest_paths
+from drjax.dr.isomap.cpu import IsomapShared, Spectrum, insert_chunks
 
 N_KNOWN = 20
 """Leading eigenvectors of the known records that help with an inserted record's eigenproblem, if there are as many."""
@@ -97,9 +95,9 @@ class Isomap:
             ValueError: at trace time, if x has not rank 2, k > n or n_neighbors >= n.
         """
         del key
-        validate.shape_2d(x=x)
+        x = base.records(x)
         self._check_size(x.shape[0])
-        return _embedding(self._decompose(jnp.asarray(x, compute_dtype(x))), self.n_components)
+        return _embedding(self._decompose(x), self.n_components)
 
     def objective(self, coords: Array, x: Array) -> Array:
         """Strain of coords (n, k) for x (n, d): the sum of squares of G - Y Y^T, input units to the fourth power; ().
@@ -121,13 +119,9 @@ class Isomap:
             ValueError: known is not a finite numeric matrix, k > n or n_neighbors >= n.
         """
         del shared_key
-        array = validate.matrix(known, "known")
-        m = array.shape[0]
-        self._check_size(m + 1)
-        dtype = compute_dtype(array)
-        with np.errstate(over="ignore"):  # beyond the range of float32 is infinite, and refused
-            array = array.astype(dtype)
-        validate.finite(known=array)
+        array = base.known_records(known)
+        dtype = array.dtype
+        self._check_size(len(array) + 1)
         graph = shortest_paths.graph(array, self.n_neighbors)
         vectors, values = _known_eigenpairs(graph, max(N_KNOWN, self.n_components + 1))
         return IsomapShared(
@@ -145,15 +139,13 @@ class Isomap:
         Raises:
             ValueError: at trace time, if target has not the shape (d,).
         """
-        batch = self.insert_batch(key[None], shared, target[None])
-        return jax.tree.map(lambda leaf: leaf[0], batch)
+        return base.insert(self, key, shared, target)
 
     def insert_batch(self, keys: Array, shared: IsomapShared, targets: Array) -> Embedding:
         """`insert` for targets (b, d); on a CPU one call of compiled code per batch, spread over the cores."""
         del keys
         m, d = shared.known.shape
-        if targets.ndim != 2 or targets.shape[1] != d:
-            raise ValueError(f"targets must have shape (m, {d}) to match known, got {targets.shape}")
+        base.check_targets(targets, d)
         self._check_size(m + 1)
         spectrum = _inserted(self, shared, jnp.asarray(targets, shared.known.dtype))
         return jax.vmap(functools.partial(_embedding, n_components=self.n_components))(spectrum)
@@ -259,29 +251,16 @@ def _embedding(spectrum: Spectrum, n_components: int) -> Embedding:
     is_kept = values[:n_components] > n * eps * jnp.maximum(values[0], 0)
     scale = jnp.where(is_kept, jnp.sqrt(jnp.where(is_kept, values[:k], 1)), 0)
     coords = jnp.where(is_kept | ~jnp.isfinite(vectors), vectors * (scale * sign), 0) * unit
-    gap = _eigengap(values, k)
-
-    def flag(condition: Any, status: Status) -> Array:
-        return jnp.where(condition, jnp.uint32(status), jnp.uint32(0))
+    gap = base.eigengap(values, k)
 
     status = (
-        flag(spectrum.n_parts > 1, Status.DISCONNECTED)
-        | flag(~jnp.all(is_kept), Status.DEGENERATE)
-        | flag(~jnp.all(jnp.isfinite(coords)), Status.NON_FINITE)
-        # An eigenvector moves by about eps / gap when the matrix is rounded: below that margin its sign is arbitrary.
-        | flag(jnp.any(is_kept & (margin * gap < TIE * eps)), Status.SIGN_TIE)
-        | flag(jnp.any(is_kept & (gap < eps**0.5)), Status.SMALL_GAP)
+        base.flag(spectrum.n_parts > 1, Status.DISCONNECTED)
+        | base.flag(~jnp.all(is_kept), Status.DEGENERATE)
+        | base.non_finite(coords)
+        | base.sign_flags(margin, gap, is_kept)
     )
     info = IsomapInfo(values[:k] * unit**2, gap, margin, spectrum.n_parts)
     return Embedding(coords, spectrum.strain * unit**4, spectrum.n_iter, status, info)
-
-
-def _eigengap(values: Array, k: int) -> Array:
-    """From each of the k leading of the decreasing eigenvalues to its nearest neighbour, over the largest."""
-    largest = jnp.maximum(values[0], jnp.finfo(values.dtype).tiny)
-    between = (values[:-1] - values[1:]) / largest
-    ends = jnp.ones(1, values.dtype)  # nothing above the first, nor below the last of n
-    return jnp.minimum(jnp.append(between, ends)[:k], jnp.append(ends, between)[:k])
 
 
 def _known_eigenpairs(graph: shortest_paths.Graph, count: int) -> tuple[np.ndarray, np.ndarray]:

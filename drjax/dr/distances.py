@@ -1,7 +1,7 @@
-"""Squared distances of many targets to the records that all shadows share.
+"""Distances of the rows of one array to those of another, by differences: on the host, and as an operation of JAX.
 
 A descent that is chaotic, or that stops by its seventh digit, makes another map of a row that was rounded otherwise. On
-a CPU, where a batch is one chunk of many, a row therefore has the same bits in any batch.
+a CPU, where a batch is one chunk of many, `squared_rows` therefore gives a row the same bits in any batch.
 """
 
 from __future__ import annotations
@@ -11,11 +11,36 @@ import jax.numpy as jnp
 import numpy as np
 
 from drjax.core import host, platforms
+from drjax.core.compiled import njit
 from drjax.core.types import Array
-from drjax.dr import shortest_paths
 
 LANES = 16
 """Targets of one piece of work: they stay in the cache while the known records pass by."""
+
+
+def distances(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Euclidean distances of the rows of a (p, d) to those of b (q, d), both float64; (p, q)."""
+    return np.sqrt(squared(a, b))
+
+
+@njit(fastmath={"reassoc", "contract"})
+def squared(a, b):
+    """Squared Euclidean distances of the rows of a (p, d) to those of b (q, d), both float64; (p, q).
+
+    Differences are squared, not inner products subtracted: equal rows are at 0, and a pair gets the same bits whichever
+    of the two comes first and whoever calls, which the rule for ties rests on.
+    """
+    p, q = a.shape[0], b.shape[0]
+    out = np.empty((p, q))
+    for low in range(0, p, 16):  # some rows of a stay in the cache while b passes by
+        for j in range(q):
+            for i in range(low, min(low + 16, p)):
+                total = 0.0
+                for c in range(a.shape[1]):
+                    step = a[i, c] - b[j, c]
+                    total += step * step
+                out[i, j] = total
+    return out
 
 
 @jax.custom_jvp
@@ -25,15 +50,15 @@ def squared_rows(targets: Array, known: Array) -> Array:
     On a CPU sums are in float64 and in one order, whatever b is; elsewhere XLA chooses. By differences, so that small
     distances keep their digits. Differentiable in both, also twice. O(b m d).
     """
-    return platforms.by_platform(targets, known, cpu=_on_host, default=in_xla)
+    return platforms.by_platform(targets, known, cpu=_on_host, default=squared_in_xla)
 
 
 @squared_rows.defjvp
 def _derivative(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
-    return squared_rows(*primals), jax.jvp(in_xla, primals, tangents)[1]
+    return squared_rows(*primals), jax.jvp(squared_in_xla, primals, tangents)[1]
 
 
-def in_xla(a: Array, b: Array) -> Array:
+def squared_in_xla(a: Array, b: Array) -> Array:
     """(p, q) squared distances of a (p, d) to b (q, d), by differences."""
     return jnp.sum((a[:, None] - b[None]) ** 2, axis=-1)
 
@@ -65,7 +90,7 @@ def _rows(targets: np.ndarray, known: np.ndarray) -> np.ndarray:
     def fill(part: slice) -> None:
         own = np.ascontiguousarray(targets[part], np.float64)
         with np.errstate(over="ignore"):  # a far point is at an infinite distance in float32
-            out[part] = shortest_paths.squared(own, others)
+            out[part] = squared(own, others)
 
     host.spread(fill, len(targets), size=LANES)
     return out

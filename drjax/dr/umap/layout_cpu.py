@@ -11,7 +11,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from drjax.core.compiled import njit
-from drjax.dr.umap_graph import OFFSET
+from drjax.dr.umap.graph import OFFSET
 
 BITS = 6
 LOWEST, HIGHEST = -40, 30
@@ -45,7 +45,7 @@ def optimise(
         head, tail, weight: (e,), each pair once. An epoch goes through both directions of all pairs, `ABREAST` records
             at a time, see there.
         seed: Of the negative samples.
-        settings: See `umap_cpu.Settings`.
+        settings: See `cpu.Settings`.
 
     Returns:
         coords (n, k), and the number of attractive updates.
@@ -76,7 +76,7 @@ def optimise(
 def cross_entropy(
     coords: np.ndarray, indices: np.ndarray, union: np.ndarray, first: np.ndarray, a: float, b: float
 ) -> float:
-    """`umap_graph.cross_entropy` of a graph given by lists: O(n^2 k), sums in float64."""
+    """`graph.cross_entropy` of a graph given by lists: O(n^2 k), sums in float64."""
     repulsion = _of_all(coords, _forces(coords.dtype, a, b, 1.0))
     return float(repulsion + _of_edges(coords, indices, union, first, a, b))
 

@@ -15,8 +15,8 @@ import numpy as np
 import scipy.sparse
 import scipy.sparse.csgraph
 
-from drjax.core.compiled import njit
 from drjax.core.types import Array
+from drjax.dr.distances import distances
 
 
 class Graph(NamedTuple):
@@ -31,31 +31,6 @@ class Graph(NamedTuple):
     between: np.ndarray
     neighbors: np.ndarray
     paths: np.ndarray
-
-
-def distances(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Euclidean distances of the rows of a (p, d) to those of b (q, d), both float64; (p, q)."""
-    return np.sqrt(squared(a, b))
-
-
-@njit(fastmath={"reassoc", "contract"})
-def squared(a, b):
-    """Squared Euclidean distances of the rows of a (p, d) to those of b (q, d), both float64; (p, q).
-
-    Differences are squared, not inner products subtracted: equal rows are at 0, and a pair gets the same bits whichever
-    of the two comes first and whoever calls, which the rule for ties rests on.
-    """
-    p, q = a.shape[0], b.shape[0]
-    out = np.empty((p, q))
-    for low in range(0, p, 16):  # some rows of a stay in the cache while b passes by
-        for j in range(q):
-            for i in range(low, min(low + 16, p)):
-                total = 0.0
-                for c in range(a.shape[1]):
-                    step = a[i, c] - b[j, c]
-                    total += step * step
-                out[i, j] = total
-    return out
 
 
 def graph(x: np.ndarray, n_neighbors: int) -> Graph:

@@ -12,18 +12,16 @@ import numpy as np
 from drjax.core import host, platforms, validate
 from drjax.core.linalg import compute_dtype, on_device
 from drjax.core.types import Array, Cost, Embedding, Status, hyperparams
-from drjax.dr import umap_cpu, umap_graph, umap_reference, umap_xla
-from drjax.dr.umap_cpu import Draws, Lists, Run, Settings
-from drjax.dr.umap_spectral_cpu import MAX_BASIS
+from drjax.dr import base
+from drjax.dr.umap import cpu, graph, reference, xla
+from drjax.dr.umap.cpu import Draws, Lists, Run, Settings
+from drjax.dr.umap.spectral_cpu import MAX_BASIS
 
 INITS = ("spectral", "random")
 BACKENDS = ("drjax", "umap-learn")
 
 UNROLLED_EPOCHS = 10
 """Up to this many epochs run in XLA on every platform, through which reverse-mode derivatives pass."""
-
-TIE = 8
-"""A sign is a tie when its margin times the eigengap is below this many units of rounding."""
 
 
 class UMAPShared(NamedTuple):
@@ -131,7 +129,7 @@ class UMAP:
         validate.one_of(INITS, init=self.init)
         validate.one_of(BACKENDS, backend=self.backend)
         if self.backend == "umap-learn":
-            umap_reference.require()
+            reference.require()
 
     @property
     def deterministic(self) -> bool:
@@ -162,9 +160,8 @@ class UMAP:
         Raises:
             ValueError: at trace time, if x has not rank 2 or three rows, or k is too large for n.
         """
-        validate.shape_2d(x=x)
+        x = base.records(x)
         settings = self._settings(x.shape[0])
-        x = jnp.asarray(x, compute_dtype(x))
         if self.backend == "umap-learn":
             return self._reference(key, x)
         operands = (key, x)
@@ -186,10 +183,10 @@ class UMAP:
             ValueError: at trace time, as `fit_transform`.
         """
         settings = self._settings(x.shape[0])
-        neighbors = umap_graph.nearest(jnp.asarray(x, compute_dtype(x)), settings.n_neighbors)
-        weights = umap_graph.memberships(neighbors, settings.local_connectivity)
-        graph = umap_graph.fuzzy_union(neighbors.indices, weights, settings.mix)
-        return umap_graph.cross_entropy(coords, graph, settings.a, settings.b)
+        neighbors = graph.nearest(jnp.asarray(x, compute_dtype(x)), settings.n_neighbors)
+        weights = graph.memberships(neighbors, settings.local_connectivity)
+        union = graph.fuzzy_union(neighbors.indices, weights, settings.mix)
+        return graph.cross_entropy(coords, union, settings.a, settings.b)
 
     def prepare(self, known: Array, *, shared_key: Array | None = None) -> UMAPShared:
         """Neighbour lists of known (n-1, d) and their weights, in float64 on the host; O(n^2 (d + log n)).
@@ -197,19 +194,16 @@ class UMAP:
         Raises:
             ValueError: known is not a finite numeric matrix of at least two rows, or k is too large for n.
         """
-        array = validate.matrix(known, "known")
+        array = base.known_records(known)
+        dtype = array.dtype
         settings = self._settings(len(array) + 1)
-        dtype = compute_dtype(array)
-        with np.errstate(over="ignore"):  # beyond the range of float32 is infinite, and refused
-            array = array.astype(dtype)
-        validate.finite(known=array)
-        lists = umap_cpu.lists_of(array, settings.n_neighbors, settings.local_connectivity)
+        lists = cpu.lists_of(array, settings.n_neighbors, settings.local_connectivity)
         return UMAPShared(
             known=jnp.asarray(array),
             indices=on_device(lists.indices, np.int32),
             distances=on_device(lists.distances, dtype),
-            exact_distances=jnp.asarray(umap_cpu.as_words(lists.distances)),
-            weights=jnp.asarray(umap_cpu.as_words(lists.weights)),
+            exact_distances=jnp.asarray(cpu.as_words(lists.distances)),
+            weights=jnp.asarray(cpu.as_words(lists.weights)),
             key=shared_key,
         )
 
@@ -220,8 +214,7 @@ class UMAP:
             ValueError: at trace time, if target has not the shape (d,).
         """
         m, d = shared.known.shape
-        if target.shape != (d,):
-            raise ValueError(f"target must have shape ({d},) to match known, got {target.shape}")
+        base.check_target(target, d)
         settings = self._settings(m + 1)
         target = jnp.asarray(target, shared.known.dtype)
         key = key if shared.key is None else shared.key
@@ -238,9 +231,7 @@ class UMAP:
 
     def insert_batch(self, keys: Array, shared: UMAPShared, targets: Array) -> Embedding:
         """`insert` for targets (b, d); on a CPU one call of compiled code per batch, spread over the cores."""
-        d = shared.known.shape[1]
-        if targets.ndim != 2 or targets.shape[1] != d:
-            raise ValueError(f"targets must have shape (m, {d}) to match known, got {targets.shape}")
+        base.check_targets(targets, shared.known.shape[1])
         return jax.vmap(self.insert, in_axes=(0, None, 0))(keys, shared, targets)
 
     def _settings(self, n: int) -> Settings:
@@ -256,8 +247,8 @@ class UMAP:
                 most, f"n - {n - most} of n = {n} records with init='spectral'", n_components=self.n_components
             )
         validate.at_most(n_neighbors - 1, f"n - 2 of n = {n} records", local_connectivity=self.local_connectivity)
-        a, b = umap_graph.fit_curve(float(self.spread), float(self.min_dist))
-        n_epochs, n_prune = umap_graph.n_epochs_of(n, self.n_epochs)
+        a, b = graph.fit_curve(float(self.spread), float(self.min_dist))
+        n_epochs, n_prune = graph.n_epochs_of(n, self.n_epochs)
         return Settings(
             n_components=int(self.n_components),
             n_neighbors=int(n_neighbors),
@@ -288,30 +279,30 @@ class UMAP:
     def _fit_on_host(self, settings: Settings, key: Array, x: Array) -> Run:
         n, dtype = x.shape[0], x.dtype
         draws, _ = self._draw(key, n, dtype)
-        on_host = functools.partial(umap_cpu.fit_lanes, settings)
+        on_host = functools.partial(cpu.fit_lanes, settings)
         return host.call(on_host, _like(settings, n, dtype), x, draws, vmap_method="expand_dims")
 
     def _insert_on_host(self, settings: Settings, key: Array, shared: UMAPShared, target: Array) -> Run:
         n, dtype = shared.known.shape[0] + 1, shared.known.dtype
         draws, _ = self._draw(key, n, dtype)
         lists = Lists(shared.indices, shared.exact_distances, shared.weights)
-        on_host = functools.partial(umap_cpu.insert_lanes, settings)
+        on_host = functools.partial(cpu.insert_lanes, settings)
         like = _like(settings, n, dtype)
         return host.call(on_host, like, shared.known, lists, target, draws, vmap_method="expand_dims")
 
     def _fit_in_xla(self, settings: Settings, key: Array, x: Array) -> Run:
         # A nan has no place among the neighbours; the lane is reported NON_FINITE all the same.
         is_finite = jnp.all(jnp.isfinite(x))
-        neighbors = umap_graph.nearest(jnp.where(is_finite, x, 0), settings.n_neighbors)
+        neighbors = graph.nearest(jnp.where(is_finite, x, 0), settings.n_neighbors)
         draws, of_samples = self._draw(key, x.shape[0], x.dtype)
-        return _unless_bad(is_finite, umap_xla.run(settings, neighbors, draws, of_samples))
+        return _unless_bad(is_finite, xla.run(settings, neighbors, draws, of_samples))
 
     def _insert_in_xla(self, settings: Settings, key: Array, shared: UMAPShared, target: Array) -> Run:
         is_finite = jnp.all(jnp.isfinite(target))
-        row = umap_graph.distances_to(jnp.where(is_finite, target, 0), shared.known)
-        known = umap_graph.Neighbors(shared.indices, shared.distances)
+        row = graph.distances_to(jnp.where(is_finite, target, 0), shared.known)
+        known = graph.Neighbors(shared.indices, shared.distances)
         draws, of_samples = self._draw(key, shared.known.shape[0] + 1, shared.known.dtype)
-        found = umap_xla.run(settings, umap_graph.with_target(known, row), draws, of_samples)
+        found = xla.run(settings, graph.with_target(known, row), draws, of_samples)
         return _unless_bad(is_finite, found)
 
     def _reference(self, key: Array, x: Array) -> Embedding:
@@ -331,7 +322,7 @@ class UMAP:
             "local_connectivity": self.local_connectivity,
         }
         like = (jax.ShapeDtypeStruct((n, settings.n_components), dtype), jax.ShapeDtypeStruct((), jnp.int32))
-        on_host = functools.partial(umap_reference.fit_lanes, tuple(options.items()))
+        on_host = functools.partial(reference.fit_lanes, tuple(options.items()))
         seed = jax.random.bits(key, (), jnp.uint32)
         coords, n_parts = host.call(on_host, like, x, seed, vmap_method="expand_dims")
         is_finite = jnp.all(jnp.isfinite(x))
@@ -344,13 +335,12 @@ class UMAP:
             margin=jnp.ones(k, dtype),
             n_parts=n_parts,
             n_updates=jnp.int32(0),
-            spread=jnp.max(umap_graph.nearest(jnp.where(is_finite, x, 0), settings.n_neighbors).distances),
+            spread=jnp.max(graph.nearest(jnp.where(is_finite, x, 0), settings.n_neighbors).distances),
         )
         return self._embedding(settings, found)
 
     def _embedding(self, settings: Settings, found: Run) -> Embedding:
         values, n = found.values, found.coords.shape[0]
-        eps = float(jnp.finfo(values.dtype).eps)
         steps = values[:-1] - values[1:]
         # Nothing lies below the last of n eigenvalues.
         below = (
@@ -359,16 +349,11 @@ class UMAP:
         gap = jnp.minimum(steps[:-1], below)
         is_spectral = values[0] > 0
 
-        def flag(condition: Any, status: Status) -> Array:
-            return jnp.where(condition, jnp.uint32(status), jnp.uint32(0))
-
         status = (
-            flag(found.n_parts > 1, Status.DISCONNECTED)
-            | flag(found.spread == 0, Status.DEGENERATE)
-            | flag(~jnp.all(jnp.isfinite(found.coords)), Status.NON_FINITE)
-            # Rounding of the matrix moves an eigenvector by about eps / gap: below that margin its sign is arbitrary.
-            | flag(is_spectral & jnp.any(found.margin * gap < TIE * eps), Status.SIGN_TIE)
-            | flag(is_spectral & jnp.any(gap < eps**0.5), Status.SMALL_GAP)
+            base.flag(found.n_parts > 1, Status.DISCONNECTED)
+            | base.flag(found.spread == 0, Status.DEGENERATE)
+            | base.non_finite(found.coords)
+            | base.sign_flags(found.margin, gap, is_spectral)
         )
         info = UMAPInfo(gap, found.margin, found.n_parts, found.n_updates)
         return Embedding(found.coords, found.objective, jnp.int32(settings.n_epochs), status, info)

@@ -1,8 +1,9 @@
-"""Forces between all pairs of points in one pass over the pairs, as Pallas kernels for GPUs and TPUs.
+"""Forces between all pairs of points in one pass over the pairs, as Pallas kernels for GPUs and TPUs: what they share.
 
 XLA writes at least one number per pair and iteration to memory and reads it back; here a tile of pairs lives in
 registers, and only forces are written. A program of the grid handles a block of rows of one data set against all
-columns; `jax.vmap` adds the data sets to the grid, and what they share is not copied.
+columns; `jax.vmap` adds the data sets to the grid, and what they share is not copied. The forces themselves are in
+`mds.gpu` and `tsne.gpu`.
 
 On an H100 MDS was 1.7 times faster with them and t-SNE 1.2 times slower (docs/kernels.md), so XLA stays the default
 everywhere; no TPU has run them. They are used, on GPUs (by way of Triton) and TPUs only, if the environment variable
@@ -61,38 +62,22 @@ def padded(pairs: Array) -> Array:
     return jnp.pad(pairs, ((0, missing), (0, missing)))
 
 
-def stress_forces(dissimilarities: Array, x: Array, *, backend: str) -> Array:
-    """The sum over j of dissimilarity_ij (x_i - x_j) / |x_i - x_j|, SMACOF's Guttman transform but for its scale.
-
-    Coinciding points do not act on each other. O(m^2 k) operations, m^2 numbers read, none but the result written.
+def call(kernel: Callable, pairs: Array, x: Array, widths: tuple[int, ...], backend: str) -> list[Array]:
+    """Runs a kernel on blocks of `ROWS` rows of the pairs of one data set.
 
     Args:
-        dissimilarities: (m, m), or already `padded`.
-        x: (m, k).
-        backend: "cuda", "tpu", or "interpret", which runs anywhere, slowly, in any dtype. TPUs have no float64.
+        kernel: Gets references to a block's pairs, its own points, all points transposed, and each of its results.
+        pairs: (m, m), or already `padded`.
+        x: (m, k), the points.
+        widths: Columns of each result.
+        backend: "cuda", "tpu" or "interpret".
 
     Returns:
-        (m, k).
+        The kernel's results, (m, width) for each width.
+
+    Raises:
+        ValueError: at trace time, if the shape of `pairs` is neither.
     """
-    (forces,) = _call(_stress_kernel, dissimilarities, x, (x.shape[1],), backend)
-    return forces
-
-
-def tsne_forces(p: Array, y: Array, *, backend: str) -> tuple[Array, Array, Array]:
-    """What t-SNE's gradient consists of, for affinities p (n, n), or `padded`, and coordinates y (n, k).
-
-    With w_ij = (1 + |y_i - y_j|^2 / f)^(-(f + 1) / 2), f = max(k - 1, 1): the attraction, the sum over j of
-    p_ij w_ij (y_i - y_j), (n, k); the repulsion, the sum of w_ij^2 (y_i - y_j), (n, k); and the sum of w_ij over j
-    other than i, (n,). With z the sum of the last, 2 (f + 1) / f (attraction - repulsion / z) is the gradient of the
-    divergence. `backend` and cost as in `stress_forces`.
-    """
-    k = y.shape[1]
-    attraction, repulsion, weight = _call(functools.partial(_tsne_kernel, y.shape[0]), p, y, (k, k, 1), backend)
-    return attraction, repulsion, weight[:, 0]
-
-
-def _call(kernel: Callable, pairs: Array, x: Array, widths: tuple[int, ...], backend: str) -> list[Array]:
-    """The kernel's results, (m, width) for each width."""
     m, k = x.shape
     if pairs.shape == (m, m):
         pairs = padded(pairs)
@@ -116,42 +101,7 @@ def _call(kernel: Callable, pairs: Array, x: Array, widths: tuple[int, ...], bac
     return [leaf[:m] for leaf in found]
 
 
-def _stress_kernel(pairs_ref: Any, rows_ref: Any, columns_ref: Any, forces_ref: Any) -> None:
-    k = rows_ref.shape[1]
-
-    def tile(at: Any, steps: list[Array], squared: Array) -> list[Array]:
-        is_zero = squared == 0
-        pull = jnp.where(is_zero, 0, pairs_ref[:, at] * jax.lax.rsqrt(jnp.where(is_zero, 1, squared)))
-        return [pull * step for step in steps]
-
-    for c, total in enumerate(_sum_over_columns(tile, rows_ref, columns_ref, k)):
-        forces_ref[:, c : c + 1] = total
-
-
-def _tsne_kernel(
-    n: int, pairs_ref: Any, rows_ref: Any, columns_ref: Any, attraction_ref: Any, repulsion_ref: Any, weight_ref: Any
-) -> None:
-    k = rows_ref.shape[1]
-    freedom = max(k - 1, 1)
-    row = pl.program_id(0) * ROWS + jax.lax.broadcasted_iota(jnp.int32, (ROWS, COLUMNS), 0)
-
-    def tile(at: Any, steps: list[Array], squared: Array) -> list[Array]:
-        column = at.start + jax.lax.broadcasted_iota(jnp.int32, (ROWS, COLUMNS), 1)
-        # Points that only fill a tile have weight 1 at the origin.
-        base = 1 + squared / freedom
-        weight = 1 / base if freedom == 1 else jnp.exp(-(freedom + 1) / 2 * jnp.log(base))
-        weight = jnp.where((column < n) & (column != row), weight, 0)
-        pull, push = pairs_ref[:, at] * weight, weight * weight
-        return [*(pull * step for step in steps), *(push * step for step in steps), weight]
-
-    totals = _sum_over_columns(tile, rows_ref, columns_ref, 2 * k + 1)
-    for c in range(k):
-        attraction_ref[:, c : c + 1] = totals[c]
-        repulsion_ref[:, c : c + 1] = totals[k + c]
-    weight_ref[...] = totals[2 * k]
-
-
-def _sum_over_columns(tile: Callable, rows_ref: Any, columns_ref: Any, count: int) -> list[Array]:
+def sum_over_columns(tile: Callable, rows_ref: Any, columns_ref: Any, count: int) -> list[Array]:
     """Sums over all columns of the `count` terms (ROWS, COLUMNS) that tile(at, steps, squared) returns, (ROWS, 1)."""
     k, size = columns_ref.shape
     own = [rows_ref[:, c : c + 1] for c in range(k)]

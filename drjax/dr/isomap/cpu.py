@@ -10,8 +10,9 @@ from drjax.core import host
 from drjax.core.compiled import njit
 from drjax.core.linalg import blas
 from drjax.core.types import Array
-from drjax.dr import path_insertion, shortest_paths
-from drjax.dr.isomap_spectrum import Lanes, leading
+from drjax.dr.distances import distances
+from drjax.dr.isomap import path_insertion, shortest_paths
+from drjax.dr.isomap.spectrum import Lanes, leading
 
 GROUP = 32
 """Lanes whose eigenvectors are iterated together: as many rows make a matrix product fast."""
@@ -99,7 +100,7 @@ def _insert_chunk(n_components: int, n_neighbors: int, shared: IsomapShared, tar
 
     def work(part: slice) -> None:
         lanes = Spectrum(*(leaf[part] for leaf in found))
-        rows = shortest_paths.distances(points[part], known)
+        rows = distances(points[part], known)
         _insert_lanes(rows, graph, edges, base, vectors, values, n_neighbors, tolerance, lanes)
 
     # Lanes differ in what they cost: several pieces for each worker, so that none waits long for another.

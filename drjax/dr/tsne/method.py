@@ -13,14 +13,14 @@ from scipy.spatial.distance import pdist, squareform
 from drjax.core import host, lanes, platforms, validate
 from drjax.core.linalg import compute_dtype, on_device
 from drjax.core.types import Array, Cost, Embedding, PyTree, Status, hyperparams
-from drjax.dr import quality
-from drjax.dr.affinity import joint_probabilities
-from drjax.dr.leading import leading_scores
-from drjax.dr.pca import PCA
-from drjax.dr.rows import in_xla, squared_rows
-from drjax.dr.tsne_cpu import Descent, tsne_batch
-from drjax.dr.tsne_fits_cpu import START_STD, tsne_fits
-from drjax.dr.tsne_xla import UNROLLED_ITER, descend_batch
+from drjax.dr import base, quality
+from drjax.dr.distances import squared_in_xla, squared_rows
+from drjax.dr.pca.leading import leading_scores
+from drjax.dr.pca.method import PCA
+from drjax.dr.tsne.affinity import joint_probabilities
+from drjax.dr.tsne.cpu import Descent, tsne_batch
+from drjax.dr.tsne.fits_cpu import START_STD, tsne_fits
+from drjax.dr.tsne.xla import UNROLLED_ITER, descend_batch
 
 INITS = ("pca", "random")
 
@@ -138,16 +138,15 @@ class TSNE:
             ValueError: at trace time, if x has not rank 2 or two rows, perplexity >= n, or k > min(n, d) with a PCA
                 start.
         """
-        validate.shape_2d(x=x)
+        x = base.records(x)
         self._check_size(x.shape[0])
-        x = jnp.asarray(x, compute_dtype(x))
         if self.deterministic:
             start, status = self._scaled(self._pca.fit_transform(key, x).coords[None])
         else:
             start, status = self._draw(key, x.shape[0], x.dtype)[None], jnp.zeros(1, jnp.uint32)
-        squared = _cut_off(in_xla(x, x), x, x)
+        squared = _cut_off(squared_in_xla(x, x), x, x)
         batch = self._optimise(squared[1:, 1:], squared[:1, 1:], start, status)
-        return jax.tree.map(lambda leaf: leaf[0], batch)
+        return base.first(batch)
 
     def objective(self, coords: Array, x: Array) -> Array:
         """Kullback-Leibler divergence of the affinities of coords (n, k) from those of x (n, d), nats; ().
@@ -159,7 +158,7 @@ class TSNE:
         """
         self._check_size(x.shape[0])
         x = jnp.asarray(x, compute_dtype(x))
-        return quality.kl_divergence(joint_probabilities(_cut_off(in_xla(x, x), x, x), self.perplexity), coords)
+        return quality.kl_divergence(joint_probabilities(_cut_off(squared_in_xla(x, x), x, x), self.perplexity), coords)
 
     def prepare(self, known: Array, *, shared_key: Array | None = None) -> TSNEShared:
         """Squared distances of the known records (n-1, d), in float64 on the host; O(n^2 d) once, 8 n^2 bytes.
@@ -184,14 +183,12 @@ class TSNE:
         Raises:
             ValueError: at trace time, if target has not the shape (d,).
         """
-        batch = self.insert_batch(key[None], shared, target[None])
-        return jax.tree.map(lambda leaf: leaf[0], batch)
+        return base.insert(self, key, shared, target)
 
     def insert_batch(self, keys: Array, shared: TSNEShared, targets: Array) -> Embedding:
         """`insert` for targets (b, d); on a CPU one call of compiled code per batch, spread over the cores."""
         m, d = shared.known.shape
-        if targets.ndim != 2 or targets.shape[1] != d:
-            raise ValueError(f"targets must have shape (m, {d}) to match known, got {targets.shape}")
+        base.check_targets(targets, d)
         b, n, dtype = targets.shape[0], m + 1, shared.known.dtype
         targets = jnp.asarray(targets, dtype)
         status = jnp.zeros(b, jnp.uint32)
@@ -245,7 +242,7 @@ class TSNE:
     def _check_fits(self, n: int, d: int) -> None:
         self._check_size(n)
         if self.deterministic:
-            validate.at_most(min(n, d), "min(n, d)", n_components=self.n_components)
+            base.check_components(self.n_components, n, d)
 
     def _fit_many(self, keys: Array, x: Array, squared: Array | None, rows: Array | None) -> Embedding:
         b, n = x.shape[:2] if rows is None else rows.shape
@@ -255,7 +252,7 @@ class TSNE:
             options = {"k": self.n_components, "perplexity": self.perplexity, "descent": self._descent(n)}
             like = (*_results(b, (n, self.n_components), x.dtype), jax.ShapeDtypeStruct((b,), jnp.bool_))
             *found, is_flat = host.call(functools.partial(tsne_fits, **options), like, *operands)
-            return self._embeddings(found, jnp.where(is_flat, jnp.uint32(Status.DEGENERATE), jnp.uint32(0)))
+            return self._embeddings(found, base.flag(is_flat, Status.DEGENERATE))
 
         def elsewhere(_: Array, x: Array, __: Any, rows: Array | None, starts: Array | None) -> Embedding:
             return self._fit_many_in_xla(x, rows, starts)
@@ -272,9 +269,9 @@ class TSNE:
                 if drawn is None
                 else (drawn[None], jnp.zeros(1, jnp.uint32))
             )
-            squared = _cut_off(in_xla(own, own), own, own)
+            squared = _cut_off(squared_in_xla(own, own), own, own)
             batch = self._optimise(squared[1:, 1:], squared[:1, 1:], start, status)
-            return jax.tree.map(lambda leaf: leaf[0], batch)
+            return base.first(batch)
 
         return jax.vmap(fit)(x if rows is None else rows, starts)
 
@@ -297,7 +294,7 @@ class TSNE:
         # root at 0 would be nan there.
         is_flat = spread <= jnp.sqrt(jnp.finfo(coords.dtype).eps) * jnp.max(jnp.abs(coords[:, :, 0]), axis=1)
         unit = jnp.where(is_flat, 1, spread)[:, None, None]
-        return START_STD * coords / unit, jnp.where(is_flat, jnp.uint32(Status.DEGENERATE), jnp.uint32(0))
+        return START_STD * coords / unit, base.flag(is_flat, Status.DEGENERATE)
 
     def _descent(self, n: int) -> Descent:
         auto = max(n / self.early_exaggeration / 4, 50.0)
@@ -321,9 +318,7 @@ class TSNE:
 
     def _embeddings(self, found: Any, status: Array) -> Embedding:
         coords, divergence, grad_norm, n_iter, stopped = found
-        finite = jnp.all(jnp.isfinite(coords), axis=(1, 2))
-        status = status | jnp.where(stopped, jnp.uint32(0), jnp.uint32(Status.NOT_CONVERGED))
-        status = status | jnp.where(finite, jnp.uint32(0), jnp.uint32(Status.NON_FINITE))
+        status = status | base.flag(~stopped, Status.NOT_CONVERGED) | base.non_finite(coords)
         return Embedding(coords, divergence, n_iter, status, TSNEInfo(grad_norm))
 
     def _optimise_in_xla(self, between: Array, rows: Array, starts: Array) -> tuple[Array, ...]:

@@ -12,7 +12,11 @@ from sklearn.datasets import load_digits
 from sklearn.manifold._t_sne import _kl_divergence
 
 from drjax.core import platforms
-from drjax.dr import MDS, mds, pallas_forces, smacof
+from drjax.dr import MDS, pallas
+from drjax.dr.mds import method as mds
+from drjax.dr.mds import xla
+from drjax.dr.mds.gpu import stress_forces as stress_kernel
+from drjax.dr.tsne.gpu import tsne_forces as tsne_kernel
 
 pytestmark = pytest.mark.gpu
 
@@ -68,7 +72,7 @@ def backend(request):
 @pytest.mark.parametrize(("n", "k"), [(1, 2), (3, 1), (50, 2), (128, 2), (130, 2), (40, 5)])
 def test_stress_forces_equal_numpy(dtype, backend, n, k):
     x, pairs = points(3, n, k, dtype)
-    kernel = jax.jit(jax.vmap(functools.partial(pallas_forces.stress_forces, backend=backend), in_axes=(None, 0)))
+    kernel = jax.jit(jax.vmap(functools.partial(stress_kernel, backend=backend), in_axes=(None, 0)))
     for i, found in enumerate(kernel(pairs[0], x)):
         assert_near(found, stress_forces(pairs[0], x[i]), dtype)
 
@@ -77,8 +81,8 @@ def test_stress_forces_equal_numpy(dtype, backend, n, k):
 def test_tsne_forces_equal_numpy(dtype, backend, n, k):
     y, p = points(2, n, k, dtype)
     p = p / p.sum(axis=(1, 2), keepdims=True)
-    kernel = jax.jit(jax.vmap(functools.partial(pallas_forces.tsne_forces, backend=backend)))
-    for found in (kernel(p, y), kernel(jax.vmap(pallas_forces.padded)(p), y)):
+    kernel = jax.jit(jax.vmap(functools.partial(tsne_kernel, backend=backend)))
+    for found in (kernel(p, y), kernel(jax.vmap(pallas.padded)(p), y)):
         for i in range(2):
             for part, expected in zip(found, tsne_forces(p[i], y[i]), strict=True):
                 assert_near(part[i], expected, dtype)
@@ -93,7 +97,7 @@ def test_tsne_forces_make_scikit_learns_gradient(k):
     freedom = max(k - 1, 1)
     _, expected = _kl_divergence(y[0].ravel(), condensed, freedom, n, k)
     with jax.enable_x64(True):
-        attraction, repulsion, weight = pallas_forces.tsne_forces(p, y[0], backend="interpret")
+        attraction, repulsion, weight = tsne_kernel(p, y[0], backend="interpret")
         found = 2 * (freedom + 1) / freedom * (attraction - repulsion / jnp.sum(weight))
     np.testing.assert_allclose(found.ravel(), expected, atol=1e-12 * np.abs(expected).max())
 
@@ -105,11 +109,11 @@ def test_a_whole_descent_by_the_kernel_is_that_of_xla():
         shared = method.prepare(x[:30])
         targets = jnp.asarray(x[30:42])
         starts = method._starts(jax.random.split(jax.random.key(0), 12), shared, targets)
-        rule = smacof.Rule(method.max_iter, method.eps)
-        kernel = functools.partial(pallas_forces.stress_forces, backend="interpret")
+        rule = xla.Rule(method.max_iter, method.eps)
+        kernel = functools.partial(stress_kernel, backend="interpret")
         args = shared.between, mds._rows(shared, targets), starts
-        expected = jax.jit(functools.partial(smacof.in_xla, rule))(*args)
-        found = jax.jit(functools.partial(smacof.in_xla, rule, forces=kernel))(*args)
+        expected = jax.jit(functools.partial(xla.in_xla, rule))(*args)
+        found = jax.jit(functools.partial(xla.in_xla, rule, forces=kernel))(*args)
     assert len(np.unique(expected[2])) > 4
     np.testing.assert_array_equal(found[2], expected[2])
     # Rounding of 1e-16, multiplied by up to 300 iterations.
@@ -130,16 +134,16 @@ def exported(fn, platform, *args):
 @pytest.mark.parametrize(("platform", "call"), [("cuda", TRITON), ("tpu", MOSAIC)])
 def test_the_kernels_lower_for_accelerators(platform, call):
     x, pairs = points(4, 150, 2, "float32")
-    shared = functools.partial(pallas_forces.stress_forces, pairs[0], backend=platform)
+    shared = functools.partial(stress_kernel, pairs[0], backend=platform)
     assert exported(jax.vmap(shared), platform, x).count(f"@{call}") == 1
-    own = functools.partial(pallas_forces.tsne_forces, backend=platform)
+    own = functools.partial(tsne_kernel, backend=platform)
     assert exported(jax.vmap(own), platform, pairs, x).count(f"@{call}") == 1
 
 
 @pytest.mark.parametrize(("platform", "call"), [("cuda", TRITON), ("tpu", MOSAIC)])
 @pytest.mark.parametrize("value", ["0", "1"])
 def test_mds_uses_the_kernel_on_accelerators_only_if_it_is_asked_for(monkeypatch, platform, call, value):
-    monkeypatch.setenv(pallas_forces.VARIABLE, value)
+    monkeypatch.setenv(pallas.VARIABLE, value)
     x = DIGITS[:40].astype(np.float32)
     method = MDS()
     shared = method.prepare(x[:20], shared_key=jax.random.key(0))
@@ -159,12 +163,12 @@ def test_mds_uses_the_kernel_on_accelerators_only_if_it_is_asked_for(monkeypatch
 
 
 def test_another_value_of_the_variable_is_refused(monkeypatch):
-    monkeypatch.setenv(pallas_forces.VARIABLE, "yes")
+    monkeypatch.setenv(pallas.VARIABLE, "yes")
     with pytest.raises(ValueError, match="DRJAX_PALLAS must be 0 or 1, got 'yes'"):
-        pallas_forces.is_enabled()
+        pallas.is_enabled()
 
 
 def test_pairs_of_another_size_are_refused():
     x, pairs = points(1, 10, 2, "float32")
     with pytest.raises(ValueError, match=r"must have shape \(9, 9\) or that padded"):
-        pallas_forces.stress_forces(pairs[0], x[0, :9], backend="interpret")
+        stress_kernel(pairs[0], x[0, :9], backend="interpret")

@@ -1,0 +1,1 @@
+"""Multidimensional scaling: metric by SMACOF, and classical."""

@@ -1,0 +1,1 @@
+"""Exact t-SNE: affinities, and a descent for each kind of device."""

@@ -22,7 +22,7 @@ N_SHADOW, SHARE_OF_VALIDATION = 1000, 0.1
 PRACTICE = 12
 """Practice releases, at most."""
 
-MOST_SECONDS = 60.0
+MOST_SECONDS = 30.0
 """An attack that takes longer is not tried unless it is asked for, or nothing else fits."""
 
 MOST_DECIMALS = 9

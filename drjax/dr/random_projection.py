@@ -67,6 +67,12 @@ class SparseRandomProjection:
         ValueError: On construction, for hyperparameters out of range.
 
     Source: Li, Hastie & Church (2006), "Very sparse random projections"; scikit-learn 1.9 `random_projection.py`.
+
+    Example:
+        >>> import drjax, jax
+        >>> x = drjax.load("digits").x[:60]
+        >>> drjax.SparseRandomProjection().fit_transform(jax.random.key(0), x).coords.shape
+        (60, 2)
     """
 
     name: ClassVar[str] = "srp"

@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from drjax.audits import attacks as registry
+from drjax.attacks.reconstruction import baselines
+from drjax.attacks.registry import ATTACKS
+from drjax.audits import choice
 from drjax.data import load
+from drjax.dr import METHODS
 from drjax.reports import records
 from experiments import merging
 from experiments.dr_reconstruction import cells, claims, config, figures, merge, order, paper, report, results
@@ -50,8 +53,8 @@ def test_smoke_records_every_attack_of_the_registry_and_the_networks_where_they_
     assert found.sizes("digits") == [9, 20]
     for method in SMOKE.methods:
         for n_known in (9, 20):
-            for name, attack in registry.fitting(method).items():
-                is_wanted = (method, n_known) == ("pca", 9) if name in SMOKE.dear else not attack.is_dear
+            for name in choice.possible(METHODS[method](), seed_known=False):
+                is_wanted = (method, n_known) == ("pca", 9) if name in SMOKE.dear else name not in config.DEAR
                 assert bool(found.records("digits", method, n_known, name)) == is_wanted
     assert found.estimate("digits", "pca", 9, "closed-form").n_repeats == 2
     assert found.estimate("digits", "pca", 9, "network").n_repeats == 1
@@ -138,7 +141,8 @@ def test_a_killed_run_goes_on_to_the_same_results_and_a_finished_one_computes_no
     experiment.run(ONE, cut, only=some, say=said.append)
     assert lines_of(cut) == before
 
-    monkeypatch.setitem(registry.ATTACKS, "again", dataclasses.replace(registry.ATTACKS["mean"], label="Again"))
+    again = dataclasses.replace(ATTACKS["embedding"]["mean"], name="again", label="Again")
+    monkeypatch.setitem(ATTACKS["embedding"], "again", again)
     experiment.run(ONE, cut, only=[*some, "*:again"], say=lambda _: None)
     after = [r["attack"] for r in records.read_records(cut / experiment.RESULTS) if r["kind"] == "attack"]
     assert len(after) - len(first) == after.count("again") == 2 * 3  # both methods, without noise and with two
@@ -149,7 +153,7 @@ def test_shadows_of_a_killed_release_are_taken_up_where_they_were(tmp_path, monk
     monkeypatch.setattr(cells, "shadow_batch_size", lambda *_: 25)
 
     def inputs(out):
-        return cells._inputs(cells._Embeddings(ONE, task.release, digits(), out, False), task)[0]
+        return cells._threat(cells._Embeddings(ONE, task.release, digits(), out, False), task)[0].shadows()
 
     whole = inputs(tmp_path / "whole")
     inputs(tmp_path / "cut")
@@ -166,7 +170,7 @@ def test_shadows_of_a_killed_release_are_taken_up_where_they_were(tmp_path, monk
     )
     again = inputs(tmp_path / "cut")
     assert started == [25]
-    np.testing.assert_array_equal(again.shadow_coords, whole.shadow_coords)
+    np.testing.assert_array_equal(again.coords, whole.coords)
     np.testing.assert_array_equal(again.validation_coords, whole.validation_coords)
 
 
@@ -182,14 +186,15 @@ def test_a_cell_does_not_depend_on_what_else_is_computed(smoke, tmp_path):
 
 
 def test_an_attack_that_refuses_a_release_is_recorded_and_the_run_goes_on(tmp_path, monkeypatch):
-    def refuse(inputs):
-        raise ValueError(f"needs 50 known records, got {len(inputs.known)}")
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Picky(baselines.Ridge):
+        def run(self, key, threat):
+            raise ValueError(f"needs 50 known records, got {len(threat.known)}, {key.shape}")
 
-    picky = dataclasses.replace(registry.ATTACKS["ridge"], label="Picky", run=refuse, methods=("srp",))
-    monkeypatch.setitem(registry.ATTACKS, "picky", picky)
+    monkeypatch.setitem(ATTACKS["embedding"], "picky", Picky(name="picky", label="Picky", trains=False))
     experiment.run(ONE, tmp_path, only=["digits/srp/*:picky", "digits/srp/*:ridge"], say=lambda _: None)
     found = results.Results.read(tmp_path / experiment.RESULTS)
-    assert {r["refused"] for r in found.refusals} == {"needs 50 known records, got 20"}
+    assert {r["refused"] for r in found.refusals} == {"needs 50 known records, got 20, ()"}
     assert found.estimate("digits", "srp", 20, "picky") is None
     assert found.estimate("digits", "srp", 20, "ridge") is not None
     assert "needs 50 known records" in report.tables(found)

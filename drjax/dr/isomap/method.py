@@ -55,6 +55,12 @@ class Isomap:
         n_neighbors: 1 <= n_neighbors <= n - 1.
 
     Source: Tenenbaum, de Silva & Langford (2000); the eigenpairs by Davidson's method, Liu (1978).
+
+    Example:
+        >>> import drjax, jax
+        >>> x = drjax.load("digits").x[:60]
+        >>> drjax.Isomap(n_neighbors=6).fit_transform(jax.random.key(0), x).coords.shape
+        (60, 2)
     """
 
     name: ClassVar[str] = "isomap"

@@ -40,6 +40,12 @@ class ClassicalMDS:
         n_components: Output dimension k, 1 <= k <= min(n, d).
 
     Source: Torgerson (1952); Gower (1966) for the equality with PCA.
+
+    Example:
+        >>> import drjax, jax
+        >>> x = drjax.load("digits").x[:60]
+        >>> drjax.ClassicalMDS().fit_transform(jax.random.key(0), x).coords.shape
+        (60, 2)
     """
 
     name: ClassVar[str] = "classical_mds"

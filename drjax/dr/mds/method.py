@@ -61,6 +61,12 @@ class MDS:
         eps: Stops when the stress falls by less than this share of the sum of squared distances in one iteration.
 
     Source: de Leeuw (1977); Borg & Groenen (2005), chapter 8; scikit-learn 1.9 `manifold/_mds.py` for the rule.
+
+    Example:
+        >>> import drjax, jax
+        >>> x = drjax.load("digits").x[:60]
+        >>> drjax.MDS().fit_transform(jax.random.key(0), x).coords.shape
+        (60, 2)
     """
 
     name: ClassVar[str] = "mds"

@@ -62,6 +62,12 @@ class PCA:
         n_components: Output dimension k, 1 <= k <= min(n, d).
 
     Source: the update is the symmetric rank-one eigenproblem of Bunch, Nielsen & Sorensen (1978).
+
+    Example:
+        >>> import drjax, jax
+        >>> x = drjax.load("digits").x[:60]
+        >>> drjax.PCA().fit_transform(jax.random.key(0), x).coords.shape
+        (60, 2)
     """
 
     name: ClassVar[str] = "pca"

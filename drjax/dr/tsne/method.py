@@ -87,6 +87,12 @@ class TSNE:
         init: "pca" (then deterministic) or "random", Gaussian; either with standard deviation 1e-4.
 
     Source: van der Maaten & Hinton (2008); scikit-learn 1.9 `manifold/_t_sne.py` for what the paper leaves open.
+
+    Example:
+        >>> import drjax, jax
+        >>> x = drjax.load("digits").x[:60]
+        >>> drjax.TSNE(perplexity=10.0, max_iter=250).fit_transform(jax.random.key(0), x).coords.shape
+        (60, 2)
     """
 
     name: ClassVar[str] = "tsne"

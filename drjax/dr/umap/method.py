@@ -91,6 +91,12 @@ class UMAP:
             is then a fit of all n records, and the key gives its `random_state`.
 
     Source: McInnes, Healy & Melville (2018), arXiv:1802.03426; umap-learn 0.5 for what the paper leaves open.
+
+    Example:
+        >>> import drjax, jax
+        >>> x = drjax.load("digits").x[:60]
+        >>> drjax.UMAP(n_neighbors=6, n_epochs=20).fit_transform(jax.random.key(0), x).coords.shape
+        (60, 2)
     """
 
     name: ClassVar[str] = "umap"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,18 +9,15 @@ from jax import Array
 
 from drjax.core import validate
 
-if TYPE_CHECKING:
-    from drjax.nets.training import TrainConfig
-
 LOSSES = ("errors", "cross_entropy")
 
 
-def loss_value(loss: str, config: TrainConfig, outputs: Array, targets: Array) -> jax.Array:
-    """The loss of outputs (b, d), a mean over rows; the weights of the configuration are those of "errors"."""
+def loss_value(loss: str, outputs: Array, targets: Array, *, weights: tuple[float, float]) -> jax.Array:
+    """The loss of outputs (b, d), a mean over rows; the weights of "errors" are of squared and absolute ones."""
     if loss == "cross_entropy":
         return cross_entropy(outputs, targets)
     difference = outputs - targets
-    return config.mse_weight * jnp.mean(difference**2) + config.l1_weight * jnp.mean(jnp.abs(difference))
+    return weights[0] * jnp.mean(difference**2) + weights[1] * jnp.mean(jnp.abs(difference))
 
 
 def cross_entropy(probabilities: Array, targets: Array) -> jax.Array:

@@ -319,12 +319,14 @@ def _epoch(
     order = jax.random.permutation(shuffle_key, m)
     batches = order[: n_steps * size].reshape(n_steps, size)
 
+    weights = (config.mse_weight, config.l1_weight)
+
     def loss_of(params: PyTree, rest: PyTree, critic: PyTree, rows: Array, step: Array) -> tuple[Array, tuple]:
         # Copied, because BatchNorm may only write to variables made inside this trace.
         model = nnx.merge(graph, params, rest, copy=True)
         inputs = data.inputs[rows].astype(jnp.float32)
         predicted = model(inputs, jax.random.fold_in(dropout_key, step))
-        value = loss_value(loss, config, predicted, data.targets[rows])
+        value = loss_value(loss, predicted, data.targets[rows], weights=weights)
         if adversary is not None:
             value = value + adversary.loss(critic, predicted)
         return value, (nnx.split(model, nnx.Param, ...)[2], predicted)
@@ -346,7 +348,7 @@ def _epoch(
     train_loss = jnp.mean(losses)
     predicted = _in_chunks(evaluation_graph, params, rest, data.validation_inputs)
     mse = jnp.mean((predicted - data.validation_targets) ** 2)
-    value = loss_value(loss, config, predicted, data.validation_targets)
+    value = loss_value(loss, predicted, data.validation_targets, weights=weights)
 
     is_finite = jnp.isfinite(value) & jnp.isfinite(train_loss)
     is_better = is_finite & (value < member.best_loss)

@@ -28,7 +28,7 @@ from drjax.data import schema_sources, tables
 from drjax.data.checksums import sha256
 from drjax.data.schema import Schema
 from drjax.data.tables import Columns
-from drjax.releases import budget, manifest, needs, private_report, rehearsal, synthetic_report
+from drjax.releases import budget, manifest, needs, private_report, rehearsal, synthetic_manifest, synthetic_report
 from drjax.releases.folder import check_new_folder, new_folder, private_folder
 from drjax.releases.writing import synthetic_table
 from drjax.synthesis.contract import Box
@@ -224,29 +224,21 @@ def release_synthetic(
         with store.atomic_open(folder / table_name) as file:
             file.write(schema.write(table, Path(table_name).suffix))
         store.atomic_write_text(folder / SCHEMA, json.dumps(schema.to_json(), indent=1, ensure_ascii=False) + "\n")
-        content = {
-            "released": f"{table.num_rows:,} synthetic records with {len(schema.columns)} columns, by {config.method}",
-            "guarantee": manifest.guarantee(
-                curve, plan.guarantee.proven, epsilon=config.epsilon, delta=delta, holds=holds
-            ),
-            "not_covered": manifest.NOT_COVERED,
-            "method": {
-                "name": config.method,
-                "n_components": method.n_components,
-                "target": config.target,
-                "task": method.task,
-                "noise": f"discrete {plan.noise}, exact, from the operating system; nobody can repeat it",
-                # Shares alone: the rest follows from them and the guarantee.
-                "budget": shares,
-            },
-            "bounds": sources,
-            "n_records": n if config.neighbouring != "add_or_remove" else None,
-            "n_synthetic": table.num_rows,
-            "ledger": "charged before the noise was drawn" if config.ledger is not None else "none was charged",
-            "publish": f"{table_name}, {SCHEMA} and this manifest",
-        }
-        if not holds:
-            content = {"warning": manifest.NOT_PRIVATE} | content
+        content = synthetic_manifest.content(
+            method,
+            schema,
+            plan,
+            name=config.method,
+            epsilon=config.epsilon,
+            delta=delta,
+            target=config.target,
+            n_records=n if config.neighbouring != "add_or_remove" else None,
+            n_synthetic=table.num_rows,
+            sources=sources,
+            budget=shares,
+            is_charged=config.ledger is not None,
+            files=(table_name, SCHEMA),
+        )
         manifest.write(folder, content, made=made, files=[table_name, SCHEMA])
         outside = schema.outside(private)
         private_files[REPORT] = private_report.page_or_reason(

@@ -7,7 +7,6 @@ import optax
 import pytest
 
 from drjax.nets.losses import check_targets, cross_entropy, loss_value
-from drjax.nets.training import TrainConfig
 
 
 def test_cross_entropy_and_its_slopes_are_optaxs_of_the_logits():
@@ -36,9 +35,8 @@ def test_cross_entropy_of_a_probability_of_zero_is_finite_and_so_is_its_slope():
 
 def test_errors_are_weighted_by_the_configuration():
     outputs, targets = jnp.array([[1.0, 2.0], [3.0, 5.0]]), jnp.array([[1.0, 1.0], [1.0, 1.0]])
-    config = TrainConfig(mse_weight=2.0, l1_weight=0.5)
     # Errors 0, 1, 2 and 4.
-    assert loss_value("errors", config, outputs, targets) == 2 * 21 / 4 + 0.5 * 7 / 4
+    assert loss_value("errors", outputs, targets, weights=(2.0, 0.5)) == 2 * 21 / 4 + 0.5 * 7 / 4
 
 
 def test_targets_of_the_errors_may_be_anything():

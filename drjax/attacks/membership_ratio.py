@@ -18,7 +18,7 @@ delta < 0). The score is the log-likelihood ratio of two Gaussians of equal vari
 
 Where the shift comes from is the method:
 
-- "rank_one": the shadow releases are updated by the candidate itself, exactly, by `drjax.dr.secular`; for one k.
+- "rank_one": the shadow releases are updated by the candidate itself, exactly, by `drjax.dr.pca.secular`; for one k.
 - "first_order": q' = q / (1 + q) + o^2 / (1 + o), o being the part of q outside the release. Exact at k = d (Sherman
   and Morrison) and to first order in 1/N if K were the scatter's inverse; the gaps between eigenvalues cancel. It
   underestimates the shift of a few components. All k in one pass.
@@ -283,7 +283,7 @@ def _insert_chunk(context: PyTree, lanes: Array) -> jax.Array:
     offset = (lanes - mean) / scale
     inside = jnp.matmul(offset, basis.T, precision=HIGHEST)
     rest = offset - jnp.matmul(inside, basis, precision=HIGHEST)
-    # As in `drjax.dr.pca`: a coefficient of 0 would be 0/0, one at rounding level deflates its pole.
+    # As in `drjax.dr.pca.method`: a coefficient of 0 would be 0/0, one at rounding level deflates its pole.
     eps = float(jnp.finfo(offset.dtype).eps)
     least = eps * jnp.sqrt(jnp.sum(offset**2, axis=1, keepdims=True) + eps**2)
     inside = jnp.where(jnp.abs(inside) < least, jnp.where(inside < 0, -least, least), inside)

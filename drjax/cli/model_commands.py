@@ -22,12 +22,11 @@ from drjax.cli.commands import check_new, run_folder
 from drjax.core import validate
 from drjax.core.types import Status
 from drjax.data import tables
+from drjax.data.table_files import SUFFIXES, columns_of
 from drjax.nets.classifier_training import Training, check_labels
 from drjax.nets.classifiers import ACTIVATIONS, ARCHITECTURES, Classifier
 from drjax.nets.weights_files import read_params
 from drjax.reports import ladder, records
-
-_TABLES = {".csv": tables.read_csv, ".tsv": tables.read_csv, ".parquet": tables.read_parquet}
 
 _FAILED = "The attack failed, which says nothing about whether the release is safe"
 
@@ -332,16 +331,16 @@ def _records(path: Path, label: str | None, n_classes: int) -> tuple[np.ndarray,
             held = ", ".join(f"{name} {array.shape}" for name, array in arrays.items()) or "nothing"
             raise ValueError(f"{path} must hold the records as x (n, d) and their classes as y (n,), got {held}")
         x, y = arrays["x"].reshape(len(arrays["x"]), -1), arrays["y"]
-    elif suffix in _TABLES:
+    elif suffix in SUFFIXES:
         x, y = _of_table(path, label)
     else:
-        raise ValueError(f"{path} must end in .npz, or in {', '.join(_TABLES)} with --label, got {suffix!r}")
+        raise ValueError(f"{path} must end in .npz, or in {', '.join(SUFFIXES)} with --label, got {suffix!r}")
     x = validate.matrix(x, f"x of {path}", min_rows=2)
     return x, check_labels(y, len(x), n_classes, f"y of {path}")
 
 
 def _of_table(path: Path, label: str | None) -> tuple[np.ndarray, np.ndarray]:
-    columns = dict(_TABLES[path.suffix.lower()](str(path), path.read_bytes()))
+    columns = dict(columns_of(path, path.read_bytes()))
     if label is None or label not in columns:
         names = ", ".join(list(columns)[:20])
         raise ValueError(f"label must name the column of the classes in {path}, one of {names}; got {label}")

@@ -15,8 +15,8 @@ from drjax.data import tables
 from drjax.data.checksums import sha256
 from drjax.data.dataset import Dataset, Provenance, coded, duplicates_note, unit_levels, unit_range
 from drjax.data.images import from_folder
+from drjax.data.table_files import SUFFIXES, columns_of
 
-_TABLES = {".csv": tables.read_csv, ".tsv": tables.read_csv, ".parquet": tables.read_parquet}
 _ARRAYS = (".npy", ".npz")
 
 
@@ -44,13 +44,13 @@ def load_file(
     if not path.exists():
         raise FileNotFoundError(f"there is no file or folder {path}: check the path")
     suffix = path.suffix.lower()
-    if (categorical or drop or label is not None) and (suffix not in _TABLES or path.is_dir()):
-        raise ValueError(f"categorical, drop and label apply to tables ({', '.join(_TABLES)}), and {path} is none")
+    if (categorical or drop or label is not None) and (suffix not in SUFFIXES or path.is_dir()):
+        raise ValueError(f"categorical, drop and label apply to tables ({', '.join(SUFFIXES)}), and {path} is none")
     try:
         if path.is_dir():
             return from_folder(path)
-        if suffix not in (*_TABLES, *_ARRAYS):
-            supported = ", ".join((*_TABLES, *_ARRAYS))
+        if suffix not in (*SUFFIXES, *_ARRAYS):
+            supported = ", ".join((*SUFFIXES, *_ARRAYS))
             raise ValueError(f"{path} must be a folder of images or end in one of {supported}, got {suffix!r}")
         blob = path.read_bytes()
     except OSError as error:
@@ -61,8 +61,8 @@ def load_file(
         files={path.name: sha256(blob)},
         note="Columns scaled to [0, 1] by their own minimum and maximum.",
     )
-    if suffix in _TABLES:
-        columns = _TABLES[suffix](str(path), blob)
+    if suffix in SUFFIXES:
+        columns = columns_of(path, blob)
         return tables.from_table(str(path), columns, provenance, categorical=categorical, drop=drop, label=label)
     x, y = _read_arrays(path, blob)
     return from_array(x, y, provenance)
@@ -86,10 +86,10 @@ def load_values(path: str | Path, *, finite: bool = True) -> np.ndarray:
         raise FileNotFoundError(f"there is no file {path}: check the path")
     suffix = path.suffix.lower()
     blob = path.read_bytes()
-    if suffix in _TABLES:
-        return _numeric(path, _TABLES[suffix](str(path), blob))
+    if suffix in SUFFIXES:
+        return _numeric(path, columns_of(path, blob))
     if suffix not in _ARRAYS:
-        raise ValueError(f"{path} must end in one of {', '.join((*_TABLES, *_ARRAYS))}, got {suffix!r}")
+        raise ValueError(f"{path} must end in one of {', '.join((*SUFFIXES, *_ARRAYS))}, got {suffix!r}")
     x = _read_arrays(path, blob)[0]
     if x.dtype.kind not in "fiub" or x.ndim < 2 or 0 in x.shape:
         raise ValueError(f"{path} must hold a numeric array of rank 2 or more, got {x.dtype} of shape {x.shape}")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import shlex
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -78,7 +77,7 @@ def infer(
     """The schema of public records: what is stated, and where nothing is, what the records hold.
 
     Args:
-        table: From `read_table`; public.
+        table: From `table_files.read_table`; public.
         target: The column to predict.
         given: As of `stated`.
         drop: Columns to leave out.
@@ -139,32 +138,6 @@ def form(schema: Schema, table: Columns, rest: Sequence[str]) -> dict[str, Any]:
         for name, cells in table.items()
         if name in known or name in rest
     }
-
-
-def read_table(path: Path, *, as_text: bool = False) -> Columns:
-    """The columns of a CSV, TSV or Parquet file.
-
-    Args:
-        path: The file.
-        as_text: Take bytes of a CSV file that are no UTF-8 for unknown characters, and an empty line of a table of one
-            column for a record, so that one cell refuses no table and does not show in the number of records.
-
-    Raises:
-        ValueError: another suffix, not readable, or no record.
-        FileNotFoundError: nothing there.
-    """
-    validate.one_of((".csv", ".tsv", ".parquet"), **{f"the suffix of {path}": path.suffix.lower()})
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}: check the path")
-    blob = path.read_bytes()
-    if path.suffix.lower() == ".parquet":
-        columns = tables.read_parquet(str(path), blob)
-    else:
-        text = blob.decode(errors="replace").encode() if as_text else blob
-        columns = tables.read_csv(str(path), text, keep_empty=as_text)
-    if not any(map(len, columns.values())):
-        raise ValueError(f"{path} must hold records, got none")
-    return columns
 
 
 def _kept(

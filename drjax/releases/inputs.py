@@ -8,10 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from drjax.data import load_values, schema_sources, tables
+from drjax.data import load_values, table_files, tables
 from drjax.data.checksums import sha256
-
-_TABLES = (".csv", ".tsv", ".parquet")
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,13 +48,12 @@ def read_table(
             or `drop` and `label` for an array.
     """
     path = Path(path)
-    suffix = path.suffix.lower()
-    if suffix not in _TABLES:
+    if not table_files.is_table(path):
         if drop or label is not None:
             raise ValueError(f"drop and label must be left out for an array file, which names no columns, got {path}")
         values = load_values(path, finite=not is_private)
         return Table(path, values.astype(np.float64), None, None, sha256(path.read_bytes()))
-    columns = dict(schema_sources.read_table(path, as_text=is_private))
+    columns = dict(table_files.read_table(path, as_text=is_private))
     unknown = [name for name in (*drop, *(() if label is None else (label,))) if name not in columns]
     if unknown:
         raise ValueError(f"{path} must have the columns that options name, got no {unknown[0]!r} in {_listed(columns)}")

@@ -27,6 +27,7 @@ from drjax.core import json_files, memory, store, validate
 from drjax.data import schema_sources, tables
 from drjax.data.checksums import sha256
 from drjax.data.schema import Schema
+from drjax.data.table_files import read_table
 from drjax.data.tables import Columns
 from drjax.releases import budget, manifest, needs, private_report, rehearsal, synthetic_manifest, synthetic_report
 from drjax.releases.folder import check_new_folder, new_folder, private_folder
@@ -184,8 +185,8 @@ def release_synthetic(
     """
     check_new_folder(out)
     made = manifest.software()
-    private = schema_sources.read_table(config.data, as_text=True)
-    public = None if config.public is None else schema_sources.read_table(config.public)
+    private = read_table(config.data, as_text=True)
+    public = None if config.public is None else read_table(config.public)
     schema = _schema(config, private, public)
     holds = not schema.from_records
     n, width = len(private[schema.columns[0].name]), sum(column.width for column in schema.features)
@@ -291,8 +292,8 @@ def write_schema(
     """
     if out.exists():
         raise ValueError(f"out must be a new file, got {out} which exists: choose another --out")
-    private = schema_sources.read_table(data, as_text=True)
-    known = None if public is None else schema_sources.read_table(public)
+    private = read_table(data, as_text=True)
+    known = None if public is None else read_table(public)
     schema, rest = read_schema(private, public=known, target=target, task=task, drop=drop)
     lines = [
         f" {json.dumps(name, ensure_ascii=False)}: {json.dumps(entry, ensure_ascii=False)}"

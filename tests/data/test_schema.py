@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from drjax.data import schema, schema_sources, tables
+from drjax.data.table_files import read_table
 
 CSV = b"""age,income,work,height,smoker
 39,12.50,Private,1.8,yes
@@ -207,14 +208,14 @@ def test_every_line_of_a_private_table_of_one_column_is_a_record_an_empty_one_to
     """A missing cell is an empty line there; left out, it would show in the number of records."""
     for text in ("age\n37\n\n40\n", "age\n37\n40\n\n", "\nage\r\n\r\n37\r\n40"):
         (tmp_path / "a.csv").write_bytes(text.encode())
-        cells = schema_sources.read_table(tmp_path / "a.csv", as_text=True)["age"]
+        cells = read_table(tmp_path / "a.csv", as_text=True)["age"]
         assert sorted(tables.cell_texts(cells)) == ["", "37", "40"]
     (tmp_path / "a.csv").write_bytes(b"age\n\n\n")
-    assert len(schema_sources.read_table(tmp_path / "a.csv", as_text=True)["age"]) == 2
+    assert len(read_table(tmp_path / "a.csv", as_text=True)["age"]) == 2
     (tmp_path / "a.csv").write_bytes(b"age\n37\n40\n\n")
-    assert schema_sources.read_table(tmp_path / "a.csv")["age"].to_pylist() == ["37", "40"]
+    assert read_table(tmp_path / "a.csv")["age"].to_pylist() == ["37", "40"]
     (tmp_path / "b.csv").write_bytes(b"age,pay\n37,1\n\n40,2\n\n")
-    assert len(schema_sources.read_table(tmp_path / "b.csv", as_text=True)["age"]) == 2
+    assert len(read_table(tmp_path / "b.csv", as_text=True)["age"]) == 2
 
 
 def test_one_long_cell_takes_no_more_memory_than_itself():

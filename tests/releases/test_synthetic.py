@@ -18,6 +18,7 @@ import pytest
 from drjax.bounds.ledger import BudgetExceeded, Ledger
 from drjax.cli import main
 from drjax.data import schema_sources
+from drjax.data.table_files import read_table
 from drjax.releases import manifest, rehearsal
 from drjax.releases.folder import check_new_folder
 from drjax.releases.synthetic import SyntheticReleaseConfig, release_synthetic
@@ -280,7 +281,7 @@ def test_public_records_give_bounds_and_components(folder):
 def test_other_tasks_and_methods(folder, target, method):
     given = json.loads((folder / "bounds.json").read_text())
     release_synthetic(config(folder, target=target, method=method), folder / "out")
-    columns = schema_sources.read_table(folder / "out/synthetic.csv")
+    columns = read_table(folder / "out/synthetic.csv")
     again, _ = schema_sources.stated(list(columns), given, target=target)
     assert again.outside(columns) == {}
 

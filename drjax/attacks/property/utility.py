@@ -63,7 +63,7 @@ def evaluate_maps(
 
     Returns:
         Host arrays. O(n^2 (n_neighbors + classes)) a map where the distances of all records fit into
-        `drjax.dr.tsne.POOL_BYTES`, O(n^2 d) more elsewhere.
+        `drjax.dr.tsne.method.POOL_BYTES`, O(n^2 d) more elsewhere.
 
     Raises:
         ValueError: features not finite, shapes that do not match, rows that are no records, labels out of range, or

@@ -21,6 +21,7 @@ from drjax.core.kernel_regression import KernelRegression, fit_with_errors, squa
 from drjax.core.linalg import blas
 from drjax.core.types import Array, DRMethod, Reconstruction, Status
 from drjax.dr import Isomap
+from drjax.dr.distances import distances
 from drjax.dr.isomap import path_insertion, shortest_paths
 
 N_CANDIDATES = 50
@@ -107,7 +108,7 @@ def recover(
     if not usable.any():
         raise ValueError("start_coords must have a finite release, got none")
     start_release = _centred(start_release[usable])
-    rows = shortest_paths.distances(starts[usable], known)
+    rows = distances(starts[usable], known)
     is_finite = np.asarray(np.isfinite(release).all(axis=(1, 2)))
     theta = _centred(np.where(is_finite[:, None, None], release, 0))
 
@@ -266,7 +267,7 @@ def _paths_of(known: np.ndarray, records: np.ndarray, n_neighbors: int) -> np.nd
     graph = shortest_paths.graph(known, n_neighbors)
     neighbors = np.ascontiguousarray(graph.neighbors, np.int64)
     edges = path_insertion.adjacency(neighbors, graph.between)
-    rows = shortest_paths.distances(records, known)
+    rows = distances(records, known)
     paths = np.empty_like(rows)
 
     def work(part: slice) -> None:

@@ -252,20 +252,24 @@ class RDP(TradeOff):
         return self._log_run(log_alpha, np.ones_like(log_alpha))
 
     def _log_run(self, log_alpha: np.ndarray, n: np.ndarray) -> np.ndarray:
+        # log(alpha) goes to share (log(alpha) + epsilon), and -log(1 - alpha), for the reversed test, to epsilon plus
+        # 1 / share of it; n times over.
         best, log_rest = np.zeros_like(log_alpha), log_survival(log_alpha)
-        for order, epsilon in self.pairs():
-            # log(alpha) goes to share (log(alpha) + epsilon), and -log(1 - alpha), for the reversed test, to epsilon
-            # plus 1 / share of it; n times over.
-            if math.isinf(order):
-                steep = log_alpha + n * epsilon
-                flat = np.logaddexp(log_rest, np.log(n * epsilon))
-            else:
-                t, log_shares = order - 1, -n * math.log1p(1 / (order - 1))
-                steep = np.exp(log_shares) * log_alpha - np.expm1(log_shares) * t * epsilon
-                steep = np.where(n == 1, renyi_share(order) * (log_alpha + epsilon), steep)
-                total = rounding.raised(log_1mexp(log_shares) - log_shares + math.log(t))
-                flat = np.logaddexp(log_rest - log_shares, np.log(epsilon) + np.where(n == 1, 0.0, total))
+        pairs = np.reshape(self.pairs(), (-1, 2))
+        pure = pairs[np.isinf(pairs[:, 0]), 1]
+        if pure.size:
+            epsilon = pure.min()
+            steep, flat = log_alpha + n * epsilon, np.logaddexp(log_rest, np.log(n * epsilon))
             best = np.minimum(best, np.minimum(steep, log_failure(flat)))
+        order, epsilon = pairs[np.isfinite(pairs[:, 0])].T
+        if order.size:
+            log_alpha, log_rest, n = (np.asarray(a)[..., None] for a in (log_alpha, log_rest, n))
+            t, log_shares = order - 1, -n * np.log1p(1 / (order - 1))
+            steep = np.exp(log_shares) * log_alpha - np.expm1(log_shares) * t * epsilon
+            steep = np.where(n == 1, t / order * (log_alpha + epsilon), steep)
+            total = rounding.raised(log_1mexp(log_shares) - log_shares + np.log(t))
+            flat = np.logaddexp(log_rest - log_shares, np.log(epsilon) + np.where(n == 1, 0.0, total))
+            best = np.minimum(best, np.minimum(steep, log_failure(flat)).min(axis=-1))
         return best
 
     def _log_delta(self, epsilon: float) -> float:

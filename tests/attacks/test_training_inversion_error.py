@@ -86,6 +86,14 @@ def test_what_has_been_rebuilt_is_said_to_be_and_how_well(digits, released, trai
     assert 0.05 < np.exp(np.mean(np.log(ratio))) < 20
 
 
+def test_where_the_search_sticks_the_step_that_does_not_lead_on_counts_as_further_off(digits):
+    # On a ReLU network trained at this rate the last step neither lowers the misfit nor is small.
+    training = dataclasses.replace(RELU, learning_rate=0.2)
+    found, errors = attacked(training, train(training, digits), digits)
+    assert errors.max() > 0.05 * spread(digits)
+    assert (errors / expected(found)).max() < 3
+
+
 def test_a_wrong_start_is_refused(digits, released):
     start, settings = start_of(SHORT, seed=2), dataclasses.replace(QUICK, max_evaluations=10, max_refreshes=1)
     found, errors = attacked(SHORT, released, digits, init=start, settings=settings)

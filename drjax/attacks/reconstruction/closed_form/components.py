@@ -44,6 +44,9 @@ record is so far: such a record comes of scores that were made in another way.""
 DEVIATIONS = 3
 """Standard deviations that noise may explain of a single equation."""
 
+NEAR = 2
+"""Directions on either side over which the errors of a solver are alike."""
+
 EPS = float(np.finfo(np.float64).eps)
 
 CHECKS = {
@@ -56,6 +59,7 @@ CHECKS = {
     "scores are not those of PCA",
     "order": "the known records alone have more variance than the component: it is not a leading one",
     "size": "the record would lie far outside of the known ones in most directions",
+    "bend": "what the known records leave over of the scores follows a curve, as no noise does: a map of another kind",
     "row": "one known record's scores are another's: target_index or the order of the known records is wrong",
 }
 """What each check says where it fails, in words."""
@@ -91,7 +95,8 @@ class Measured(NamedTuple):
         longest: (m,), the longest that it may be in view of the noise.
         expected: (m, r), what the known records expect of z^2.
         levels: Noise of a score that each of `CHECKS` shows, (m,), and level: (m,), the largest.
-        status: (m,), DEGENERATE without a score beyond the noise, MISFIT where the scores cannot be right.
+        status: (m,), DEGENERATE without a score beyond the noise, MISFIT where the scores cannot be right, UNCERTIFIED
+            for one component alone.
     """
 
     z: np.ndarray
@@ -114,7 +119,7 @@ class Measured(NamedTuple):
         return (self.share * self.variance).sum(axis=1)
 
 
-def measure(scores: Scores, singular: np.ndarray, n: int, d: int) -> Measured:
+def measure(scores: Scores, singular: np.ndarray, n: int, d: int, *, is_stated: bool = False) -> Measured:
     """The target's offset in the span of the known records from k components, with its variance.
 
     Args:
@@ -122,6 +127,7 @@ def measure(scores: Scores, singular: np.ndarray, n: int, d: int) -> Measured:
         singular: (r,), singular values of the n-1 centred known records.
         n: Records in a release.
         d: Features.
+        is_stated: The caller vouches for the noise: one component, which nothing checks, then counts as exact.
     """
     c = (n - 1) / n
     target, eigenvalue, digits = scores.target, scores.eigenvalue, scores.digits[:, None]
@@ -147,7 +153,6 @@ def measure(scores: Scores, singular: np.ndarray, n: int, d: int) -> Measured:
     # that is far from the known ones in most directions is all noise. Of few records only the leading directions are
     # known.
     is_lone = present.sum(axis=1) == 1
-    is_open = is_lone & (n - 2 <= len(singular) < d)
     leading = slice(max(1, len(singular) // 2))
     surprise = (combined**2 / (expected + level[:, None] ** 2 / total))[:, leading]
     loud = np.sqrt(np.median((combined**2 * total)[:, leading], axis=1) / MEDIAN_OF_SQUARE)
@@ -157,8 +162,18 @@ def measure(scores: Scores, singular: np.ndarray, n: int, d: int) -> Measured:
     # A direction of which the components contradict each other far more than of the others is not to be believed.
     ratio = contradiction / np.maximum(level, 1e-300)[:, None] ** 2
     variance = np.where(ratio > DEVIATIONS**2, ratio, 1) * level[:, None] ** 2 / total
+    # Components that are exact projections and only contradict each other were not iterated to the end.
+    of_projection = [levels[name] for name in ("centre", "span", "length") if name in levels]
+    projected = np.max([scores.floor, *of_projection], axis=0)
+    is_unconverged = (levels["equations"] > 5 * projected) & (measured.sum(axis=1) > 1)
+    if is_unconverged.any():
+        other = _unconverged(z, np.where(measured, c * w[..., 0], 0), per_noise, projected)
+        combined, variance = (
+            np.where(is_unconverged[:, None], new, old) for new, old in zip(other, (combined, variance), strict=True)
+        )
 
-    outside = np.maximum(1 - (u**2).sum(axis=-1), 0)
+    # Where the known records span all features nothing is outside, and what u lacks of length 1 is noise.
+    outside = np.maximum(1 - (u**2).sum(axis=-1), 0) if len(singular) < d else np.zeros(u.shape[:2])
     # Noise of standard deviation level / s in each u shortens or lengthens the rest of a unit vector by so much.
     doubt = 3 * level[:, None] * np.sqrt(((2 * u / singular) ** 2).sum(axis=-1))
     doubt = doubt + ((level[:, None] / singular) ** 2).sum(axis=1, keepdims=True)
@@ -169,8 +184,9 @@ def measure(scores: Scores, singular: np.ndarray, n: int, d: int) -> Measured:
         np.where(usable, np.take_along_axis(reach * np.sqrt(square), best, axis=1)[:, 0], np.nan)
         for square in (outside, outside + doubt)
     )
+    noise = np.where(is_unconverged, projected, level)
     combined, variance = _with_own_scores(
-        combined, variance, residual, expected, scores, singular, u, measured, level, n
+        combined, variance, residual, expected, scores, singular, u, measured, noise, n
     )
 
     found = Measured(combined, variance, residual, longest, expected, levels, level, np.zeros(len(target), np.uint32))
@@ -186,9 +202,37 @@ def measure(scores: Scores, singular: np.ndarray, n: int, d: int) -> Measured:
     size = (found.z**2 / (expected + found.variance))[:, leading].mean(axis=1)
     is_far = (length > 4 * allowed) | (size > FAR**2 * allowed)
     is_noisy = level > 10 * scores.floor
-    status = np.where(is_open & is_noisy, np.uint32(Status.UNCERTIFIED), np.uint32(Status.OK))
+    # Any direction is the exact component of some record: one alone cannot contradict anything.
+    is_open = is_lone & (not is_stated or (is_noisy & (n - 2 <= len(singular) < d)))
+    status = np.where(is_open, np.uint32(Status.UNCERTIFIED), np.uint32(Status.OK))
     status = np.where(is_misfit | ((is_noisy | is_lone) & is_far), np.uint32(Status.MISFIT), status)
     return found._replace(status=np.where(usable, status, np.uint32(Status.DEGENERATE)))
+
+
+def _unconverged(
+    z: np.ndarray, weight: np.ndarray, per_noise: np.ndarray, level: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """z (m, r) of all components and its variance where their directions, not their scores, are a little off.
+
+    With S v = lam v + g the z of a component is off by g / (c w): what the z of several differ by, measures g.
+
+    Args:
+        z: (m, k, r), of each component.
+        weight: (m, k), c w; 0 where nothing was measured.
+        per_noise: (m, k, r), variance of z per unit of noise in a score.
+        level: (m,), the noise of a score.
+    """
+    squares = weight[..., None] ** 2
+    mean = (squares * z).sum(axis=1) / np.maximum(squares.sum(axis=1), 1e-300)
+    left = (squares * (z - mean[:, None]) ** 2).sum(axis=1) / np.maximum((weight != 0).sum(axis=1) - 1, 1)[:, None]
+    around = np.lib.stride_tricks.sliding_window_view(
+        np.pad(left, ((0, 0), (NEAR, NEAR)), mode="edge"), 2 * NEAR + 1, axis=1
+    )
+    left = np.maximum(left, around.mean(axis=-1))
+    each = level[:, None, None] ** 2 * per_noise + left[:, None] / np.where(squares > 0, squares, 1)
+    believed = np.where(squares > 0, 1 / np.maximum(each, 1e-300), 0)
+    total = np.maximum(believed.sum(axis=1), 1e-300)
+    return (believed * z).sum(axis=1) / total, 1 / total
 
 
 def cannot_be(
@@ -333,52 +377,3 @@ def _with_own_scores(
     told = left < 0.5 * before
     gain = np.where(told, 1 - left / expected, 1)
     return np.where(told, mean / gain, z), np.where(told, left / gain, variance)
-
-
-def alike(found: Measured, singular: np.ndarray, n: int, k: int) -> np.ndarray:
-    """Variances (m, r) of z replaced by those of few patterns, so that lanes share factorisations.
-
-    Each lane's own variances alone decide on its pattern: that of a record like the known ones, times a power of 4, and
-    another power of 4 in a direction of which far less is known, or far more.
-    """
-    leading = singular[: min(k, len(singular))]
-    lam, own = leading[:, None] ** 2 * (1 + 1 / n), leading[:, None] ** 2 / n
-    is_itself = np.arange(len(leading))[:, None] == np.arange(len(singular))
-    per_noise = ((lam - singular**2) / singular) ** 2 + 4 * lam * is_itself + singular**2 / n
-    pattern = 1 / ((own / per_noise).sum(axis=0) + is_itself.any(axis=0))
-    ratio = np.maximum(np.median(found.variance / pattern, axis=1), 1e-300)
-    shared = _power_of_4(ratio)[:, None] * pattern
-    more = found.variance / shared
-    return shared * np.where((more > 16) | (more < 1 / 64), _power_of_4(np.maximum(more, 1e-300)), 1)
-
-
-def _power_of_4(x: np.ndarray) -> np.ndarray:
-    """The next one above x > 0."""
-    return 4.0 ** np.ceil(np.log(x) / np.log(4))
-
-
-def odd_row(found: Measured, scores: Scores, others: np.ndarray, left: np.ndarray, singular: np.ndarray) -> np.ndarray:
-    """(m,) bool: where PCA of the found record and the known ones fits the scores but for those of one known record.
-
-    Args:
-        found: In the span of the known records.
-        scores: Sums over m releases.
-        others: (m, n-1, k), scores of the known records.
-        left: (n-1, r) and singular: (r,), of the centred known records.
-    """
-    n, r = others.shape[1] + 1, len(singular)
-    if n - 2 - r >= FEW:
-        # What no record explains is enough to tell.
-        centred = others - others.mean(axis=1, keepdims=True)
-        amiss = centred - np.einsum("nr,mkr->mnk", left, scores.along)
-    else:
-        z, outside = found.share * found.z, np.nan_to_num(found.outside)
-        eigenvalue = np.where(scores.eigenvalue > 0, scores.eigenvalue, 1.0)
-        v = (singular * scores.along + scores.target[..., None] * z[:, None]) / eigenvalue[..., None]
-        across = scores.target * outside[:, None] / eigenvalue
-        own = np.einsum("mkr,mr->mk", v, z) + across * outside[:, None]
-        amiss = np.einsum("nr,mkr->mnk", left * singular, v) - own[:, None] / n - others
-    squares = (amiss**2).sum(axis=2)
-    size = np.sqrt(squares.mean(axis=1) / others.shape[2])
-    is_one = squares.max(axis=1) > 0.5 * squares.sum(axis=1)
-    return is_one & (found.level > 10 * scores.floor) & (size > 0.1 * found.level) & (n > 8)

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from drjax.attacks.reconstruction.closed_form.components import Scores, alike, measure
+from drjax.attacks.reconstruction.closed_form.components import Scores, measure
 from drjax.attacks.reconstruction.closed_form.downdate import Decomposition, LeftOut, decompose, leave_out
-from drjax.attacks.reconstruction.closed_form.pca import check_coords, is_answer, noise_floor
+from drjax.attacks.reconstruction.closed_form.left_over import exceeds, follows_curve
+from drjax.attacks.reconstruction.closed_form.pca import alike, check_coords, is_answer, noise_floor
 from drjax.attacks.reconstruction.priors import MAX_ITER, TOLERANCE
 from drjax.core import validate
 from drjax.core.types import Array, Reconstruction, Status
@@ -64,11 +65,12 @@ def reconstruct_pca_each(
     n, d = x.shape
     squares, total = (scores**2).sum(axis=0), scores.sum(axis=0)
     digits = noise_floor(given, squares[None])
-    floor = digits if noise is None else np.full(1, float(noise))
+    floor = np.maximum(digits, noise or 0.0)
     projected = everything.left.T @ scores
     # What scores say beyond the span of all records: 0 for those of an exact solver.
     beyond = scores - scores.mean(axis=0) - everything.left @ projected
     beyond_squares = float((beyond**2).sum())
+    is_curve = follows_curve(everything.left @ projected, beyond, everything.left)
     spread = x.var(axis=0)
     found, error = np.empty((len(chosen), d)), np.empty(len(chosen))
     residual, status = np.empty(len(chosen)), np.empty(len(chosen), np.uint32)
@@ -87,9 +89,11 @@ def reconstruct_pca_each(
         alone = float((beyond[row] ** 2).sum()) / others.beyond**2 if others.beyond > 1e-3 else 0.0
         left_over = np.array([max(beyond_squares - alone, 0.0)])
         seen = Scores(scores[None, row], squares[None], along[None], total[None], left_over, floor, digits)
-        measured = measure(seen, others.singular, n, d)
+        measured = measure(seen, others.singular, n, d, is_stated=noise is not None)
         status[lane] = measured.status[0]
-        if not is_answer(measured.status)[0]:
+        if is_curve and exceeds(measured, floor)[0] and is_answer(measured.status)[0]:
+            status[lane] = np.uint32(Status.MISFIT)
+        if not is_answer(status[lane]):
             continue
         variance = alike(measured, others.singular, n, scores.shape[1])[0]
         expected = measured.expected[0]

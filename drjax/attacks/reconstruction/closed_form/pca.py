@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from drjax.attacks.reconstruction.closed_form import components
+from drjax.attacks.reconstruction.closed_form import components, left_over
 from drjax.attacks.reconstruction.closed_form.components import CHECKS, Measured, Scores
 from drjax.attacks.reconstruction.closed_form.downdate import Decomposition, decompose
 from drjax.attacks.reconstruction.priors import GaussianPrior, Prior
@@ -50,16 +50,18 @@ def reconstruct_pca(
         known_features: (d,) or (m, d), values of the target that the adversary already has, nan where unknown
             (attribute inference).
         bounds: Least and greatest possible value of every feature, e.g. (0, 1) for pixels.
-        noise: Standard deviation of the error in the coordinates, in their units, where the adversary knows it; where
-            their digits and the equations show more, that counts. Without it, scores that fit no record to a tenth of
-            their variance are taken for those of another method.
+        noise: Standard deviation of the error in the coordinates, in their units, where the adversary knows it, 0 for
+            an exact PCA; where their digits and the equations show more, that counts. Without it, scores that fit no
+            record to a tenth of their variance are taken for those of another method, and one component alone, which
+            nothing checks, is never certified.
 
     Returns:
         x (m, d); residual_norm (m,) the length of the part that the release leaves undetermined; expected_mse (m,) in
         view of it and of the noise. Status DEGENERATE where the release says nothing of the target (its scores are all
         zero, or those of all records), MISFIT where the known records and any one more do not give such scores, or
         their noise leaves nothing: `misfit` says why. In both cases x is the prior's mean, else the known records', and
-        residual_norm nan. No release has a part in another's answer. Fields have no leading axis if coords has rank 2.
+        residual_norm nan. UNCERTIFIED for one component without `noise`. No release has a part in another's answer.
+        Fields have no leading axis if coords has rank 2.
 
     Raises:
         ValueError: arrays not finite or of shapes that do not match, an index, bounds or noise out of range.
@@ -83,7 +85,8 @@ def reconstruct_pca(
         return found if given.ndim == 3 else _first(found)
     found, seen, others = _measured(span, given, scores, target_index, noise)
     status = found.status
-    is_odd = components.odd_row(found, seen, others, span.left, span.singular)
+    is_odd = left_over.odd_row(found, seen, others, span.left, span.singular)
+    is_odd |= left_over.bent(found, seen, others, span.left)
     status = np.where(is_answer(status) & is_odd, np.uint32(Status.MISFIT), status)
 
     usable = is_answer(status)
@@ -92,7 +95,7 @@ def reconstruct_pca(
     if usable.any():
         chosen = GaussianPrior.along(span.mean, span.basis, found.expected[0]) if prior is None else prior
         low, high = (None if limit is None else limit[usable] for limit in (lower, upper))
-        variance = components.alike(found, span.singular, len(known) + 1, scores.shape[2])[usable]
+        variance = alike(found, span.singular, len(known) + 1, scores.shape[2])[usable]
         values = found.z[usable] + span.basis @ span.mean
         inside = chosen.condition(span.basis, values, variance, lower=low, upper=high)
         x[usable] = shortened(inside, span.mean, span.basis, found.longest[usable])
@@ -124,8 +127,10 @@ def misfit(known: Array, coords: Array, *, target_index: int = 0, noise: float |
     worst = max(levels.values())
     # Each check alone gives a lower bound of the noise; one that is a hundredth of another says nothing beside it.
     failed = [name for name in sorted(levels, key=lambda n: -levels[n]) if levels[name] > 0.1 * worst]
-    if components.odd_row(found, seen, others, span.left, span.singular)[0]:
+    if left_over.odd_row(found, seen, others, span.left, span.singular)[0]:
         failed.insert(0, "row")
+    elif left_over.bent(found, seen, others, span.left)[0]:
+        failed.insert(0, "bend")
     elif found.status[0] != Status.MISFIT:
         return []
     return [CHECKS[name] for name in failed]
@@ -139,8 +144,8 @@ def is_answer(status: np.ndarray) -> np.ndarray:
 def noise_of(known: Array, coords: Array) -> float | None:
     """Noise of a score in releases (m, n, k) known to be of PCA, target in row 0, such as shadows under a defence.
 
-    The median over releases of what the checks show; None where the digits say it all. What `reconstruct_pca` takes for
-    `noise` where the adversary knows that there is some.
+    The median over releases of what the checks show; 0 where the digits say it all, None without known records that
+    differ. What `reconstruct_pca` takes for `noise` where the adversary knows how such releases come about.
     """
     known = validate.matrix(known, "known").astype(np.float64)
     given = np.asarray(coords)
@@ -149,7 +154,7 @@ def noise_of(known: Array, coords: Array) -> float | None:
         return None
     found, seen, _ = _measured(span, given, scores, 0, None)
     level = float(np.median(found.level))
-    return level if level > 10 * float(np.median(seen.floor)) else None
+    return level if level > 10 * float(np.median(seen.floor)) else 0.0
 
 
 def _first(found: Reconstruction) -> Reconstruction:
@@ -169,9 +174,32 @@ def _measured(
     along = np.einsum("nr,mnk->mkr", span.left, centred)
     beyond = ((centred - np.einsum("nr,mkr->mnk", span.left, along)) ** 2).sum(axis=(1, 2))
     digits = noise_floor(given, eigenvalue)
-    floor = digits if noise is None else np.full(len(scores), float(noise))
+    floor = np.maximum(digits, noise or 0.0)
     seen = Scores(target, eigenvalue, along, scores.sum(axis=1), beyond, floor, digits)
-    return components.measure(seen, span.singular, scores.shape[1], span.basis.shape[1]), seen, others
+    n, d = scores.shape[1], span.basis.shape[1]
+    return components.measure(seen, span.singular, n, d, is_stated=noise is not None), seen, others
+
+
+def alike(found: Measured, singular: np.ndarray, n: int, k: int) -> np.ndarray:
+    """Variances (m, r) of z replaced by those of few patterns, so that lanes share factorisations.
+
+    Each lane's own variances alone decide on its pattern: that of a record like the known ones, times a power of 4, and
+    another power of 4 in a direction of which far less is known, or far more.
+    """
+    leading = singular[: min(k, len(singular))]
+    lam, own = leading[:, None] ** 2 * (1 + 1 / n), leading[:, None] ** 2 / n
+    is_itself = np.arange(len(leading))[:, None] == np.arange(len(singular))
+    per_noise = ((lam - singular**2) / singular) ** 2 + 4 * lam * is_itself + singular**2 / n
+    pattern = 1 / ((own / per_noise).sum(axis=0) + is_itself.any(axis=0))
+    ratio = np.maximum(np.median(found.variance / pattern, axis=1), 1e-300)
+    shared = _power_of_4(ratio)[:, None] * pattern
+    more = found.variance / shared
+    return shared * np.where((more > 16) | (more < 1 / 64), _power_of_4(np.maximum(more, 1e-300)), 1)
+
+
+def _power_of_4(x: np.ndarray) -> np.ndarray:
+    """The next one above x > 0."""
+    return 4.0 ** np.ceil(np.log(x) / np.log(4))
 
 
 def shortened(x: np.ndarray, mean: np.ndarray, basis: np.ndarray, length: np.ndarray) -> np.ndarray:

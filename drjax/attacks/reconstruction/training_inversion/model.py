@@ -116,7 +116,7 @@ def reconstruct_model(
         ValueError: parameters of another architecture or not finite, labels out of range, shapes that do not match.
 
     Cost: C (s + 1) runs for C classes and s = `N_SHADOWS`, K + 3 for each class met, and 10 to 40 a target; a run costs
-    4 n d w FLOP a step and shares its GEMMs with `problem.LANES` others. Each target costs K + 4 more for its expected
+    4 n d w FLOP a step and shares its GEMMs with `problem.LANES` others. Each target costs K + 5 more for its expected
     error, and where a shared Jacobian does not meet it K + 3 for each of its own.
     """
     x = validate.matrix(known_x, "known_x", min_rows=2)

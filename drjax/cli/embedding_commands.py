@@ -119,6 +119,8 @@ def in_words(answer: Answer, variance: float) -> list[str]:
         lines.append("would guess without them. What does not fit:")
         lines += [f"  {reason}" for reason in answer.misfit]
     lines.append(f"Undetermined part: norm {float(found.residual_norm):.3g}; status {count_status(found.status)}")
+    if status & Status.UNCERTIFIED:
+        lines.append("Nothing in the release checks this answer: it is right if the release was made just as stated.")
     if is_answer and found.expected_mse is not None:
         share = float(found.expected_mse) / unit
         lines.append(f"Error to expect: {min(share, 1):.3g} of the records' own mean variance")

@@ -105,7 +105,8 @@ class ClosedForm(KnownOnly):
     def run_each(self, key: Array, every: EveryRecord) -> Reconstruction:
         """See `EmbeddingAttack`; nothing is drawn."""
         del key
-        return reconstruct_pca_each(every.x, every.coords, rows=every.rows, bounds=every.bounds)
+        # The release is the method's own: no solver stands between.
+        return reconstruct_pca_each(every.x, every.coords, rows=every.rows, bounds=every.bounds, noise=0.0)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,13 +1,25 @@
-"""Two CPU devices for every test, so that sharding over a mesh is tested on any machine."""
+"""Two CPU devices for every test, so that sharding over a mesh is tested on any machine; and programs made quickly."""
 
 import gc
 import os
 
-import chex
-import jax
-import pytest
+# Two thirds of the tests' time is tracing and compiling programs that run once or twice. So all are compiled with
+# little optimisation, each by one thread and without notes of where in the source it came from; tests that work long
+# are marked `optimised`. `DRJAX_TESTS=optimised pytest` compiles them as they are for users.
+if os.environ.get("DRJAX_TESTS") != "optimised":
+    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1")
+    os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+    os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
+    os.environ.setdefault("NUMBA_OPT", "1")
+# A process on every core: threads of a BLAS in each would only spin.
+for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
 
-from drjax.core import platforms
+import chex  # noqa: E402 (JAX reads its environment when it is imported)
+import jax  # noqa: E402
+import pytest  # noqa: E402
+
+from drjax.core import platforms  # noqa: E402
 
 jax.config.update("jax_num_cpu_devices", 2)
 
@@ -20,7 +32,7 @@ gc.set_threshold(50_000, 20, 20)
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
-    # .ci/run compiles with little optimisation, since most programs run once or twice. Long work would lose by it.
+    # Long work would lose by the little optimisation that the others are compiled with.
     asked = jax.config.values["jax_disable_most_optimizations"]
     if item.get_closest_marker("optimised") is not None:
         jax.config.update("jax_disable_most_optimizations", False)

@@ -62,9 +62,11 @@ def _run(hour: Hour, *, file: str) -> dict[str, Any]:
     del hour
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        command = [sys.executable, "-m", "pytest", "-m", "gpu", "-p", "no:cacheprovider", f"--junitxml={report}", file]
+        # One process, which needs no plugin: the card is one.
+        options = ["-o", "addopts=-q --import-mode=importlib", "-m", "gpu", "-p", "no:cacheprovider"]
+        command = [sys.executable, "-m", "pytest", *options, f"--junitxml={report}", file]
         # This process holds memory of the device too, and both take what they need only.
-        environment = os.environ | {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+        environment = os.environ | {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "DRJAX_TESTS": "optimised"}
         done = subprocess.run(
             command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=LONGEST, check=False
         )

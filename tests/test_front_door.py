@@ -92,6 +92,9 @@ def test_an_audit_of_a_frame_is_that_of_its_file_and_resumes(tmp_path):
     file = drjax.audit(tmp_path / "t.csv", out=tmp_path / "b", **sizes)
     for name, x in own.reconstructions.items():
         np.testing.assert_array_equal(x, file.reconstructions[name])
+    assert len(repr(own).splitlines()) <= 10
+    assert repr(own).startswith(own.verdict.headline)
+    assert "<td>Ridge regression</td><td>MSE " in own._repr_html_()
     assert drjax.audit(frame, out=tmp_path / "a", resume=True, **sizes).verdict == own.verdict
     with pytest.raises(ValueError, match="data differ"):
         drjax.audit(frame + 1e-3 * (frame > 0), out=tmp_path / "a", resume=True, **sizes)
@@ -103,6 +106,14 @@ def test_attack_takes_frames_and_refuses_what_the_method_lacks():
     frame = table().drop(columns="sex")
     coords = drjax.embed(frame)
     np.testing.assert_allclose(drjax.attack(frame.iloc[1:], coords).found.x, frame.iloc[0], atol=1e-6)
+    said = repr(drjax.attack(frame.iloc[1:], coords)).splitlines()
+    assert said[0].startswith("Closed form, known only: [")
+    assert "5 features, status OK" in said[0]
+    assert len(said) <= 10
+    assert (
+        repr(drjax.load(frame))
+        == f"Dataset {drjax.load(frame).name!r}: 60 records of shape (5,), no labels: a, b, c, d, e"
+    )
     method = drjax.PCA(n_components=2)
     assert drjax.attack(frame.iloc[1:], coords, method=method).found.x.shape == (5,)
     with pytest.raises(ValueError, match="hyperparameters must be among n_components for method 'pca', got perplexity"):
@@ -123,6 +134,8 @@ def test_a_release_of_a_frame_publishes_what_one_of_its_file_does(tmp_path, monk
     made = drjax.release(frame, epsilon=1.0, out=tmp_path / "o", public=tmp_path / "t.parquet", trials=0)
     assert (tmp_path / "o" / MANIFEST).exists()
     assert made.manifest["guarantee"]["epsilon"] == 1.0
+    assert repr(made).splitlines()[1] == "Guarantee: epsilon 1 at delta 1e-06, replace_one"
+    assert repr(made).endswith(f"Publish: {tmp_path / 'o'}")
 
 
 def test_bounds_of_one_and_of_several():

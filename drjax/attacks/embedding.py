@@ -14,7 +14,7 @@ from drjax.attacks import practice
 from drjax.attacks.attack import EmbeddingAttack, EmbeddingThreat
 from drjax.attacks.registry import ATTACKS, answer, fitting
 from drjax.core import validate
-from drjax.core.types import Array, DRMethod, Reconstruction
+from drjax.core.types import Array, DRMethod, Reconstruction, Status
 
 N_SHADOW, SHARE_OF_VALIDATION = 1000, 0.1
 """Public records that shadow releases are made of, at most, and the share that trainings are stopped on."""
@@ -23,7 +23,8 @@ PRACTICE = 12
 """Practice releases, at most."""
 
 MOST_SECONDS = 30.0
-"""An attack that takes longer is not tried unless it is asked for, or nothing else fits."""
+"""An attack that takes longer, on practice releases with its training, is not tried unless it is asked for, or nothing
+else fits."""
 
 MOST_DECIMALS = 9
 """Coordinates that are equal to themselves rounded to so many decimals are taken for rounded."""
@@ -43,6 +44,18 @@ class Answer(NamedTuple):
     found: Reconstruction
     errors: Mapping[str, np.ndarray]
     misfit: list[str]
+
+    def __repr__(self) -> str:
+        """The attack, the first features and what is known of the error; a few lines."""
+        found = self.found
+        first = ", ".join(f"{value:.4g}" for value in found.x[:6]) + (", ..." if found.x.size > 6 else "")
+        lines = [f"{self.attack.label}: [{first}], {found.x.size} features, status {Status(int(found.status)).name}"]
+        if found.expected_mse is not None:
+            lines.append(f"mean squared error to expect: {float(found.expected_mse):.3g}")
+        if self.errors:
+            tried = ", ".join(f"{name} {error.mean():.3g}" for name, error in self.errors.items())
+            lines.append(f"on releases of known answer: {tried}")
+        return "\n".join(lines + self.misfit)
 
 
 def attack_embedding(
@@ -97,9 +110,8 @@ def attack_embedding(
             why = f": it {all_of_them[attack].fits(threat)}" if attack in all_of_them else ""
             raise ValueError(f"attack must be one of {', '.join(fits)} for this release, got {attack!r}{why}")
         fits = {attack: fits[attack]}
-    cheap = {name: one for name, one in fits.items() if one.cost(threat).seconds <= MOST_SECONDS}
-    errors = _practised(key, cheap or fits, threat)
-    name = practice.winners(errors)[0] if errors else next(iter(cheap or fits))
+    errors = _practised(key, fits, threat)
+    name = practice.winners(errors)[0] if errors else min(fits, key=lambda one: fits[one].cost(threat).seconds)
     found = answer(fits[name], key, threat)
     reasons = fits[name].misfit(threat) if int(found.status[0]) else []
     single = Reconstruction(
@@ -118,6 +130,7 @@ def _practised(key: Array, candidates: Mapping[str, EmbeddingAttack], threat: Em
     tried = practice.practice(threat, PRACTICE) if len(candidates) > 1 else None
     if tried is None:
         return {}
+    candidates = {name: one for name, one in candidates.items() if one.cost(tried).seconds <= MOST_SECONDS}
     is_scored = np.ones(threat.known.shape[1], bool)
 
     def errors(name: str) -> np.ndarray:

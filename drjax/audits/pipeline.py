@@ -7,6 +7,7 @@ one release, or networks. What is the same for all is here.
 from __future__ import annotations
 
 import dataclasses
+import html
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -29,8 +30,11 @@ from drjax.reports.curve import DefenseCurve
 from drjax.reports.ladder import LadderRow
 from drjax.reports.sections import Facts, Section, Table, Verdict
 
+SHOWN = 9
+"""Rows of the ladder that the text of a result holds, at most."""
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class AuditResult:
     """What an audit found.
 
@@ -59,6 +63,29 @@ class AuditResult:
     exposure: Exposure | None = None
     table: Path | None = None
     accuracy: float | None = None
+
+    def __repr__(self) -> str:
+        """The verdict, and the attacks that say most; ten lines at most."""
+        return "\n".join([f"{self.verdict.headline}. Report: {self.report}", *map("  ".join, self._lines())])
+
+    def _repr_html_(self) -> str:
+        """The same for a notebook."""
+        cells = ("".join(f"<td>{html.escape(cell)}</td>" for cell in line) for line in self._lines())
+        body = "".join(f"<tr>{line}</tr>" for line in cells)
+        headline = f"{self.verdict.headline}. {self.verdict.sentence}"
+        return f"<p>{html.escape(headline)}</p><table>{body}</table><p>{html.escape(str(self.report))}</p>"
+
+    def _lines(self) -> list[tuple[str, str, str]]:
+        """Label, mean squared error and identification rate of the baselines and of the best attacks."""
+        ranked = sorted(self.rows, key=lambda row: (not row.is_baseline, row.scores.mse.estimate))
+        return [
+            (
+                row.label,
+                f"MSE {ladder.number(row.scores.mse.estimate)}",
+                f"identified {ladder.percent(row.scores.identification.estimate)}",
+            )
+            for row in ranked[:SHOWN]
+        ]
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ class Provenance:
     note: str
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
     """Records in [0, 1] with what is needed to read them in their original units: x * scale + offset.
 
@@ -56,6 +56,13 @@ class Dataset:
     offset: np.ndarray
     scale: np.ndarray
     class_names: tuple[str, ...] | None = None
+
+    def __repr__(self) -> str:
+        """What it holds, without a value of a record."""
+        labels = "no labels" if self.y is None else "labels"
+        names = self.feature_names or ()
+        shown = f": {', '.join(names[:8])}{', ...' if len(names) > 8 else ''}" if names else ""
+        return f"Dataset {self.name!r}: {len(self.x):,} records of shape {self.shape}, {labels}{shown}"
 
 
 def from_levels(

@@ -120,6 +120,15 @@ def read(path: Path) -> dict[str, Any]:
     return found
 
 
+def in_words(manifest: Mapping[str, Any], folder: Path) -> str:
+    """What was released, under which guarantee, and the folder that holds it; a line each."""
+    entry = manifest["guarantee"]
+    holds = NOT_PRIVATE
+    if entry["holds"]:
+        holds = f"epsilon {entry['epsilon']:.4g} at delta {entry['delta']:g}, {entry['neighbouring']}"
+    return f"Released: {manifest['released']}\nGuarantee: {holds}\nPublish: {folder}"
+
+
 def check_file(manifest: Mapping[str, Any], path: Path) -> None:
     """Whether a file is one that the manifest names.
 

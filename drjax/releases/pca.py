@@ -128,7 +128,7 @@ class PCAReleaseConfig:
         validate.integer(minimum=0, seed=self.seed)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PCAReleaseResult:
     """What was released, and what was expected of it.
 
@@ -151,6 +151,10 @@ class PCAReleaseResult:
     not_expected: str
     outside: int
     ceiling: float | None
+
+    def __repr__(self) -> str:
+        """What may be seen by anybody: what was released, under which guarantee, and where it lies."""
+        return manifest.in_words(self.manifest, self.folder)
 
 
 def release_pca(

@@ -115,7 +115,7 @@ class SyntheticReleaseConfig:
         validate.integer(minimum=0, seed=self.seed)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SyntheticReleaseResult:
     """What was released, and what was expected of it.
 
@@ -136,6 +136,10 @@ class SyntheticReleaseResult:
     rehearsed: rehearsal.Rehearsal | None
     not_rehearsed: str
     outside: Mapping[str, Mapping[str, int]]
+
+    def __repr__(self) -> str:
+        """What may be seen by anybody: what was released, under which guarantee, and where it lies."""
+        return manifest.in_words(self.manifest, self.folder)
 
 
 def read_schema(

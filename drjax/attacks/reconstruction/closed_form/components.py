@@ -281,7 +281,7 @@ def _levels(
 
 
 def _slope(u: np.ndarray, singular: np.ndarray) -> np.ndarray:
-    """By how much noise of deviation 1 in the scores changes |u|^2 at the most, (m, k)."""
+    """Largest change of |u|^2, (m, k), by noise of deviation 1 in the scores."""
     return 2 * DEVIATIONS * np.sqrt((u**2 / singular**2).sum(axis=-1))
 
 
@@ -361,7 +361,7 @@ def odd_row(found: Measured, scores: Scores, others: np.ndarray, left: np.ndarra
     """(m,) bool: where PCA of the found record and the known ones fits the scores but for those of one known record.
 
     Args:
-        found: In the span of the known records.
+        found: Found record, in the span of the known records.
         scores: Sums over m releases.
         others: (m, n-1, k), scores of the known records.
         left: (n-1, r) and singular: (r,), of the centred known records.

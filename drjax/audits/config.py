@@ -57,7 +57,7 @@ class AuditConfig:
         defense_scale: How strong it is, one figure for each point of the curve; what a scale means is said with each
             defence in `drjax.defenses`.
         n_decoys: Records in the line-up of the identification test beside the target; fewer if there are not as many.
-        seed: Of the split, the shadows, the training and the intervals.
+        seed: Seed of the split, the shadows, the training and the intervals.
         each_record: Attack every record of the data set in one release of all of them, instead of a sample of targets;
             there is no split then, and its sizes are left out.
         max_records: Attack at most so many records, drawn at random, with `each_record`; all if None.

@@ -29,13 +29,13 @@ class ModelAuditConfig:
         n_known: Records that the adversary knows; a model is trained on one more.
         n_shadow: Public records, whose shadow models the learned attacks train on.
         n_targets: Records attacked, each in a model of its own.
-        epsilon: Of full-batch DP-GD, > 0; no noise if None.
-        delta: Of DP-GD, in (0, 1).
-        clip_norm: Of DP-GD, > 0.
+        epsilon: Epsilon of full-batch DP-GD, > 0; no noise if None.
+        delta: Delta of DP-GD, in (0, 1).
+        clip_norm: Clipping norm of DP-GD, > 0.
         dtype: What training computes in.
         attacks: Attacks to run; inversion if empty, "all" for every one.
         n_decoys: Records in the line-up of the identification test beside the target; fewer if there are not as many.
-        seed: Of the split, the start, the order, the noise and the intervals.
+        seed: Seed of the split, the start, the order, the noise and the intervals.
     """
 
     data: str = "digits"

@@ -80,7 +80,7 @@ class TSNE:
         n_components: Output dimension k >= 1; k <= min(n, d) with init="pca".
         perplexity: Effective number of neighbours, 1 <= perplexity < n.
         early_exaggeration: Factor >= 1 on the affinities during the first 250 iterations.
-        learning_rate: > 0, or "auto": max(n / early_exaggeration / 4, 50).
+        learning_rate: Learning rate, > 0, or "auto": max(n / early_exaggeration / 4, 50).
         max_iter: Most iterations, those under exaggeration included.
         n_iter_without_progress: Stops when the divergence has not fallen for more than this many iterations.
         min_grad_norm: Stops when the norm of the gradient, times the gains, is at most this.
@@ -260,7 +260,7 @@ class TSNE:
         return platforms.by_platform(keys, x, squared, rows, starts, cpu=on_host, default=elsewhere)
 
     def _fit_many_in_xla(self, x: Array, rows: Array | None, starts: Array | None) -> Embedding:
-        """Of x (b, n, d), or of the records (b, n) of x (N, d); random starts (b, n, k), or None for principal ones."""
+        """Fits x (b, n, d), or records (b, n) of x (N, d); random starts (b, n, k), or None for principal ones."""
 
         def fit(own: Array, drawn: Array | None) -> Embedding:
             own = own if rows is None else x[own]

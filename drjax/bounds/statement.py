@@ -17,15 +17,15 @@ class Mechanism:
 
     Attributes:
         noise_multiplier: Noise multiplier of DP-GD or DP-SGD: standard deviation of the noise over the clipping norm.
-        steps: Steps of training; epochs with --shuffled.
+        steps: Number of training steps; of epochs with --shuffled.
         rate: Probability that a record is in a batch; 1 for full batches.
-        shuffled: Batches are cut from a shuffled data set instead of drawn at random.
-        neighbouring: Relation that the guarantee is for; --noise-multiplier needs it.
-        mu: Gaussian differential privacy.
-        epsilon: (epsilon, delta)-differential privacy.
+        shuffled: Whether batches are cut from a shuffled data set instead of drawn at random.
+        neighbouring: Neighbouring relation of the guarantee; --noise-multiplier needs it.
+        mu: Mu of a Gaussian differential privacy (mu-GDP) guarantee.
+        epsilon: Epsilon of an (epsilon, delta)-differential privacy guarantee.
         delta: Delta of --epsilon; 0 is pure privacy.
-        rho: zero-concentrated differential privacy.
-        laplace: Laplace noise on one number: its sensitivity over the scale of the noise.
+        rho: Rho of a zero-concentrated differential privacy (zCDP) guarantee.
+        laplace: Sensitivity over the scale of the noise, for one number released with Laplace noise.
     """
 
     noise_multiplier: float | None = None

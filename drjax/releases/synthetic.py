@@ -59,9 +59,10 @@ class SyntheticReleaseConfig:
         epsilon: Epsilon of the guarantee, > 0.
         delta: Delta of the guarantee; 1e-6 if not given, 0 for Laplace noise. Below 1 / records.
         target: Column to predict from the others: kept out of the components, its classes modelled one by one.
-        task: classification or regression; if not given, by the target's values.
-        method: pca-gauss (Gaussians in private principal components) or ron-gauss (in random directions).
-        n_components: Dimensions of the Gaussians; 50 if not given, or as many as there are features.
+        task: Kind of prediction, classification or regression; if not given, by the target's values.
+        method: Synthesis method: pca-gauss (Gaussians in private principal components) or ron-gauss (in random
+            directions).
+        n_components: Dimension of the Gaussians; 50 if not given, or as many as there are features.
         neighbouring: Neighbouring relation that the guarantee is for. replace_one is the strongest.
         bounds: JSON file: for every column [lower, upper], or the list of its categories; `drjax release schema` writes
             a form to fill in.
@@ -69,10 +70,10 @@ class SyntheticReleaseConfig:
             components and clipping come from them, and cost nothing.
         bounds_from_private_data: Take missing ranges from the private records: NO GUARANTEE HOLDS THEN. Categories are
             never taken from them.
-        n_synthetic: Synthetic records; as many as there are private ones if not given.
+        n_synthetic: Number of synthetic records; as many as there are private ones if not given.
         drop: Columns to leave out.
         ledger: Budget ledger of the records (drjax.bounds.ledger), charged before noise is drawn.
-        trials: Rehearsals at each epsilon of the report, 2 or more; 0 for none.
+        trials: Number of rehearsals at each epsilon of the report, 2 or more; 0 for none.
         seed: Seed of the rehearsals. The noise of the release is the operating system's, and nobody can repeat it.
     """
 

@@ -22,7 +22,7 @@ def smacof(
     Args:
         dissimilarities: (n, n), symmetric, zero diagonal.
         start: (n, k).
-        max_iter: Most iterations >= 1.
+        max_iter: Largest number of iterations, >= 1.
         eps: Stops when the stress falls by less than this share of the sum of squared distances.
 
     Returns:

@@ -81,10 +81,10 @@ class TSNE:
         perplexity: Effective number of neighbours, 1 <= perplexity < n.
         early_exaggeration: Factor >= 1 on the affinities during the first 250 iterations.
         learning_rate: Learning rate, > 0, or "auto": max(n / early_exaggeration / 4, 50).
-        max_iter: Most iterations, those under exaggeration included.
-        n_iter_without_progress: Stops when the divergence has not fallen for more than this many iterations.
-        min_grad_norm: Stops when the norm of the gradient, times the gains, is at most this.
-        init: "pca" (then deterministic) or "random", Gaussian; either with standard deviation 1e-4.
+        max_iter: Largest number of iterations, those under exaggeration included.
+        n_iter_without_progress: Number of iterations without a fall of the divergence after which it stops.
+        min_grad_norm: Norm of the gradient, times the gains, at which it stops.
+        init: Start: "pca" (then deterministic) or "random", Gaussian; either with standard deviation 1e-4.
 
     Source: van der Maaten & Hinton (2008); scikit-learn 1.9 `manifold/_t_sne.py` for what the paper leaves open.
     """

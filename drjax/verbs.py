@@ -104,15 +104,15 @@ def attack(
 
     Args:
         known: (n-1, d) records in the order of the release: path, array or DataFrame of numbers.
-        coords: (n, k), likewise.
+        coords: (n, k) coordinates, given in one of these ways.
         method: Key of `METHODS`, or a method with its hyperparameters.
-        public: (s, d) other records of the same kind, likewise; None if there are none.
+        public: (s, d) other records of the same kind, given in one of these ways; None if there are none.
         target_row: Row of the unknown record in coords, from 0.
         attack: Name in `ATTACKS["embedding"]`; the one that errs least on practice releases if None.
-        decimals: That coordinates are rounded to; found out if None.
+        decimals: Decimals that coordinates are rounded to; found out if None.
         bounds: Least and greatest value of a feature; None if there are none.
-        seed: Of shadow releases.
-        **hyperparameters: Of the method by name.
+        seed: Seed of shadow releases.
+        **hyperparameters: Hyperparameters of the method by name.
 
     Raises:
         ValueError: as of `drjax.attacks.embedding.attack_embedding`.
@@ -154,9 +154,9 @@ def embed(
         data: (n, d): path, array or DataFrame of numbers.
         method: Key of `METHODS`, or a method with its hyperparameters.
         n_components: k.
-        seed: Of a randomised method, for experiments: who knows it knows the draws.
+        seed: Seed of a randomised method, for experiments: who knows it knows the draws.
         dtype: What is computed in.
-        **hyperparameters: Of the method by name.
+        **hyperparameters: Hyperparameters of the method by name.
 
     Raises:
         ValueError: as of the method.
@@ -183,7 +183,7 @@ def release(
     Args:
         data: Private records: path of a file, array (n, d) of numbers, or DataFrame. What is in memory is written into
             a folder that nobody else can read, while the release is made.
-        epsilon: Of the guarantee, > 0.
+        epsilon: Epsilon of the guarantee, > 0.
         out: Folder to write, a new one.
         kind: What is published.
         **options: Further fields of `PCAReleaseConfig` or `SyntheticReleaseConfig`: bounds, public, delta, ledger, ...

@@ -27,7 +27,7 @@ class Cost(NamedTuple):
     """What an attack takes on a CPU, within a factor of about two.
 
     Attributes:
-        seconds: Of one process on two cores; of compilation only what `COMPILING` says.
+        seconds: Time of one process on two cores; of compilation only what `COMPILING` says.
         bytes: Memory at the peak, beside the threat.
     """
 
@@ -68,9 +68,9 @@ class Shadows:
     Attributes:
         known: (p, d), records that all of them share.
         records: (s, d), the target of each, and coords (s, p + 1, k).
-        coords: See records.
+        coords: (s, p + 1, k), the release of each of `records`, its target in row 0.
         validation: (v, d), further ones to stop a training on, and validation_coords (v, p + 1, k).
-        validation_coords: See validation.
+        validation_coords: (v, p + 1, k), the release of each of `validation`.
         validation_hidden: (v, h, k), where h further records lie whose place the adversary has no use for; None if
             there are none.
     """
@@ -95,18 +95,18 @@ class EmbeddingThreat(Threat):
     """Releases of the coordinates of one unknown record each and of the same known ones.
 
     Attributes:
-        method: As the adversary believes it to be, with its hyperparameters.
+        method: DR method, as the adversary believes it to be, with its hyperparameters.
         known: (p, d).
         coords: (m, p + 1, k), target in row 0.
         public: (s, d) records of the same kind, not released; None if the adversary has none.
         shadows: Makes shadow releases when first asked; where there are no public records, of known ones that stand in
             for the target.
         hidden: (m, h, k), where h further records lie that the adversary does not know; None if all are known.
-        features: Of the target; None if the adversary has none.
-        decimals: That coordinates are rounded to; None if they are not.
+        features: Known features of the target; None if the adversary has none.
+        decimals: Decimals that coordinates are rounded to; None if they are not.
         dtype: What releases are computed in, "float32" or "float64".
-        seed_key: Of the releases, where the adversary knows their seed, as `shadow_embeddings` with shared randomness
-            takes it.
+        seed_key: PRNG key of the releases, where the adversary knows their seed, as `shadow_embeddings` with shared
+            randomness takes it.
         bounds: Least and greatest value of a feature; None if there are none.
         alike: Whether shadows have all the noise of the releases, as they have where the whole pipeline is known.
         truth: (m, d), what yardsticks look at and attacks do not; None where nobody has it.
@@ -160,7 +160,7 @@ class EveryRecord(Threat):
     """One release of all records; the adversary against record i has the n - 1 others and nothing else.
 
     Attributes:
-        method: As of `EmbeddingThreat`; so are decimals, dtype, bounds and progress.
+        method: DR method, as in `EmbeddingThreat`; so are decimals, dtype, bounds and progress.
         x: (n, d).
         coords: (n, k), in the same order.
         rows: (m,), records to attack.
@@ -199,12 +199,12 @@ class Attack:
     """What every attack says of itself and does; see the module.
 
     Attributes:
-        kind: Of the threats that it is made for.
-        name: On the command line and in records.
-        label: In tables and figures.
-        description: One sentence in plain words.
-        why: One sentence on why it works.
-        is_baseline: True for what attacks nothing.
+        kind: Kind of the threats that it is made for.
+        name: Name on the command line and in records.
+        label: Label in tables and figures.
+        description: Description in plain words, one sentence.
+        why: Reason why it works, one sentence.
+        is_baseline: Whether it attacks nothing: a baseline.
         trains: Whether all that it knows of the release it learns from shadows: trained on releases that went through a
             defence, it is the adversary who knows of that.
         needs_shadows: Whether it looks at shadow releases.

@@ -34,8 +34,8 @@ class Answer(NamedTuple):
     """What came of a release.
 
     Attributes:
-        attack: That was run.
-        found: Without a leading axis.
+        attack: Attack that was run.
+        found: Reconstruction, without a leading axis.
         errors: Attack -> mean squared error (v,) on practice releases; empty where only one attack was possible.
         misfit: Why the release is none of the method's, where the attack says so.
     """
@@ -77,14 +77,14 @@ def attack_embedding(
     of known ones that stand in for the target; the one that errs least there is run.
 
     Args:
-        key: Of what shadow releases and attacks draw.
-        method: As the adversary believes it to be, with its hyperparameters.
+        key: PRNG key of the shadow releases and attacks.
+        method: DR method, as the adversary believes it to be, with its hyperparameters.
         known: (n-1, d), in the order of the release, the target's row left out.
         coords: (n, k), finite.
         public: (s, d), other records of the same kind; None if there are none.
         target_row: Row of the unknown record in coords, from 0.
         attack: Name in `ATTACKS["embedding"]`; the best if None.
-        decimals: That coordinates are rounded to; found out if None.
+        decimals: Decimals that coordinates are rounded to; found out if None.
         bounds: Least and greatest value of a feature; None if there are none.
         progress: Show bars on standard error.
 

@@ -17,15 +17,15 @@ class Exposure(NamedTuple):
     Attributes:
         row: The record's row in the data.
         error: Mean squared error of its reconstruction; nan where the attack failed.
-        nearest_error: That of the most similar other record.
-        mean_error: That of the mean of all other records, which takes no release.
+        nearest_error: Error of the most similar other record.
+        mean_error: Error of the mean of all other records, which needs no release.
         ratio: error / min(nearest_error, mean_error): below 1 the release gave away more than looking up a similar
-            record and more than guessing the mean would. Of a record that has a twin it is infinite, or nan for an
+            record and more than guessing the mean would. For a record that has a twin it is infinite, or nan for an
             exact reconstruction.
-        is_rebuilt: As of `metrics.is_rebuilt`: closer than the most similar other record, with less than half of the
-            mean's error.
+        is_rebuilt: Whether the record is rebuilt, as in `metrics.is_rebuilt`: closer than the most similar other
+            record, with less than half of the mean's error.
         is_identified: The record is nearer to its reconstruction than any other record, but for its twins.
-        rank: 1 for the most exposed: by least ratio, then by least error; those without either come last.
+        rank: Place, 1 for the most exposed: by least ratio, then by least error; those without either come last.
     """
 
     row: np.ndarray

@@ -38,7 +38,7 @@ class OracleDistances(NamedTuple):
     """Mean squared errors per coordinate of the records that an adversary holds, averaged over targets.
 
     Attributes:
-        nearest: Of the record nearest to a target: below it, a reconstruction beats the nearest-neighbour oracle.
+        nearest: Error of the record nearest to a target: below it, a reconstruction beats the nearest-neighbour oracle.
         percentiles: (p,), of the percentiles asked for among all records.
     """
 

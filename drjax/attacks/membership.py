@@ -83,8 +83,9 @@ class InformedGame:
         scores: (m,) evidence for candidate 1 against 0: a log-likelihood ratio if there is noise, else from -1 to 1.
         guesses: (m,) 1 where the score is > 0, else 0.
         accuracy: Share in [0, 1] of right guesses with its Clopper-Pearson interval; guessing scores 1/2.
-        auc: See `drjax.attacks.roc.auc`, of candidate 1 against 0; `UNKNOWN` with fewer than 2 games of either.
-        tpr: See `drjax.attacks.roc.tpr_at_fpr`, by false-positive rate.
+        auc: Area under the ROC curve of candidate 1 against 0, see `drjax.attacks.roc.auc`; `UNKNOWN` with fewer than 2
+            games of either.
+        tpr: True-positive rate by false-positive rate, see `drjax.attacks.roc.tpr_at_fpr`.
     """
 
     bits: np.ndarray
@@ -101,7 +102,8 @@ def attack_scores(release: Release, candidates: Array, *, shadows: Shadows | Non
     Args:
         release: What was intercepted.
         candidates: (m, d).
-        shadows: From `fit_shadows` if the adversary has public data; without pairs the first-order ratio is taken.
+        shadows: Shadow releases from `fit_shadows` if the adversary has public data; without pairs the first-order
+            ratio is taken.
 
     Raises:
         ValueError: candidates not a finite (m, d) matrix, or shadows that do not fit the release.
@@ -167,7 +169,7 @@ def informed_game(
     A mean or an embedding published beside them gives the candidate away at once and is no game.
 
     Args:
-        key: Of coins and noise; game i depends on the key and i.
+        key: PRNG key of coins and noise; game i depends on the key and i.
         known: (n - 1, d), standardised as the curator's.
         pairs: (m, 2, d), the two candidates of each game.
         n_components: k in [1, d]; d if None.

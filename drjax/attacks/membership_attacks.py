@@ -25,7 +25,7 @@ class NoisyMatrix:
         moment: (q, q), symmetric.
         public: (p, q).
         candidates: (m, q).
-        noise: As `drjax.attacks.membership_noisy.matrix_ratio` takes it.
+        noise: Noise of the matrix, as `drjax.attacks.membership_noisy.matrix_ratio` takes it.
     """
 
     moment: np.ndarray
@@ -41,11 +41,11 @@ class ComponentsThreat(Threat):
     Attributes:
         release: What was published.
         candidates: (m, d), prepared as the curator's records were.
-        public: (p, d) other records, likewise; None if the adversary has none.
+        public: (p, d) other records, prepared in the same way; None if the adversary has none.
         others: (N - 1, d), all records but one; None if the adversary does not know them.
         centred: Whether the curator subtracted the mean of the records.
         mean: (d,) that was subtracted, where it is not in `release` but known otherwise; None if not.
-        noise: Of a mechanism that is known, on a second moment; None if the components have none.
+        noise: Noise of a known mechanism on a second moment; None if the components have none.
         matrix: The noisy matrix, where it was published; None if not.
         progress: Whether to show bars on standard error.
     """
@@ -150,7 +150,7 @@ class MembershipAttack(Attack):
 
 @dataclass(frozen=True, kw_only=True)
 class Informed(MembershipAttack):
-    """Of all records but one known: whether the components are eigenvectors with the candidate as the last one."""
+    """Attack with all records but one known: whether the components are eigenvectors with the candidate as the last."""
 
     name: str = "informed"
     label: str = "All but one record known"
@@ -179,7 +179,7 @@ class Informed(MembershipAttack):
 
 @dataclass(frozen=True, kw_only=True)
 class MatrixRatio(MembershipAttack):
-    """See `drjax.attacks.membership_noisy.matrix_ratio`."""
+    """Likelihood-ratio attack on a noisy second moment; see `drjax.attacks.membership_noisy.matrix_ratio`."""
 
     name: str = "matrix-ratio"
     label: str = "Likelihood ratio of the noisy matrix"
@@ -198,7 +198,7 @@ class MatrixRatio(MembershipAttack):
 
 @dataclass(frozen=True, kw_only=True)
 class ShadowError(MembershipAttack):
-    """See `drjax.attacks.membership_noisy.shadow_errors`."""
+    """Attack by reconstruction errors against shadows; see `drjax.attacks.membership_noisy.shadow_errors`."""
 
     name: str = "shadow-error"
     label: str = "Error beside noisy shadows"
@@ -215,7 +215,7 @@ class ShadowError(MembershipAttack):
 
 @dataclass(frozen=True, kw_only=True)
 class Embedding(MembershipAttack):
-    """See `drjax.attacks.membership_scores.embedding_distances`."""
+    """Attack by distances in the embedding; see `drjax.attacks.membership_scores.embedding_distances`."""
 
     name: str = "embedding"
     label: str = "A look at the embedding"
@@ -233,7 +233,7 @@ class Embedding(MembershipAttack):
 
 @dataclass(frozen=True, kw_only=True)
 class Ratio(MembershipAttack):
-    """See `drjax.attacks.membership_ratio.ratio_scores`."""
+    """Likelihood-ratio attack on components; see `drjax.attacks.membership_ratio.ratio_scores`."""
 
     name: str = "ratio"
     label: str = "Likelihood ratio"
@@ -255,7 +255,7 @@ class Ratio(MembershipAttack):
 
 @dataclass(frozen=True, kw_only=True)
 class Leverage(MembershipAttack):
-    """See `drjax.attacks.membership_scores.leverages`."""
+    """Attack by leverages; see `drjax.attacks.membership_scores.leverages`."""
 
     name: str = "leverage"
     label: str = "Leverage"

@@ -38,12 +38,12 @@ def matrix_ratio(
     leverage. Noise is taken to be alike in all directions, which that of `AnalyticGauss` is. O(d^3 + m d^2).
 
     Args:
-        key: Of draws of noise, from which its variance is taken.
+        key: PRNG key of the draws of noise, from which its variance is taken.
         moment: M (d, d), symmetric.
         population: (P, d) of the adversary, centred and cut as the members were.
-        candidates: (m, d), likewise; none of them in the population.
+        candidates: (m, d), prepared in the same way; none of them in the population.
         n_records: N.
-        noise: On a symmetric (d, d); see `drjax.attacks.membership_shadows`.
+        noise: Noise on a symmetric (d, d) matrix; see `drjax.attacks.membership_shadows`.
 
     Raises:
         ValueError: arrays that are not finite or do not match, or n_records < 1.
@@ -78,8 +78,8 @@ def shadow_errors(shadows: Shadows, release: Release, candidates: np.ndarray) ->
     taken from shadows, which carry the noise of the release. O(S m k d).
 
     Args:
-        shadows: Of as many records and with the same noise as the release.
-        release: Its components are used.
+        shadows: Shadow releases of as many records and with the same noise as the release.
+        release: What was published; only its components are used.
         candidates: (m, d), as the members were; none of them public.
 
     Raises:

@@ -57,7 +57,7 @@ PRIOR_SHADOWS = 3
 """How many shadows the median variance of all candidates counts for beside a candidate's own."""
 
 LEAST_VARIANCE = 1e-20
-"""Of u: what rounding leaves where nothing else moves."""
+"""Least variance of u: what rounding leaves where nothing else moves."""
 
 
 def ratio_scores(
@@ -76,10 +76,10 @@ def ratio_scores(
     which it is for Gaussian records.
 
     Args:
-        shadows: Of as many records and with the same centring as the release.
+        shadows: Shadow releases of as many records and with the same centring as the release.
         release: Eigenvalues are used if released, else the shadows' mean ones stand in for them.
         candidates: (m, d), none of them public.
-        method: One of `METHODS`.
+        method: Name of the statistic, one of `METHODS`.
         batch_size: Candidates per chunk of rank-one updates; see `drjax.core.batching`.
         progress: Show a bar over them.
 
@@ -115,12 +115,12 @@ def ratio_score_prefixes(
     Costs S + 1 times about 6 m k d + 4 k d^2 operations for all k together.
 
     Args:
-        shadows: As in `ratio_scores`.
-        release: As in `ratio_scores`.
+        shadows: Shadow releases, as in `ratio_scores`.
+        release: What was published, as in `ratio_scores`.
         candidates: (m, d).
         ks: Numbers of components, each in [1, n_components]; all if None. Those beyond the shadows' r = min(N, d) score
             as r does: the rest of the space is known by then.
-        method: One of `METHODS` but "rank_one".
+        method: Name of the statistic, one of `METHODS` but "rank_one".
 
     Raises:
         ValueError: as `ratio_scores`.
@@ -199,7 +199,7 @@ class _Task:
 
 
 def _calibrate(task: _Task) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Of u, each (m, len(ks)): as observed; mean, variance and first-order shift in shadows without candidates."""
+    """Observed u; mean, variance and first-order shift of u in shadows without candidates; (m, len(ks)) each."""
     shadows = task.shadows
     observed, _ = task.log_leverages(None, 0, task.center)
     mean, spread, shift = (np.zeros(observed.shape) for _ in range(3))

@@ -201,7 +201,7 @@ def leverages(release: Release, candidates: Array) -> np.ndarray:
     while a stranger outside the span gets an enormous leverage. Costs 2 m k d, and as much again if k < d.
 
     Args:
-        release: With eigenvalues and n_records.
+        release: What was published, with eigenvalues and n_records.
         candidates: (m, d).
 
     Returns:

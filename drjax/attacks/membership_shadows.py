@@ -76,7 +76,7 @@ def fit_shadows(
         n_shadows: S >= 2. More help most in the tails: 32 to 64.
         n_pairs: p in [0, S], for "rank_one"; each of them gives one pair of releases with and without a candidate
             for every candidate. 1 is nearly as good as 3. Must be 0 with noise.
-        floor: Of variances, as a share of the mean variance, > 0.
+        floor: Least variance, as a share of the mean variance, > 0.
         progress: Show a bar.
 
     Raises:

@@ -320,7 +320,7 @@ def _generator(key: Array) -> np.random.Generator:
 
 
 def _twins(truth: np.ndarray, decoys: np.ndarray) -> list[list[int]]:
-    """For each target, the decoys that equal it."""
+    """Decoys that equal each target."""
     rows: dict[bytes, list[int]] = {}
     for j, decoy in enumerate(decoys):
         rows.setdefault(_identity(decoy), []).append(j)

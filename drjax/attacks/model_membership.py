@@ -40,7 +40,7 @@ FALSE_POSITIVE_RATES = (0.1, 0.01, 0.001)
 """Where the true-positive rate is reported, if there are enough games for it."""
 
 BLOCK_BYTES = 2**27
-"""Of the parameters, in float64, of the models held at once; comparing them takes about five times as much."""
+"""Bytes of the parameters, in float64, of the models held at once; comparing them takes about five times as much."""
 
 LEAST_SHRINKAGE = 1e-3
 """Weight of the diagonal in a covariance, at least: without it few shadows leave directions of no variance."""
@@ -58,9 +58,9 @@ class Game:
         accuracy: Share in [0, 1] of right guesses, with its Clopper-Pearson interval; guessing scores 1/2.
         auc: Probability in [0, 1] that a game of candidate 1 scores higher than one of candidate 0, ties counting
             half; nan if either is missing.
-        tpr: For each of `FALSE_POSITIVE_RATES`, the share of games of candidate 1 whose scores exceed all but that
-            share of those of candidate 0. The Clopper-Pearson interval takes the threshold as given. `UNKNOWN` where
-            that share of the games of candidate 0 is less than one game.
+        tpr: True-positive rates: for each of `FALSE_POSITIVE_RATES`, the share of games of candidate 1 whose scores
+            exceed all but that share of those of candidate 0. The Clopper-Pearson interval takes the threshold as
+            given. `UNKNOWN` where that share of the games of candidate 0 is less than one game.
         features: What was compared, "parameters" or "confidence".
         n_excluded: Games left out of every figure: the released model, or all but one pair of shadows, not finite.
         n_released_not_finite: Released models that diverged.

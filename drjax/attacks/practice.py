@@ -39,14 +39,14 @@ def shadows_of(
     """Releases of each record beside the known ones.
 
     Args:
-        key: As of `shadow_embeddings`.
-        method: As the adversary believes it to be.
+        key: PRNG key, as for `shadow_embeddings`.
+        method: DR method, as the adversary believes it to be.
         known: (p, d).
         records: (s, d).
         n_validation: How many of them, the last ones, are kept to stop a training on.
-        decimals: That coordinates are rounded to; None if they are not.
+        decimals: Decimals that coordinates are rounded to; None if they are not.
         dtype: What releases are computed in.
-        randomness: As of `shadow_embeddings`.
+        randomness: Whether shadows share their draws, as for `shadow_embeddings`.
         progress: Show a bar on standard error.
 
     Raises:
@@ -70,10 +70,10 @@ def stand_in_shadows(
     """Releases of some known records beside the others: how releases are made shows on them as well.
 
     Args:
-        key: As of `shadow_embeddings`.
-        method: As the adversary believes it to be.
+        key: PRNG key, as for `shadow_embeddings`.
+        method: DR method, as the adversary believes it to be.
         known: (p, d), p >= 2; the first ones stand in.
-        decimals: That coordinates are rounded to; None if they are not.
+        decimals: Decimals that coordinates are rounded to; None if they are not.
         dtype: What releases are computed in.
     """
     records, rest = np.split(known, [min(STAND_INS, len(known) // 2)])
@@ -87,7 +87,7 @@ def practice(threat: EmbeddingThreat, most: int) -> EmbeddingThreat | None:
     of stand-ins.
 
     Args:
-        threat: On the releases under attack.
+        threat: Threat with the releases under attack.
         most: How many practice releases there are at most.
     """
     shadows = threat.shadows()
@@ -130,7 +130,7 @@ def compared(
 
     Args:
         candidates: Attacks that fit the threat, by name.
-        threat: From `practice`.
+        threat: Practice threat, from `practice`.
         errors: Runs the attack of a name on it, and gives `errors_of`.
     """
     truth = threat.truth

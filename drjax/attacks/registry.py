@@ -79,10 +79,10 @@ def answer(attack: Any, key: Array, threat: Any, *, name: str | None = None) -> 
     """What an attack finds.
 
     Args:
-        attack: Of `ATTACKS`, or one like it.
-        key: Of all attacks on the threat: each draws by its name, so that what it finds does not depend on which
-            others run.
-        threat: Of its kind.
+        attack: Attack of `ATTACKS`, or one like it.
+        key: PRNG key of all attacks on the threat: each draws by its name, so that what it finds does not depend on
+            which others run.
+        threat: Threat of the attack's kind.
         name: Another name for the draws.
     """
     own = jax.random.fold_in(key, zlib.crc32((name or attack.name).encode()))

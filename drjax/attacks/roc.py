@@ -55,9 +55,10 @@ class BalancedAccuracy(NamedTuple):
     """Mean of the share of members found and the share of non-members let go; guessing scores 1/2.
 
     Attributes:
-        held_out: With a threshold chosen on one random half of the records and measured on the other: what an
-            adversary who has to choose it in advance reaches. Its interval holds for any number of records.
-        optimistic: With the best threshold for the very records it is measured on; never below 1/2, even for noise.
+        held_out: Balanced accuracy with a threshold chosen on one random half of the records and measured on the other:
+            what an adversary who has to choose it in advance reaches. Its interval holds for any number of records.
+        optimistic: Balanced accuracy with the best threshold for the very records it is measured on; never below 1/2,
+            even for noise.
         threshold: The one that `held_out` used.
     """
 
@@ -71,9 +72,9 @@ class RocScores:
     """What is reported of one attack.
 
     Attributes:
-        auc: See `auc`.
-        tpr: See `tpr_at_fpr`, by false-positive rate.
-        balanced_accuracy: See `balanced_accuracy`.
+        auc: Area under the ROC curve; see `auc`.
+        tpr: True-positive rate by false-positive rate; see `tpr_at_fpr`.
+        balanced_accuracy: Balanced accuracy; see `balanced_accuracy`.
         n_members: Records that were in the data.
         n_non_members: Records that were not.
     """
@@ -177,7 +178,7 @@ def auc_ceiling(curve: TradeOff, *, steps: int = 1) -> float:
     attack on one release may be lucky and lie above.
 
     Args:
-        curve: Of the guarantee.
+        curve: Trade-off curve of the guarantee.
         steps: Neighbours between the two that are told apart, >= 1: 2 for one record in another's place where the curve
             is that of a record left out.
 
@@ -236,7 +237,7 @@ def tpr_at_fpr(scores: Array, is_member: Array, *, fpr: float, level: float = 0.
     Args:
         scores: (m,), larger for members.
         is_member: (m,) bool or 0 and 1, with at least one of each.
-        fpr: In (0, 1].
+        fpr: False-positive rate, in (0, 1].
         level: Confidence level, in (0, 1).
 
     Raises:

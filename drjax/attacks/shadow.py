@@ -21,7 +21,7 @@ FLOPS = 4e9
 """Operations a second of compiled loops on one core, to a factor of about two: enough to say seconds or hours."""
 
 DENSE_FLOPS = 2e10
-"""Likewise of products and decompositions of matrices."""
+"""Operations a second of products and decompositions of matrices, to a factor of about two."""
 
 
 def shadow_embeddings(
@@ -106,7 +106,7 @@ def shadow_batch_size(
     """The chunk size that `shadow_embeddings` would choose: record it to resume with the same chunks.
 
     Args:
-        method, known, targets, randomness: As for `shadow_embeddings`.
+        method, known, targets, randomness: Arguments as for `shadow_embeddings`.
         also: Numbers of targets of other calls with as many known records; where one size suits all, it is found, and
             all of them run one program.
     """

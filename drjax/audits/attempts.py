@@ -32,8 +32,8 @@ def answer_in(
         folder: The run folder, which keeps the state of a training while that lasts.
         file: Name of the array file in it.
         attack: What runs.
-        key: Of all attacks.
-        threat: With a field `checkpoint` where attacks on such threats train for long.
+        key: PRNG key of all attacks.
+        threat: Threat, with a field `checkpoint` where attacks on such threats train for long.
         stage: Name of the record with the seconds and facts.
 
     Raises:

@@ -16,7 +16,7 @@ from drjax.audits.folder import RunFolder
 from drjax.core.types import Array, DRMethod
 
 ALL = "all"
-"""In place of the names of attacks: every one that works on the method."""
+"""Word in place of the names of attacks: every one that works on the method."""
 
 PRACTICE = 12
 """Practice releases, at most."""
@@ -79,9 +79,9 @@ def chosen(
 
     Args:
         folder: Keeps what the candidates found on practice releases.
-        key: Of the attacks.
-        config: Of the audit; checked.
-        threat: On the releases under attack.
+        key: PRNG key of the attacks.
+        config: Configuration of the audit; checked.
+        threat: Threat with the releases under attack.
         seconds: What the releases take.
     """
     fits = {name: configured(name, config) for name, attack in ATTACKS["embedding"].items() if not attack.fits(threat)}

@@ -39,31 +39,31 @@ class AuditConfig:
         drop: Columns of a table to leave out.
         label: Label column of a table; it is not attacked.
         method: Name of the DR method.
-        n_components: Coordinates released per record.
+        n_components: Number of coordinates released per record.
         options: Other hyperparameters of the method by name; its defaults where not given.
-        n_known: Records that the adversary knows; the release has one more.
-        n_shadow: Public records that the adversary trains on.
-        n_validation: Public records that training is stopped on.
-        n_targets: Records attacked, each in a release of its own.
-        seed_known: The adversary knows the seed of a randomised release.
-        dtype: What the release is computed in.
+        n_known: Number of records that the adversary knows; the release has one more.
+        n_shadow: Number of public records that the adversary trains on.
+        n_validation: Number of public records that training is stopped on.
+        n_targets: Number of records attacked, each in a release of its own.
+        seed_known: Whether the adversary knows the seed of a randomised release.
+        dtype: Precision that the release is computed in.
         decimals: Decimals that the published coordinates are rounded to; unrounded if None.
-        attacks: Attacks to run, in the order of the ladder; if empty those that err least on practice releases, whose
-            records the adversary knows, among those that take no longer than `drjax.audits.choice` says; "all" for
-            every one that works on the method.
+        attacks: Attacks to run, in the order of the ladder. If empty: those with the least error on practice releases,
+            whose records the adversary knows, among the attacks within the time that `drjax.audits.choice` allows.
+            "all": every one that works on the method.
         network: Recipe of the split network, one of "fast" and "paper000".
         dense_network: Recipe of the dense network, one of "bch22-fast" and "bch22".
         defense: Defence whose cost and gain are measured beside the undefended release, or "none".
-        defense_scale: How strong it is, one figure for each point of the curve; what a scale means is said with each
-            defence in `drjax.defenses`.
-        n_decoys: Records in the line-up of the identification test beside the target; fewer if there are not as many.
-        seed: Of the split, the shadows, the training and the intervals.
+        defense_scale: Strengths of the defence, one for each point of the curve: standard deviation of the noise, or
+            width of the grid; see each defence in `drjax.defenses` for the unit.
+        n_decoys: Number of decoys beside the target in the identification test; fewer if there are not as many.
+        seed: Seed of the split, the shadows, the training and the intervals.
         each_record: Attack every record of the data set in one release of all of them, instead of a sample of targets;
-            there is no split then, and its sizes are left out.
-        max_records: Attack at most so many records, drawn at random, with `each_record`; all if None.
-        n_unknown: Released records that the adversary does not know, the target and so many of the others.
-        known_fraction: Share of the n_known other released records that the adversary does know.
-        shuffled: The adversary does not know which row is whose (PCA and classical MDS).
+            there is no split then: leave out its sizes.
+        max_records: Largest number of records attacked with `each_record`, drawn at random; all if None.
+        n_unknown: Number of released records that the adversary does not know, the target included.
+        known_fraction: Share of the other n_known released records that the adversary knows.
+        shuffled: Whether rows are shuffled, so that the adversary does not know which is whose (PCA and classical MDS).
         assumed: Hyperparameters that the adversary wrongly believes in, as NAME=VALUE.
         public_data: Data set or file that the adversary's public records come from; `data` itself if None.
         known_features: Features of the target that the adversary has: names, numbers from 0, or a share such as 0.5.

@@ -53,7 +53,7 @@ MIN_SHADOWS = 2
 """Usable shadow releases below which an attack that learns from them has no answer."""
 
 Embed = Callable[[str, DRMethod], dict[str, np.ndarray]]
-"""From a folder for them and a method to the embeddings of every public record and then every target."""
+"""Function of a folder and a method that makes, there, the embeddings of every public record and then every target."""
 
 
 class _Releases(NamedTuple):
@@ -64,7 +64,7 @@ class _Releases(NamedTuple):
 
 
 class _Answers(NamedTuple):
-    """Of one attack: on held-out public releases and on the attacked ones, with flags and seconds."""
+    """Answers of one attack: on held-out public releases and on the attacked ones, with flags and seconds."""
 
     held: np.ndarray
     targets: np.ndarray
@@ -88,8 +88,8 @@ def candidates(threat: EmbeddingThreat, attacks: Mapping[str, EmbeddingAttack]) 
     defence, and one trained on defended releases is not.
 
     Args:
-        threat: On the undefended releases.
-        attacks: Of the ladder.
+        threat: Threat with the undefended releases.
+        attacks: Attacks of the ladder.
     """
     real = {name: attack for name, attack in attacks.items() if not attack.is_baseline}
     cheap = {name: attack for name, attack in real.items() if attack.cost(threat).seconds <= DEAR_SECONDS}
@@ -124,16 +124,16 @@ def measure(
 
     Args:
         folder: The run folder.
-        config: With a defence and its scales.
-        threat: On the undefended releases; half of the validation records are held out to choose attacks by.
-        key: Of all attacks.
-        attacks: Of the ladder; see `candidates` for those that run.
+        config: Configuration with a defence and its scales.
+        threat: Threat with the undefended releases; half of the validation records are held out to choose attacks by.
+        key: PRNG key of all attacks.
+        attacks: Attacks of the ladder; see `candidates` for those that run.
         undefended: Embeddings of the public records and of the targets at scale 0.
         embed: Makes those of a defended method. One call for both, so that none of the attacked releases has the noise
             of a public one even where both have the same seed.
         baselines: Rows of the ladder for the figure.
-        score: From reconstructions (m, d), and status= and seconds=, to scores.
-        labels: Of the known records (n-1,) and the targets (m,), if there are any.
+        score: Function from reconstructions (m, d), and status= and seconds=, to scores.
+        labels: Labels of the known records (n-1,) and the targets (m,), if there are any.
         say: Told what runs.
     """
     shown, inputs = candidates(threat, attacks), _Inputs(threat, key)
@@ -211,11 +211,11 @@ class _Inputs:
     """What the attacks of all scales share.
 
     Attributes:
-        threat: On the undefended releases.
-        key: Of all attacks.
+        threat: Threat with the undefended releases.
+        key: PRNG key of all attacks.
         records: (s, d), public records to train on.
         validation: (v, d), further ones; the first `n_kept` stay with the attacks, those behind them are held out.
-        n_kept: See validation.
+        n_kept: Number of records of `validation` that stay with the attacks.
         mean: (d,) of both.
         truth: (m, d) the targets.
     """

@@ -46,8 +46,8 @@ class EmbeddingSetting(Setting):
         """Takes a configuration without `each_record`.
 
         Args:
-            config: Of the audit.
-            data: Already loaded; by the configuration if None.
+            config: Configuration of the audit.
+            data: Data set already loaded; loaded by the configuration if None.
         """
         self.config, self.statuses, self._given = config, {}, data
 

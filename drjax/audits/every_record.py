@@ -44,8 +44,8 @@ class EveryRecordSetting(Setting):
         """Takes a configuration with `each_record`.
 
         Args:
-            config: Of the audit.
-            data: Already loaded; by the configuration if None.
+            config: Configuration of the audit.
+            data: Data set already loaded; loaded by the configuration if None.
         """
         self.config, self.statuses, self._given = config, {}, data
 

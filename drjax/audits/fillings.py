@@ -37,8 +37,8 @@ def filled_shadows(
 
     Args:
         folder: Keeps finished chunks.
-        key: Of the shadows.
-        config: As the adversary believes it to be.
+        key: PRNG key of the shadows.
+        config: Configuration that the adversary believes in.
         known: (p, d).
         n_hidden: h, at least 1. Records repeat where there are fewer public ones.
         public: (s, d), s >= 2.

@@ -85,7 +85,7 @@ class RunFolder:
     def timed(
         self, name: str, make: Callable[[], tuple[Mapping[str, Any], Mapping[str, Any]]], *, stage: str
     ) -> tuple[dict[str, np.ndarray], float]:
-        """As `arrays`, and the seconds that `make` took when it was called.
+        """Arrays as from `arrays`, and the seconds that `make` took when it was called.
 
         Equal runs have equal arrays, so that times are not among them but in a record of kind "stage".
 

@@ -41,8 +41,8 @@ class ModelSetting(Setting):
         """Takes a configuration.
 
         Args:
-            config: Of the audit.
-            data: Already loaded; by the configuration if None.
+            config: Configuration of the audit.
+            data: Data set already loaded; loaded by the configuration if None.
         """
         self.config, self.statuses, self._given = config, {}, data
 

@@ -26,16 +26,16 @@ class ModelAuditConfig:
         drop: Columns of a table to leave out.
         label: Label column of a table.
         training: The network and how it is trained, in full batches or in an order that the adversary knows.
-        n_known: Records that the adversary knows; a model is trained on one more.
-        n_shadow: Public records, whose shadow models the learned attacks train on.
-        n_targets: Records attacked, each in a model of its own.
-        epsilon: Of full-batch DP-GD, > 0; no noise if None.
-        delta: Of DP-GD, in (0, 1).
-        clip_norm: Of DP-GD, > 0.
-        dtype: What training computes in.
+        n_known: Number of records that the adversary knows; a model is trained on one more.
+        n_shadow: Number of public records, whose shadow models the learned attacks train on.
+        n_targets: Number of records attacked, each in a model of its own.
+        epsilon: Epsilon of full-batch DP-GD, > 0; no noise if None.
+        delta: Delta of DP-GD, in (0, 1).
+        clip_norm: Clipping norm of DP-GD, > 0.
+        dtype: Precision that training computes in.
         attacks: Attacks to run; inversion if empty, "all" for every one.
-        n_decoys: Records in the line-up of the identification test beside the target; fewer if there are not as many.
-        seed: Of the split, the start, the order, the noise and the intervals.
+        n_decoys: Number of decoys beside the target in the identification test; fewer if there are not as many.
+        seed: Seed of the split, the start, the order, the noise and the intervals.
     """
 
     data: str = "digits"

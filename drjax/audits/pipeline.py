@@ -42,14 +42,14 @@ class AuditResult:
         folder: The run folder.
         report: Path of the HTML report in it.
         rows: The attack ladder.
-        verdict: On the ladder.
+        verdict: Verdict on the ladder.
         reconstructions: Attack name -> (m, d).
         targets: (m, d) the truth.
-        quality: Of the attacked releases as embeddings; None where it cannot be measured.
-        curve: Of the defence; None if none was asked for.
-        exposure: Of every attacked record, by the strongest attack; None unless every record was attacked.
-        table: Path of the CSV file with one line per record; likewise.
-        accuracy: Of the released models on public records; None unless models were attacked.
+        quality: Quality of the attacked releases as embeddings; None where it cannot be measured.
+        curve: Curve of the defence; None if none was asked for.
+        exposure: Exposure of every attacked record, by the strongest attack; None unless every record was attacked.
+        table: Path of the CSV file with one line per record; None unless every record was attacked.
+        accuracy: Accuracy of the released models on public records; None unless models were attacked.
     """
 
     folder: Path
@@ -110,10 +110,10 @@ class Attempt:
     Attributes:
         x: (m, d).
         status: (m,), flags of the attack and of the releases.
-        scores: Beside the truth.
+        scores: Scores of x against the truth.
         expected_mse: (m,), what the attack expected; None if it predicts no errors.
         label: Instead of the attack's own; the latter if empty.
-        description: Likewise.
+        description: Description of the attack; the attack's own if empty.
     """
 
     x: np.ndarray
@@ -132,7 +132,7 @@ class Pages:
         title: Heading.
         release: What was released.
         assumptions: Who the adversary is and what they know; whole sentences.
-        command: That runs the audit again, if the caller knows no better.
+        command: Command that runs the audit again, if the caller knows no better.
         tables: Behind the ladder.
         measured: Behind the words on the attacks.
         not_run: Labels of attacks that work on the release and were not run; None where the winner is not discussed.

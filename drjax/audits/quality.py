@@ -38,7 +38,7 @@ class ReleaseScores:
         n_records: n of each release.
         n_releases: Releases measured: usable ones alone.
         n_neighbors: Size of a neighbourhood.
-        trustworthiness, continuity, knn_preservation: As in `dr.quality`, in [0, 1].
+        trustworthiness, continuity, knn_preservation: Measures as in `dr.quality`, in [0, 1].
         stress_1: Stress-1 as in `dr.quality`; without a unit, at the scale of the release that makes it least.
         chance: What `knn_preservation` would be if neighbours were drawn at random.
         objective: What the method minimises, at the release as it was computed; nan where it minimises nothing.

@@ -144,7 +144,7 @@ def audit_report(
 
     Args:
         title: Heading of the page.
-        verdict: From `ladder.verdict` on the same rows.
+        verdict: Verdict from `ladder.verdict` on the same rows.
         release: Facts of the release, from `release_facts`.
         rows: The attack ladder with both baselines, in the order of display.
         assumptions: Sentences: who the adversary is, what they know, what was public.
@@ -153,7 +153,7 @@ def audit_report(
         provenance: Where the figures come from, as `records.provenance` returns it.
         tables: Further tables, shown behind the ladder.
         measured: Quality, defence and figures, shown behind the words on the attacks.
-        winner: Which attack was the strongest and why, from `ladder.winner`; left out if empty.
+        winner: Text on which attack was the strongest and why, from `ladder.winner`; left out if empty.
         limitations: Sentences on what the report does not show.
 
     Raises:

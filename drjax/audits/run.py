@@ -34,7 +34,7 @@ def run(
         config: What to audit: sampled targets of an embedding, with `each_record` every record of one release (which
             writes `exposure.csv` too), or networks.
         out: Run folder; new, empty, or with `resume` the one of an interrupted run of the same configuration.
-        data: Already loaded, under the name in the configuration; by that name if None.
+        data: Data set already loaded, under the name in the configuration; loaded by that name if None.
         resume: Go on with an earlier run.
         progress: Show progress bars on standard error.
         command: The shell command to print in the report; made from the configuration if None.

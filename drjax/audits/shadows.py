@@ -32,12 +32,12 @@ def embeddings(
     Args:
         folder: Keeps finished chunks.
         stage: Name of the folder in it, and of the record.
-        key: As of `shadow_embeddings`.
-        config: Of the audit.
+        key: PRNG key, as for `shadow_embeddings`.
+        config: Configuration of the audit.
         known: (n-1, d).
         targets: (m, d).
         progress: Show a bar on standard error.
-        method: In the place of the configured one.
+        method: Method to take instead of the configured one.
 
     Returns:
         coords (m, n, k), rounded as configured; objective, n_iter and status (m,).

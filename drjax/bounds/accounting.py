@@ -32,8 +32,9 @@ class Guarantee:
     """What a mechanism guarantees.
 
     Attributes:
-        curve: For tests in both directions: differential privacy.
-        target_curve: For the test of the run without the target against that with it: what `rero.from_tradeoff` takes.
+        curve: Trade-off curve for tests in both directions: differential privacy.
+        target_curve: Trade-off curve for the test of the run without the target against that with it: what
+            `rero.from_tradeoff` takes.
         proven: What is proven, in a sentence.
     """
 
@@ -55,7 +56,7 @@ def dp_gd(noise_multiplier: float, steps: int, *, neighbouring: str) -> Guarante
 
     Args:
         noise_multiplier: Standard deviation of the noise on the sum of clipped gradients over the clipping norm, > 0.
-        steps: >= 1.
+        steps: Number of steps, >= 1.
         neighbouring: A name in `RELATIONS`; the sensitivity is 2 under "replace_one", else 1.
 
     Raises:
@@ -69,9 +70,9 @@ def dp_sgd(noise_multiplier: float, rate: float, steps: int, *, neighbouring: st
     """DP-SGD with Poisson batches: each record joins each batch with probability `rate`, independently.
 
     Args:
-        noise_multiplier: As of `dp_gd`, > 0.
-        rate: In [0, 1].
-        steps: >= 1.
+        noise_multiplier: Noise multiplier as for `dp_gd`, > 0.
+        rate: Sampling rate, in [0, 1].
+        steps: Number of steps, >= 1.
         neighbouring: A name in `RELATIONS`.
 
     Raises:
@@ -90,8 +91,8 @@ def dp_sgd_shuffled(noise_multiplier: float, epochs: int, *, neighbouring: str) 
     shuffled ones leak (Chua et al. 2024). What holds for any order: a record acts once an epoch.
 
     Args:
-        noise_multiplier: As of `dp_gd`, > 0.
-        epochs: >= 1.
+        noise_multiplier: Noise multiplier as for `dp_gd`, > 0.
+        epochs: Number of epochs, >= 1.
         neighbouring: "zero_out" or "replace_one": one record more would move others to other batches.
 
     Raises:
@@ -132,7 +133,7 @@ def sensitivity_of_erm(lipschitz: float, strong_convexity: float, n: int, *, nei
 
     Args:
         lipschitz: Largest norm of the gradient of one record's loss, > 0.
-        strong_convexity: Of the whole objective, > 0.
+        strong_convexity: Strong convexity of the whole objective, > 0.
         n: Records, >= 1.
         neighbouring: "zero_out" or "replace_one".
 
@@ -160,8 +161,8 @@ def calibrate_gaussian(epsilon: float, delta: float, sensitivity: float, *, meth
     """The standard deviation of Gaussian noise for (epsilon, delta)-privacy.
 
     Args:
-        epsilon: > 0; < 1 for "classical", which is not proven beyond.
-        delta: In (0, 1).
+        epsilon: Epsilon, > 0; < 1 for "classical", which is not proven beyond.
+        delta: Delta, in (0, 1).
         sensitivity: Euclidean, > 0.
         method: "analytic", the smallest there is (Balle & Wang 2018), or "classical", sqrt(2 log(1.25 / delta)) /
             epsilon (Dwork & Roth 2014, theorem A.1).
@@ -190,10 +191,10 @@ def calibrate_dp_sgd(epsilon: float, delta: float, rate: float, steps: int, *, n
     """The noise multiplier of `dp_sgd` for (epsilon, delta)-privacy, to 1e-4 relative and from above.
 
     Args:
-        epsilon: > 0.
-        delta: In (0, 1).
-        rate: In (0, 1].
-        steps: >= 1.
+        epsilon: Epsilon, > 0.
+        delta: Delta, in (0, 1).
+        rate: Sampling rate, in (0, 1].
+        steps: Number of steps, >= 1.
         neighbouring: A name in `RELATIONS`.
 
     Raises:
@@ -246,8 +247,8 @@ def naive_composition(epsilons: Sequence[float], deltas: Sequence[float] | None 
     Papers 001 and 002 split their budget this way: epsilon / k for each of k releases.
 
     Args:
-        epsilons: One or more, >= 0.
-        deltas: As many, in [0, 1]; none are 0.
+        epsilons: Epsilons of the releases, one or more, >= 0.
+        deltas: Deltas of the releases, as many, in [0, 1]; none are 0.
 
     Raises:
         ValueError: an argument out of its range, or of another length.
@@ -266,10 +267,10 @@ def advanced_composition(epsilon: float, delta: float, k: int, slack: float) -> 
     Source: Dwork, Rothblum & Vadhan (2010), theorem III.3.
 
     Args:
-        epsilon: >= 0.
-        delta: In [0, 1].
-        k: >= 1.
-        slack: In (0, 1).
+        epsilon: Epsilon of each release, >= 0.
+        delta: Delta of each release, in [0, 1].
+        k: Number of releases, >= 1.
+        slack: Delta spent on the composition, in (0, 1).
 
     Raises:
         ValueError: an argument out of its range.
@@ -299,9 +300,9 @@ def epsilon_of_rdp(orders: Sequence[float], epsilons: Sequence[float], delta: fl
     """The smallest epsilon at delta that guarantees in Renyi's terms give, by dp-accounting.
 
     Args:
-        orders: > 1.
-        epsilons: As many, >= 0.
-        delta: In (0, 1).
+        orders: Renyi orders, > 1.
+        epsilons: Renyi divergences at the orders, as many, >= 0.
+        delta: Delta, in (0, 1).
 
     Raises:
         ValueError: an argument out of its range.

@@ -44,9 +44,9 @@ class Outcome:
     """How often a test said "with", in runs without the target and in runs with it.
 
     Attributes:
-        false_positives: Of the runs without, in [0, n_null].
+        false_positives: Number of runs without the target that the test said "with" of, in [0, n_null].
         n_null: Runs without, >= 1.
-        true_positives: Of the runs with, in [0, n_alternative].
+        true_positives: Number of runs with the target that the test said "with" of, in [0, n_alternative].
         n_alternative: Runs with, >= 1.
 
     Raises:
@@ -84,7 +84,7 @@ def rates_of(outcome: Outcome, *, confidence: float = 0.95) -> Rates:
 
     Args:
         outcome: Counts of one test.
-        confidence: In (0, 1).
+        confidence: Confidence, in (0, 1).
 
     Raises:
         ValueError: not an outcome, or confidence out of its range.
@@ -107,11 +107,11 @@ def epsilon_lower_bound(outcome: Outcome, *, delta: float, confidence: float = 0
 
     Args:
         outcome: Counts of one test, fixed before the runs that are counted.
-        delta: In [0, 1).
-        confidence: In (0, 1).
+        delta: Delta, in [0, 1).
+        confidence: Confidence, in (0, 1).
 
     Returns:
-        >= 0, finite.
+        Lower bound on epsilon, >= 0, finite.
 
     Raises:
         ValueError: an argument out of its range.
@@ -139,13 +139,13 @@ def mu_lower_bound(outcome: Outcome, *, confidence: float = 0.95) -> float:
 def epsilon_from_mu(mu: float, *, delta: float) -> float:
     """The epsilon of mu-GDP at this delta, by `drjax.bounds.gdp.epsilon_of`; 0 at mu 0.
 
-    Of a lower bound on mu it makes a lower bound on epsilon only where the mechanism's curve is Gaussian: as of the
-    Gaussian mechanism, and of DP-GD with full batches. Randomised response of epsilon 1 is not mu-GDP below 1.23, of
-    which the epsilon at delta 1e-5 would be 5.6.
+    A lower bound on mu becomes a lower bound on epsilon only where the mechanism's curve is Gaussian: the Gaussian
+    mechanism, and DP-GD with full batches. Randomised response of epsilon 1 is not mu-GDP below 1.23, whose epsilon at
+    delta 1e-5 would be 5.6.
 
     Args:
-        mu: >= 0, finite.
-        delta: In (0, 1).
+        mu: Mu, >= 0, finite.
+        delta: Delta, in (0, 1).
 
     Raises:
         ValueError: an argument out of its range.
@@ -162,7 +162,7 @@ def refutes(outcome: Outcome, curve: TradeOff, *, confidence: float = 0.95) -> b
     Args:
         outcome: Counts of one test, fixed before the runs that are counted.
         curve: The claim. Its null hypothesis is the run without the target.
-        confidence: In (0, 1).
+        confidence: Confidence, in (0, 1).
 
     Raises:
         ValueError: an argument out of its range, or not a curve.
@@ -176,7 +176,7 @@ def outcome_at(threshold: float, null_scores: Array, alternative_scores: Array) 
     """Counts of the test that says "with" where a score is >= threshold.
 
     Args:
-        threshold: > -inf, which would say nothing; inf detects scores of inf alone.
+        threshold: Threshold > -inf (-inf would say nothing); inf detects scores of inf alone.
         null_scores: (n,) of runs without the target, none of which the threshold was chosen on; inf is a score.
         alternative_scores: (k,) of runs with it.
 
@@ -207,11 +207,11 @@ def choose_threshold(
         null_scores: (n,) of runs without the target; inf is a score.
         alternative_scores: (k,) of runs with it.
         claim: A curve, or None.
-        delta: In [0, 1), or None.
-        confidence: In (0, 1), of the bound that is to be certified.
+        delta: Delta, in [0, 1), or None.
+        confidence: Confidence of the bound that is to be certified, in (0, 1).
 
     Returns:
-        > -inf, in the middle between neighbouring scores. Costs O((n + k) log(n + k)).
+        Threshold, > -inf, in the middle between neighbouring scores. Costs O((n + k) log(n + k)).
 
     Raises:
         ValueError: an argument out of its range, nan among the scores, or both a claim and a delta.
@@ -240,7 +240,7 @@ class Sweep(NamedTuple):
     n_alternative: int
 
     def best(self, *, claim: TradeOff | None = None, delta: float | None = None, confidence: float) -> float:
-        """As `choose_threshold`, for arguments that have been checked."""
+        """Threshold as chosen by `choose_threshold`, for arguments that have been checked."""
         rates = _rates(*self[1:], 1 - (1 - confidence) / CAUTION)
         if claim is not None:
             # In units of mu both ends of the curve count. For a Gaussian claim this is the bound on mu, less its mu.

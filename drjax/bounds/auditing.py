@@ -85,25 +85,26 @@ class Audit:
     Attributes:
         is_refuted: Whether the claim is.
         threshold: Score from which on a run was said to be with the target, chosen to refute the claim.
-        outcome: Its counts, on runs that no threshold was chosen on.
+        outcome: Counts of that test, on runs that no threshold was chosen on.
         epsilon_lower: `epsilon_lower_bound` at `delta`, of both directions.
         epsilon_threshold: Chosen for that bound.
-        epsilon_outcome: Its counts.
+        epsilon_outcome: Counts of that test.
         mu_lower: `mu_lower_bound`.
         mu_threshold: Chosen for that bound.
-        mu_outcome: Its counts.
-        delta: In [0, 1).
-        claim_epsilon: The claim's epsilon at `delta`, inf where it has none. Of a claim for one direction it is that
+        mu_outcome: Counts of that test.
+        delta: Delta, in [0, 1).
+        claim_epsilon: The claim's epsilon at `delta`, inf where it has none. A claim for one direction has that
             direction's, and `epsilon_lower` may exceed it without a contradiction.
-        claim_mu: Of a Gaussian claim; None of any other.
-        confidence: In (0, 1).
+        claim_mu: Mu of a Gaussian claim; None of any other.
+        confidence: Confidence, in (0, 1).
         n_null: Runs without the target, those for the thresholds among them.
         n_alternative: Runs with it.
         n_unusable_null: Runs without the target whose score was nan; they count as false alarms.
-        n_unusable_alternative: Such runs with it; they count as not detected. So what cannot be used lowers the bounds.
+        n_unusable_alternative: Runs with the target whose score was nan; they count as not detected. So what cannot be
+            used lowers the bounds.
         n_non_finite_null: Runs without the target whose output was not finite. Anybody can see that, so it is a score:
             the highest or the lowest, whichever speaks for the target in the runs that choose the thresholds.
-        n_non_finite_alternative: Such runs with it.
+        n_non_finite_alternative: Runs with the target whose output was not finite.
     """
 
     is_refuted: bool
@@ -140,12 +141,12 @@ def audit_samples(
 
     Args:
         null_scores: (n,) of independent runs without the target, in the order of the runs (never sorted: the first of
-            them choose the thresholds, the others are counted). inf and -inf are scores. Of a run that gave none,
-            inf here and -inf below keep the bounds valid.
+            them choose the thresholds, the others are counted). inf and -inf are scores. For a run that gave
+            none, inf here and -inf below keep the bounds valid.
         alternative_scores: (k,) of runs with it; higher scores speak for the target.
         claim: A curve of `drjax.bounds.tradeoff`.
-        delta: Of `epsilon_lower`, in [0, 1).
-        confidence: In (0, 1).
+        delta: Delta of `epsilon_lower`, in [0, 1).
+        confidence: Confidence, in (0, 1).
         tuning_share: Share of either's runs that choose the thresholds, in (0, 1); at least one is, and one is not.
 
     Returns:
@@ -201,9 +202,9 @@ def audit_mechanism(
             sees a mu of mu / sqrt(1 + 2 D / (n tuning_share mu^2)). It is blind to what is no difference of means.
         n: Runs on each input, >= 2.
         batch_size: Runs at once; chosen by the memory that one needs if None.
-        delta: Of `epsilon_lower`, in [0, 1).
-        confidence: In (0, 1).
-        tuning_share: As in `audit_samples`.
+        delta: Delta of `epsilon_lower`, in [0, 1).
+        confidence: Confidence, in (0, 1).
+        tuning_share: Share of the runs that choose the thresholds, as in `audit_samples`.
         progress: Show a bar on standard error.
 
     Returns:

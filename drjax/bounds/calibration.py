@@ -36,7 +36,7 @@ def largest_mu(kappa: Array | float, gamma: Array | float) -> np.ndarray:
         gamma: Success that is allowed, in [0, 1]; broadcasts against kappa.
 
     Returns:
-        >= 0, inf where gamma is 1 or kappa is 0; 0 where gamma = kappa.
+        Mu, >= 0, inf where gamma is 1 or kappa is 0; 0 where gamma = kappa.
 
     Raises:
         ValueError: a number outside [0, 1], or gamma < kappa, which nothing can bring about.
@@ -87,12 +87,12 @@ def smallest_noise_multiplier(kappa: float, gamma: float, steps: int, *, neighbo
     Args:
         kappa: Baseline success, in (0, 1).
         gamma: Success that is allowed, in (kappa, 1).
-        steps: >= 1.
+        steps: Number of steps, >= 1.
         neighbouring: A name in `tradeoff.RELATIONS`; "zero_out" is what reconstruction robustness needs.
         rate: Probability that a record is in a batch, in (0, 1].
 
     Returns:
-        In closed form at a rate of 1; else to `TOLERANCE`, by bisection over some 20 sampled curves.
+        Noise multiplier, in closed form at a rate of 1; else to `TOLERANCE`, by bisection over some 20 sampled curves.
 
     Raises:
         ValueError: an argument out of its range.
@@ -137,12 +137,12 @@ def most_steps(kappa: float, gamma: float, noise_multiplier: float, *, neighbour
     Args:
         kappa: Baseline success, in (0, 1).
         gamma: Success that is allowed, in (kappa, 1).
-        noise_multiplier: > 0.
+        noise_multiplier: Noise multiplier, > 0.
         neighbouring: A name in `tradeoff.RELATIONS`.
         rate: Probability that a record is in a batch, in (0, 1].
 
     Returns:
-        At most `MOST_STEPS`.
+        Number of steps, at most `MOST_STEPS`.
 
     Raises:
         ValueError: an argument out of its range.
@@ -180,8 +180,8 @@ def success_of_mu(kappa: Array | float, mu: Array | float) -> np.ndarray:
     """Phi(Phi^-1(kappa) + mu), upward: `rero.from_tradeoff` of Gaussian curves, vectorised over mu too.
 
     Args:
-        kappa: In [0, 1].
-        mu: >= 0; broadcasts against kappa.
+        kappa: Baseline success, in [0, 1].
+        mu: Mu, >= 0; broadcasts against kappa.
 
     Raises:
         ValueError: an argument out of its range.

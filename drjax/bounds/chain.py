@@ -23,8 +23,8 @@ def log_power_of_chain(curve: TradeOff, log_alpha: np.ndarray, n: int) -> np.nda
     is the most too large.
 
     Args:
-        curve: Of neighbours.
-        log_alpha: Any shape, <= 0.
+        curve: Trade-off curve of neighbours.
+        log_alpha: Logarithms of levels, any shape, <= 0.
         n: Neighbours, >= 1.
     """
     x = np.array(log_alpha, np.float64)

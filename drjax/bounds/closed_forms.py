@@ -25,7 +25,7 @@ class Gaussian(TradeOff):
     """mu-GDP: telling N(0, 1) from N(mu, 1), as of full-batch DP-GD and any composition of Gaussian noise.
 
     Attributes:
-        mu: >= 0, finite: distance of the two means over the standard deviation.
+        mu: Distance of the two means over the standard deviation, >= 0, finite.
     """
 
     mu: float
@@ -59,8 +59,8 @@ class EpsilonDelta(TradeOff):
     Attained by binary randomised response that shows its input with probability delta.
 
     Attributes:
-        epsilon: >= 0, finite.
-        delta: In [0, 1].
+        epsilon: Epsilon, >= 0, finite.
+        delta: Delta, in [0, 1].
     """
 
     epsilon: float
@@ -74,7 +74,7 @@ class EpsilonDelta(TradeOff):
     SOURCE: ClassVar[str] = "Wasserman & Zhou (2010); Kairouz, Oh & Viswanath (2015)"
 
     def epsilon_at(self, delta: float) -> float:
-        """As of any curve, and `epsilon` at `delta` itself, where rounding must not decide."""
+        """Smallest epsilon at delta, as for any curve; exactly `epsilon` at `delta`, where rounding must not decide."""
         found = super().epsilon_at(delta)
         return min(found, self.epsilon) if delta >= self.delta else found
 
@@ -110,7 +110,7 @@ class Laplace(TradeOff):
     """Telling Laplace(0, 1) from Laplace(mu, 1): one number with Laplace noise, mu = sensitivity / scale.
 
     Attributes:
-        mu: >= 0, finite; also the epsilon of its pure guarantee.
+        mu: Distance of the two centres over the scale, >= 0, finite; also the epsilon of its pure guarantee.
     """
 
     mu: float
@@ -149,7 +149,7 @@ class RandomizedResponse(TradeOff):
 
     Attributes:
         truth: Probability of the true category, in (1 / n_categories, 1].
-        n_categories: >= 2.
+        n_categories: Number of categories, >= 2.
     """
 
     truth: float
@@ -221,7 +221,7 @@ class RDP(TradeOff):
     the error of the reversed test, 1 - exp(-epsilon) (1 - alpha)^(order / (order - 1)).
 
     Attributes:
-        orders: One or several, > 1; inf is pure privacy.
+        orders: Renyi orders, one or several, > 1; inf is pure privacy.
         epsilons: The guarantee at each, >= 0; inf where there is none.
     """
 
@@ -299,7 +299,7 @@ class ZCDP(TradeOff):
     """rho-zCDP: `RDP` with order * rho at all orders, optimised in closed form.
 
     Attributes:
-        rho: >= 0, finite.
+        rho: Rho, >= 0, finite.
     """
 
     rho: float
@@ -344,7 +344,7 @@ class Minimum(TradeOff):
     """The least of several curves that hold for the same pair: tighter than each.
 
     Attributes:
-        curves: One or more.
+        curves: Curves, one or more.
     """
 
     curves: Sequence[TradeOff]
@@ -362,7 +362,7 @@ class Minimum(TradeOff):
 
     @property
     def source(self) -> str:
-        """Of all its curves."""
+        """Sources of all its curves."""
         return "the least of: " + "; ".join(dict.fromkeys(curve.source for curve in self.curves))
 
     def _log_power(self, log_alpha: np.ndarray) -> np.ndarray:

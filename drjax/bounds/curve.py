@@ -91,7 +91,7 @@ class TradeOff(abc.ABC):
         """Natural logarithm of the largest power at levels exp(log_alpha).
 
         Args:
-            log_alpha: Any shape, <= 0; -inf for a level of 0.
+            log_alpha: Logarithms of levels, any shape, <= 0; -inf for a level of 0.
 
         Returns:
             The same shape, in [log_alpha, 0].
@@ -170,7 +170,7 @@ def first_above(holds: Callable[[float], bool], guess: float) -> float:
 
     Args:
         holds: A condition that stays true once true.
-        guess: >= 0, good to its last digits; inf is returned.
+        guess: Starting value, >= 0, good to its last digits; inf is returned.
     """
     found, step = guess, max(1e-15 * guess, math.nextafter(0.0, 1.0))
     while found < math.inf and not holds(found):
@@ -192,7 +192,7 @@ def smallest(holds: Callable[[float], bool], low: float, limit: float) -> float:
 
     Args:
         holds: The condition.
-        low: >= 0.
+        low: Least value allowed, >= 0.
         limit: Beyond which inf is returned.
     """
     if holds(low):

@@ -49,7 +49,7 @@ def mu_of(noise_multiplier: float, steps: int, neighbouring: str) -> float:
     Exact for full batches, where a gradient of norm clip_norm may point the same way in every step.
 
     Args:
-        noise_multiplier: > 0.
+        noise_multiplier: Noise multiplier, > 0.
         steps: Steps that one record takes part in at most, >= 1: all of them for full and for Poisson batches; the
             epochs for batches that use every record once an epoch (not under "add_or_remove", where one record more
             may move the others to other batches).
@@ -74,8 +74,8 @@ def delta_of(mu: float, epsilon: float) -> float:
     smallest float64.
 
     Args:
-        mu: > 0.
-        epsilon: >= 0, finite.
+        mu: Mu, > 0.
+        epsilon: Epsilon, >= 0, finite.
 
     Raises:
         ValueError: an argument out of its range.
@@ -90,8 +90,8 @@ def epsilon_of(mu: float, delta: float) -> float:
     """The smallest epsilon at which mu-GDP is (epsilon, delta)-DP, rounded up in about the eleventh digit.
 
     Args:
-        mu: > 0.
-        delta: In (0, 1).
+        mu: Mu, > 0.
+        delta: Delta, in (0, 1).
 
     Raises:
         ValueError: an argument out of its range.
@@ -105,7 +105,7 @@ def epsilon_of(mu: float, delta: float) -> float:
 
 
 def epsilon_at(mu: float, delta: float) -> float:
-    """As `epsilon_of`, for arguments that have been checked; inf where it is beyond the largest float64."""
+    """Epsilon as of `epsilon_of`, for arguments that have been checked; inf where it is beyond the largest float64."""
     goal = math.log(delta)
     if _log_delta_above(mu, 0.0) <= goal:
         return 0.0
@@ -126,9 +126,9 @@ def noise_multiplier_for(epsilon: float, delta: float, steps: int, neighbouring:
     """The smallest noise multiplier whose training is (epsilon, delta)-DP, rounded up in the eleventh digit.
 
     Args:
-        epsilon: > 0; tried from 0.01 to 1e4.
-        delta: In (0, 1).
-        steps: As in `mu_of`.
+        epsilon: Epsilon, > 0; tried from 0.01 to 1e4.
+        delta: Delta, in (0, 1).
+        steps: Number of steps, as in `mu_of`.
         neighbouring: A name in `SENSITIVITY`.
 
     Raises:

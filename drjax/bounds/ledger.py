@@ -79,8 +79,8 @@ class Entry(NamedTuple):
 
     Attributes:
         label: What was released.
-        curve: Its guarantee.
-        utc: When it was entered, ISO 8601.
+        curve: Trade-off curve of its guarantee.
+        utc: Time of the entry, ISO 8601.
         hash: SHA-256 of this entry and of all before it.
     """
 
@@ -97,7 +97,7 @@ class Ledger:
     Attributes:
         path: The file.
         dataset: Name of the data set.
-        sha256: Its fingerprint, 64 hexadecimal digits.
+        sha256: Fingerprint of the data set, 64 hexadecimal digits.
         neighbouring: Relation that all curves must be for, a name in `drjax.bounds.curve.RELATIONS`.
         epsilon: The budget, > 0.
         delta: The budget, in [0, 1); > 0 for every accountant but "basic".
@@ -144,8 +144,8 @@ class Ledger:
 
         Args:
             path: A new file on a disk of this machine (locks over a network may not hold), in a folder that exists.
-            dataset, sha256, neighbouring, epsilon, delta, accountant: See the class; sha256 is what `fingerprint`
-                gives, or that of a file.
+            dataset, sha256, neighbouring, epsilon, delta, accountant: Attributes of the class; sha256 is what
+                `fingerprint` gives, or that of a file.
             timeout: Seconds to wait for another process.
 
         Raises:
@@ -372,7 +372,7 @@ def _decimal(value: float) -> Fraction:
 
 
 def _sums(curves: Sequence[TradeOff]) -> tuple[Fraction, Fraction]:
-    """Of the epsilons and of the deltas, in decimals."""
+    """Sums of the epsilons and of the deltas, in decimals."""
     pairs = [_epsilon_delta(curve) for curve in curves]
     return sum((_decimal(e) for e, _ in pairs), Fraction(0)), sum((_decimal(d) for _, d in pairs), Fraction(0))
 

@@ -38,9 +38,9 @@ class SampledGaussianPair:
     """The worst pair of DP-SGD with Poisson batches: every step shows N(b, noise_multiplier^2), b drawn with that rate.
 
     Attributes:
-        noise_multiplier: > 0.
-        rate: In [0, 1].
-        steps: >= 1.
+        noise_multiplier: Noise multiplier, > 0.
+        rate: Sampling rate, in [0, 1].
+        steps: Number of steps, >= 1.
     """
 
     noise_multiplier: float
@@ -72,7 +72,7 @@ class Estimate(NamedTuple):
     Attributes:
         gamma: Point estimates.
         upper: Upper bounds, each of which holds with the confidence; 1 where nothing is certified.
-        confidence: Of each by itself.
+        confidence: Confidence of each interval by itself.
         n: Draws of each side.
         reason: Why a bound is 1, or "".
     """
@@ -98,9 +98,9 @@ def monte_carlo(
     Args:
         kappa: Baseline success, of any shape, in [0, 1].
         pair: The mechanism's outputs and their likelihood ratio.
-        rng: Of the draws.
+        rng: Random generator of the draws.
         n: Draws of each side, >= 1; a certificate near kappa needs several times 1 / kappa.
-        confidence: In (0, 1), half of what is missing to 1 on each side.
+        confidence: Confidence of the interval, in (0, 1), half of what is missing to 1 on each side.
         batch_size: Outputs held at a time, >= 1.
 
     Raises:

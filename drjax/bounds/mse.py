@@ -69,7 +69,7 @@ def mse_from_entropy(entropy: float, d: int, information: float) -> float:
     Args:
         entropy: Differential entropy of the target in nats, finite; `entropy_gaussian`, `entropy_uniform_ball`.
         d: Dimension, >= 1.
-        information: Of target and release in nats, >= 0; see `information_of`.
+        information: Mutual information of target and release in nats, >= 0; see `information_of`.
 
     Raises:
         ValueError: an argument out of its range.
@@ -88,8 +88,9 @@ def mse_from_prior(kappa_of: Callable[[np.ndarray], Any], curve: TradeOff, large
     """A lower bound by reconstruction robustness at every radius: the integral of 1 - power(kappa(eta)) over eta^2.
 
     Args:
-        kappa_of: Of distances (m,) to kappa (m,), not decreasing: `lambda eta: prior.kappa_gaussian(eta, d, s)`.
-        curve: Of the mechanism.
+        kappa_of: Function from distances (m,) to kappa (m,), not decreasing, such as
+            `lambda eta: prior.kappa_gaussian(eta, d, s)`.
+        curve: Trade-off curve of the mechanism.
         largest: Distance up to which it is integrated, > 0; no more than the longest that occurs.
         n: Cells, >= 1; the sum is below the integral for any number.
 
@@ -124,7 +125,7 @@ def mse_without_prior(scale: float, *, noise: str, jacobian: Array | None = None
         d: the dimension, if x itself is released.
 
     Returns:
-        inf where J has directions that it does not show, as far as float64 can tell.
+        Bound on the mean squared error, inf where J has directions that it does not show, as far as float64 can tell.
 
     Raises:
         ValueError: an argument out of its range, or both or none of jacobian and d.

@@ -27,7 +27,7 @@ MAX_POINTS = 200_000
 """Losses of one mechanism; a step that would need more is made larger, which is looser but still an upper bound."""
 
 MAX_COMPOSED = 500_000
-"""Losses of a composition, likewise: beyond, two seconds would not do."""
+"""Losses of a composition, limited in the same way: beyond, two seconds would not do."""
 
 COARSE_POINTS = 2000
 """Losses of one mechanism of which the span of its composition is estimated."""
@@ -36,10 +36,10 @@ DIRECTIONS = ("with_target", "both")
 """Which test: the run without the target against the one with it, or the better of that and the reverse."""
 
 LEAST_FALL = 1e-11
-"""Of log delta from one line to the next: where it falls by less, rounding would decide where they cross."""
+"""Least fall of log delta from one line to the next: where it falls by less, rounding would decide where they cross."""
 
 RELATIVE = 1e-10
-"""Of rounding in sums of positive terms."""
+"""Relative margin for rounding in sums of positive terms."""
 
 
 def require_dp_accounting() -> Any:

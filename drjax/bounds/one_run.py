@@ -41,11 +41,11 @@ def one_run_p_value(n_canaries: int, n_guesses: int, n_correct: int, *, epsilon:
         n_canaries: Canaries with a coin, guessed or not, >= 1.
         n_guesses: Guesses, in [0, n_canaries]; fixed before the run.
         n_correct: How many of them are right, in [0, n_guesses].
-        epsilon: >= 0, finite; of adding or removing one canary.
-        delta: In [0, 1).
+        epsilon: Epsilon of adding or removing one canary, >= 0, finite.
+        delta: Delta, in [0, 1).
 
     Returns:
-        In [0, 1]. Costs O(n_guesses) at worst.
+        Bound, in [0, 1]. Costs O(n_guesses) at worst.
 
     Raises:
         ValueError: an argument out of its range.
@@ -68,11 +68,11 @@ def one_run_epsilon(
     1 - confidence by how many were tried.
 
     Args:
-        n_canaries: As in `one_run_p_value`.
-        n_guesses: In [0, n_canaries].
-        n_correct: In [0, n_guesses].
-        delta: In [0, 1). Of use where n_canaries * delta is well below 1.
-        confidence: In (0, 1).
+        n_canaries: Number of canaries, as in `one_run_p_value`.
+        n_guesses: Number of guesses, in [0, n_canaries].
+        n_correct: Number of right guesses, in [0, n_guesses].
+        delta: Delta, in [0, 1). The bound is of use where n_canaries * delta is well below 1.
+        confidence: Confidence, in (0, 1).
 
     Raises:
         ValueError: an argument out of its range.
@@ -103,10 +103,10 @@ def one_run_mu(n_canaries: int, n_guesses: int, n_correct: int, *, confidence: f
     exceeds 1, the assumption is false, and v right guesses are less likely than that.
 
     Args:
-        n_canaries: As in `one_run_p_value`.
-        n_guesses: In [0, n_canaries]; fixed before the run.
-        n_correct: In [0, n_guesses].
-        confidence: In (0, 1).
+        n_canaries: Number of canaries, as in `one_run_p_value`.
+        n_guesses: Number of guesses, in [0, n_canaries]; fixed before the run.
+        n_correct: Number of right guesses, in [0, n_guesses].
+        confidence: Confidence, in (0, 1).
 
     Raises:
         ValueError: an argument out of its range.

@@ -30,7 +30,7 @@ MOST_TERMS = 20_000
 """Terms of a series whose rest is bounded; enough for all digits to a shape of some 1e7."""
 
 Error = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""Of records (n, d) and guesses (m, d): their errors (n, m)."""
+"""Function from records (n, d) and guesses (m, d) to their errors (n, m)."""
 
 
 def kappa_uniform_ball(eta: Array | float, d: int, *, radius: float = 1.0) -> np.ndarray:
@@ -39,7 +39,7 @@ def kappa_uniform_ball(eta: Array | float, d: int, *, radius: float = 1.0) -> np
     Args:
         eta: Euclidean distance, of any shape, >= 0; sqrt(d) times the root of a mean squared error.
         d: Dimension, >= 1.
-        radius: > 0.
+        radius: Radius of the ball, > 0.
 
     Raises:
         ValueError: an argument out of its range.
@@ -60,7 +60,7 @@ def kappa_gaussian(eta: Array | float, d: int, sigma: float) -> np.ndarray:
     Args:
         eta: Euclidean distance, of any shape, >= 0.
         d: Dimension, >= 1.
-        sigma: > 0.
+        sigma: Standard deviation of a feature, > 0.
 
     Raises:
         ValueError: an argument out of its range.
@@ -161,7 +161,7 @@ class EmpiricalKappa(NamedTuple):
         upper_of_all: No smaller than the true kappa of any guess at all, with that confidence; 1 where the error is not
             known to be a metric. What a bound has to be computed from.
         guess: (d,) the best guess.
-        confidence: Of each end by itself.
+        confidence: Confidence of each end of an interval by itself.
     """
 
     kappa: float
@@ -197,15 +197,15 @@ def kappa_empirical(
 
     Args:
         samples: (n, d) independent draws, in no order, n >= 4.
-        eta: >= 0, in units of the error.
+        eta: Largest error that counts as success, >= 0, in units of the error.
         error: Euclidean distance if not given; see `Error`.
         guesses: (m, d) further ones.
         is_metric: Whether the error is symmetric and obeys the triangle inequality; by default for `euclidean` alone.
-        confidence: Of the ends of the intervals, in (0, 1).
+        confidence: Confidence of each end of the intervals, in (0, 1).
         max_guesses: Samples that are tried as guesses, >= 1.
 
     Returns:
-        See `EmpiricalKappa`. Costs n / 2 * min(n / 2, max_guesses) errors.
+        `EmpiricalKappa`. Costs n / 2 * min(n / 2, max_guesses) errors.
 
     Raises:
         ValueError: an argument out of its range, or errors that are nan.

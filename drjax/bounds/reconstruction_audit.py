@@ -27,9 +27,9 @@ def success_lower_bound(n_success: int, n_trials: int, *, confidence: float = 0.
     `curve.power(kappa)`.
 
     Args:
-        n_success: In [0, n_trials].
+        n_success: Number of successes, in [0, n_trials].
         n_trials: Independent trials, >= 1.
-        confidence: In (0, 1).
+        confidence: Confidence, in (0, 1).
 
     Raises:
         ValueError: an argument out of its range.
@@ -49,14 +49,14 @@ def mu_from_reconstruction(n_success: int, n_trials: int, kappa: float, *, confi
 
     Args:
         n_success: Trials whose reconstruction is within the radius, in [0, n_trials].
-        n_trials: >= 1.
-        kappa: In (0, 1]: an upper bound on the largest probability of a success without the release. One that is too
+        n_trials: Number of trials, >= 1.
+        kappa: Upper bound, in (0, 1], on the largest probability of a success without the release. One that is too
             small makes the bound too high; one that is estimated has to be the upper end of its interval, and the
             confidence is then that of both.
-        confidence: In (0, 1).
+        confidence: Confidence, in (0, 1).
 
     Returns:
-        >= 0, finite.
+        Lower bound on mu, >= 0, finite.
 
     Raises:
         ValueError: an argument out of its range.
@@ -77,14 +77,14 @@ def epsilon_from_reconstruction(
     at least exp(-epsilon) (1 - kappa - delta); the better of the two, which share one bound.
 
     Args:
-        n_success: As in `mu_from_reconstruction`.
-        n_trials: >= 1.
-        kappa: In (0, 1], an upper bound.
-        delta: In [0, 1).
-        confidence: In (0, 1).
+        n_success: Number of successes, as in `mu_from_reconstruction`.
+        n_trials: Number of trials, >= 1.
+        kappa: Upper bound on the baseline success, in (0, 1].
+        delta: Delta, in [0, 1).
+        confidence: Confidence, in (0, 1).
 
     Returns:
-        >= 0, finite.
+        Lower bound on epsilon, >= 0, finite.
 
     Raises:
         ValueError: an argument out of its range.

@@ -80,7 +80,7 @@ def from_tradeoff(kappa: Array | float, curve: TradeOff, *, n_targets: int = 1) 
 
     Args:
         kappa: Baseline success, of any shape, in [0, 1].
-        curve: Of the mechanism.
+        curve: Trade-off curve of the mechanism.
         n_targets: Unknown records that one release is of, >= 1.
 
     Returns:
@@ -101,12 +101,13 @@ def from_rdp(kappa: Array | float, alpha: Array | float, epsilon: Array | float)
     """Theorem 2: (kappa exp(epsilon))^((alpha - 1) / alpha), the least over all orders given.
 
     Args:
-        kappa: Of any shape, in [0, 1].
-        alpha: One order, or several (n,), > 1; inf is pure privacy.
-        epsilon: Of one order anything that broadcasts against kappa; of several (n,) or (..., n). >= 0.
+        kappa: Baseline success, any shape, in [0, 1].
+        alpha: Renyi order, one or several (n,), > 1; inf is pure privacy.
+        epsilon: Renyi divergence, >= 0: with one order anything that broadcasts against kappa; with several (n,) or
+            (..., n).
 
     Returns:
-        Of kappa's shape, or what it broadcasts to.
+        Bound of kappa's shape, or of the shape that the two broadcast to.
 
     Raises:
         ValueError: alpha <= 1, epsilon < 0 or nan, or shapes that do not fit.
@@ -139,8 +140,8 @@ def from_pure_dp(kappa: Array | float, epsilon: Array | float) -> np.ndarray:
     `from_tradeoff` with `tradeoff.EpsilonDelta(epsilon)` is never more, and less where kappa is large.
 
     Args:
-        kappa: In [0, 1].
-        epsilon: >= 0; broadcasts against kappa.
+        kappa: Baseline success, in [0, 1].
+        epsilon: Epsilon, >= 0; broadcasts against kappa.
 
     Raises:
         ValueError: kappa outside [0, 1], epsilon < 0 or nan.
@@ -152,8 +153,8 @@ def from_zcdp(kappa: Array | float, rho: Array | float) -> np.ndarray:
     """Corollary 4: exp(-(sqrt(log(1 / kappa)) - sqrt(rho))^2) where rho < log(1 / kappa), else 1.
 
     Args:
-        kappa: In [0, 1].
-        rho: >= 0; broadcasts against kappa.
+        kappa: Baseline success, in [0, 1].
+        rho: Rho, >= 0; broadcasts against kappa.
 
     Raises:
         ValueError: kappa outside [0, 1], rho < 0 or nan.
@@ -190,9 +191,9 @@ def uniform_prior(
     Args:
         eta: Euclidean distance that counts as success, >= 0.
         d: Dimension, >= 1.
-        epsilon: Of pure privacy, or
+        epsilon: Epsilon of pure privacy, or
         rho: of zCDP: one of the two; broadcasts against eta.
-        radius: Of the ball, > 0.
+        radius: Radius of the ball, > 0.
 
     Raises:
         ValueError: an argument out of its range, both or none of epsilon and rho.
@@ -216,8 +217,8 @@ def gaussian_prior(
     Args:
         eta: Euclidean distance that counts as success, >= 0.
         d: Dimension, >= 1.
-        sigma: > 0.
-        epsilon: Of pure privacy, or
+        sigma: Standard deviation of a feature, > 0.
+        epsilon: Epsilon of pure privacy, or
         rho: of zCDP: one of the two; broadcasts against eta.
         is_chernoff: The proposition's own closed form, (b exp(1 - b))^(d / 2) for kappa with b = eta^2 / (d sigma^2),
             which needs b < 1; looser than the exact kappa.
@@ -275,8 +276,8 @@ def to_dp(gamma: float, p: float) -> DPGuarantee:
     between such records, under "replace_one".
 
     Args:
-        gamma: In [1 - p, 1]: guessing has 1 - p already.
-        p: In (0, 1/2].
+        gamma: Largest probability of a right answer, in [1 - p, 1]: guessing has 1 - p already.
+        p: Prior probability of the second record, in (0, 1/2].
 
     Raises:
         ValueError: an argument out of its range.

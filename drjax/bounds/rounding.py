@@ -82,7 +82,7 @@ def at_least(value: Fraction, /, **named: Any) -> float:
     """The least float64 that is not below an exact number.
 
     Args:
-        value: >= 0.
+        value: Exact number, >= 0.
         named: What it is of, for the error.
 
     Raises:

@@ -16,16 +16,16 @@ class Mechanism:
     """What is released: training with noise by --noise-multiplier, or a guarantee that something has.
 
     Attributes:
-        noise_multiplier: Of DP-GD or DP-SGD: standard deviation of the noise over the clipping norm.
-        steps: Steps of training; epochs with --shuffled.
+        noise_multiplier: Noise multiplier of DP-GD or DP-SGD: standard deviation of the noise over the clipping norm.
+        steps: Number of training steps; of epochs with --shuffled.
         rate: Probability that a record is in a batch; 1 for full batches.
-        shuffled: Batches are cut from a shuffled data set instead of drawn at random.
-        neighbouring: Relation that the guarantee is for; --noise-multiplier needs it.
-        mu: Gaussian differential privacy.
-        epsilon: (epsilon, delta)-differential privacy.
-        delta: Of --epsilon; 0 is pure privacy.
-        rho: zero-concentrated differential privacy.
-        laplace: One number with Laplace noise: its sensitivity over the scale of the noise.
+        shuffled: Whether batches are cut from a shuffled data set instead of drawn at random.
+        neighbouring: Neighbouring relation of the guarantee; --noise-multiplier needs it.
+        mu: Mu of a Gaussian differential privacy (mu-GDP) guarantee.
+        epsilon: Epsilon of an (epsilon, delta)-differential privacy guarantee.
+        delta: Delta of --epsilon; 0 is pure privacy.
+        rho: Rho of a zero-concentrated differential privacy (zCDP) guarantee.
+        laplace: Sensitivity over the scale of the noise, for one number released with Laplace noise.
     """
 
     noise_multiplier: float | None = None

@@ -85,7 +85,7 @@ def compose(*curves: TradeOff, interval: float = INTERVAL) -> TradeOff:
     in those; everything else as privacy loss distributions.
 
     Args:
-        curves: One or more. Their parameters must not depend on results.
+        curves: Curves, one or more. Their parameters must not depend on results.
         interval: Step of the grid of losses, where one is needed.
 
     Raises:
@@ -125,7 +125,7 @@ ORDERS = (1.1, 1.25, 1.5, 1.75, *range(2, 65), *(2**k for k in range(7, 13)))
 """Orders at which guarantees that hold at all of them are composed with others."""
 
 WHOLE_ORDERS = tuple(order for order in ORDERS if isinstance(order, int))
-"""Those at which the divergence of a sampled Gaussian is a finite sum (Mironov, Talwar & Zhang 2019)."""
+"""Orders at which the divergence of a sampled Gaussian is a finite sum (Mironov, Talwar & Zhang 2019)."""
 
 
 def _renyi(curve: TradeOff, order: float) -> float:
@@ -145,7 +145,7 @@ def _renyi(curve: TradeOff, order: float) -> float:
 
 
 def _renyi_of_pure(epsilon: float, order: float) -> float:
-    """Of binary randomised response, which is the largest that pure privacy leaves (Kairouz et al. 2015)."""
+    """Renyi divergence of binary randomised response, the largest that pure privacy leaves (Kairouz et al. 2015)."""
     if math.isinf(order):
         return epsilon
     # log(p exp(u) + q exp(-u)) / (order - 1) with p / q = exp(epsilon), as a sum of positive terms where it is small.
@@ -307,7 +307,7 @@ def subsampled_gaussian(
     Args:
         noise_multiplier: Standard deviation in units of the clipping norm, > 0.
         rate: Probability that a record is in a batch, in [0, 1].
-        steps: >= 1.
+        steps: Number of steps, >= 1.
         neighbouring: A name in `RELATIONS`.
         direction: A name in `DIRECTIONS`: "with_target" is what reconstruction robustness needs, "both" what
             differential privacy asks for.

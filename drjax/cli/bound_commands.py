@@ -36,13 +36,13 @@ def bound_rero(
     json: bool = False,
     plot: Path | None = None,
 ) -> None:
-    """How often an adversary who knows all records but one can rebuild that one, at most.
+    """Bound the probability that an adversary who knows all other records reconstructs the target.
 
     Args:
         mechanism: What is released.
         prior: What the adversary knows of the target.
-        targets: Unknown records that are to be rebuilt together; kappa is then that of all of them.
-        json: Print JSON in the place of a table.
+        targets: Number of unknown records to reconstruct together; kappa is then that of all of them.
+        json: Print JSON instead of a table.
         plot: PNG file to write: the bound over all baselines.
     """
     found = mechanism.guarantee()
@@ -74,12 +74,12 @@ def bound_epsilon(
     json: bool = False,
     plot: Path | None = None,
 ) -> None:
-    """Which epsilon a mechanism has, at each delta.
+    """Compute the epsilon of a mechanism at each delta.
 
     Args:
         mechanism: What is released.
-        deltas: At which epsilon is asked for.
-        json: Print JSON in the place of a table.
+        deltas: Deltas at which epsilon is computed.
+        json: Print JSON instead of a table.
         plot: PNG file to write: epsilon over delta.
     """
     found = mechanism.guarantee()
@@ -104,18 +104,18 @@ def bound_noise(
     json: bool = False,
     plot: Path | None = None,
 ) -> None:
-    """How much noise keeps reconstructions to a success rate, or a guarantee to an epsilon.
+    """Compute the least noise that keeps reconstructions below a success rate, or reaches an epsilon.
 
     Args:
-        neighbouring: Relation that it is for: zero_out for reconstructions.
-        kappa: Success of the best guess without the release, with --success.
-        success: Success that is allowed, more than kappa.
-        epsilon: Guarantee that is asked for, in the place of --kappa and --success.
-        delta: Of --epsilon.
-        steps: Steps of training.
+        neighbouring: Neighbouring relation of the guarantee: zero_out for reconstructions.
+        kappa: Success probability of the best guess without the release, with --success.
+        success: Success probability that is allowed, > kappa.
+        epsilon: Epsilon to reach, instead of --kappa and --success.
+        delta: Delta of --epsilon.
+        steps: Number of training steps.
         rate: Probability that a record is in a batch; 1 for full batches.
-        sensitivity: Of a result that is released once, for the scale of the noise on it.
-        json: Print JSON in the place of a table.
+        sensitivity: Sensitivity of a result that is released once, to print the scale of the noise on it.
+        json: Print JSON instead of a table.
         plot: PNG file to write: the success rate, or epsilon, over the noise multiplier.
     """
     if (epsilon is None) == (kappa is None) or (kappa is None) != (success is None):
@@ -168,12 +168,12 @@ def bound_tradeoff(
     json: bool = False,
     plot: Path | None = None,
 ) -> None:
-    """How often a test sees that the target is in the data, at each rate of false alarms.
+    """Bound the power of a test for the target in the data, at each false-positive rate.
 
     Args:
         mechanism: What is released.
-        alpha: Rates of false alarms.
-        json: Print JSON in the place of a table.
+        alpha: False-positive rates.
+        json: Print JSON instead of a table.
         plot: PNG file to write: the curve on linear and logarithmic axes.
     """
     found = mechanism.guarantee()

@@ -20,13 +20,14 @@ class Prior:
     """How well the adversary can guess the target without the release; some usual baselines if nothing is given.
 
     Attributes:
-        kappa: Probability that the best guess succeeds.
-        candidates: The target is one of so many records, all alike.
-        mse: Mean squared error that counts as success, with --dimension or --samples.
-        dimension: Features of a record; uniform in a ball of --radius, or Gaussian of --sigma.
-        radius: Of the ball.
+        kappa: Success probability of the best guess without the release.
+        candidates: Number of equally likely records that the target is one of.
+        mse: Mean squared errors that count as success, with --dimension or --samples.
+        dimension: Number of features of a record; the target is uniform in a ball of --radius, or Gaussian with
+            --sigma.
+        radius: Radius of the ball that the target is uniform in.
         sigma: Standard deviation of each feature of a Gaussian target.
-        samples: NPY file (n, d) of records like the target, in no order.
+        samples: NPY file (n, d) of records like the target, in random order.
     """
 
     kappa: tuple[float, ...] = ()

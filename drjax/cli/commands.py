@@ -97,22 +97,22 @@ def embed(
     seed: int | None = None,
     quiet: bool = False,
 ) -> None:
-    """Embed a data set; write its coordinates, and beside them how good they are.
+    """Embed a data set; write its coordinates, and their quality to a file beside them.
 
     Args:
         data: Name of a data set or path of a file.
         out: NPY or CSV file to write, one row of coordinates per record; its quality goes to OUT.json.
-        method: How to embed.
-        n_components: Coordinates per record.
+        method: DR method.
+        n_components: Number of coordinates per record.
         options: Hyperparameters of the method.
         data_dir: Folder of the named data sets.
         categorical: Text columns of a table to encode one-hot.
         drop: Columns of a table to leave out.
-        label: Label column of a table, left out.
-        defense: What is done against reconstruction; it has no privacy guarantee.
-        defense_scale: How strong the defence is, > 0: deviation of the noise or width of the grid.
-        seed: Of a randomised method and of noise, for experiments; from the operating system if not given. Noise whose
-            seed is known protects nothing.
+        label: Label column of a table, not embedded.
+        defense: Defence against reconstruction; it gives no privacy guarantee.
+        defense_scale: Strength of the defence, > 0: standard deviation of the noise, or width of the grid.
+        seed: Random seed of the method and of the noise, for experiments; drawn by the operating system if not given.
+            Noise whose seed is known protects nothing.
         quiet: Show no progress.
     """
     if out.suffix not in (".npy", ".csv"):
@@ -162,7 +162,7 @@ def list_data(*, data_dir: Path | None = None) -> None:
     """List the named data sets and whether they are at hand.
 
     Args:
-        data_dir: Folder to look in beside $DRJAX_DATA and the download cache.
+        data_dir: Folder to search in addition to $DRJAX_DATA and the download cache.
     """
     table = Table("name", "records", "shape", "at hand", "download")
     for entry in datasets.available(data_dir=data_dir):
@@ -175,8 +175,8 @@ def data_info(name: Positional[str], *, data_dir: Path | None = None) -> None:
     """Say what a named data set holds, where it comes from and where its files are.
 
     Args:
-        name: The data set.
-        data_dir: Folder to look in beside $DRJAX_DATA and the download cache.
+        name: Name of the data set.
+        data_dir: Folder to search in addition to $DRJAX_DATA and the download cache.
     """
     entry = datasets.describe(name, data_dir=data_dir)
     lines = {
@@ -199,7 +199,7 @@ def fetch_data(name: Positional[str], *, data_dir: Path | None = None) -> None:
     """Download a named data set from its public source and check it.
 
     Args:
-        name: The data set.
+        name: Name of the data set.
         data_dir: Folder to download into; a per-user cache if not given.
     """
     print(f"Written: {datasets.fetch(name, data_dir)}")
@@ -218,7 +218,7 @@ def check_new(out: Path) -> None:
 
 
 def _key(seed: int | None) -> jax.Array:
-    """Of a given seed, or with all its 64 bits from the operating system, so that noise cannot be found by trying."""
+    """PRNG key of the seed, or 64 bits from the operating system, so that noise cannot be found by trying."""
     if seed is not None:
         return jax.random.key(int(np.random.SeedSequence(seed).generate_state(1)[0]))
     return jax.random.wrap_key_data(jax.numpy.asarray(np.frombuffer(os.urandom(8), np.uint32)), impl="threefry2x32")

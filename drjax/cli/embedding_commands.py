@@ -44,21 +44,21 @@ def embedding(
 ) -> None:
     """Reconstruct the one unknown record of a published embedding from the other records.
 
-    Values are used as they are, not scaled. Where the release was made by another library, give that library's settings
-    as options of the method; those that are not given are drjax's defaults, which are scikit-learn's.
+    Values are used as they are, not scaled. If another library made the release, pass its settings as options of the
+    method: drjax's defaults are scikit-learn's.
 
     Args:
-        known: The known records, in the order of the release (CSV, Parquet, NPY or NPZ).
-        coords: The published coordinates, one row per record (CSV, NPY or NPZ), the unknown record's among them.
+        known: Known records, in the order of the release (CSV, Parquet, NPY or NPZ).
+        coords: Published coordinates, one row per record, the unknown one's included (CSV, NPY or NPZ).
         out: NPZ file to write: x (the record), residual_norm, status and, where the attack predicts it, expected_mse.
-        method: How the coordinates were made.
+        method: DR method that made the coordinates.
         options: Hyperparameters of the method.
-        attack: Name of an attack; strongest takes the one that errs least on practice releases of known records.
-        public: Other records of the same kind: for what the release does not determine, and for shadow releases.
+        attack: Attack to run; strongest takes the one that errs least on practice releases of known records.
+        public: Other records of the same kind, for what the release does not determine and for shadow releases.
         target_row: Row of the unknown record in the release, from 0.
         decimals: Decimals that the coordinates are rounded to; found out if not given.
         bounds: Least and greatest value of a feature, or none.
-        seed: Of shadow releases.
+        seed: Random seed of the shadow releases.
         quiet: Show no progress.
     """
     check_new(out)
@@ -101,7 +101,7 @@ def in_words(answer: Answer, variance: float) -> list[str]:
     """What was found, and how far to rely on it.
 
     Args:
-        answer: From `attack_embedding`.
+        answer: Answer from `attack_embedding`.
         variance: Mean of the known records' variances, which guessing their mean errs by.
     """
     found, status = answer.found, int(answer.found.status)

@@ -21,7 +21,7 @@ from drjax.cli import (
 )
 from drjax.core import memory, programs
 
-DESCRIPTION = "What an informed adversary can take back out of a published embedding or network."
+DESCRIPTION = "Measure what an adversary recovers from published embeddings, networks and statistics."
 
 SPELLINGS = {"--attack": "--attacks"}
 """Options of audits that are understood by another name too: one attack reads better without the s."""
@@ -72,12 +72,12 @@ def _app() -> SubcommandApp:
     attack.command(name="membership")(membership_commands.attack_membership)
     attack.command(name="property")(property_commands.attack_property)
     app.command(name="audit-model")(model_commands.audit_model)
-    app.command(attack, name="attack", help="Attack a release: its one unknown record, who is in it, shares in a plot.")
+    app.command(attack, name="attack", help="Attack a release: reconstruct a record, find members, or predict a share.")
     app.command(commands.embed)
     data.command(name="list")(commands.list_data)
     data.command(name="info")(commands.data_info)
     data.command(name="fetch")(commands.fetch_data)
-    app.command(data, name="data")
+    app.command(data, name="data", help="List, describe and download the named data sets.")
     for name in ("rero", "epsilon", "noise", "tradeoff"):
         bound.command(name=name)(getattr(bound_commands, f"bound_{name}"))
     for name in ("pca", "synthetic", "schema"):
@@ -85,7 +85,7 @@ def _app() -> SubcommandApp:
     app.command(
         release,
         name="release",
-        help="Publish with differential privacy: components, or synthetic records.",
+        help="Publish components or synthetic records with differential privacy.",
     )
-    app.command(bound, name="bound", help="What a guarantee of differential privacy leaves to any adversary.")
+    app.command(bound, name="bound", help="Bound what any adversary can do against differential privacy.")
     return app

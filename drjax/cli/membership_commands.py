@@ -32,7 +32,7 @@ RATES = (0.01, 0.001)
 STRONGEST = "strongest"
 
 NAMES = (STRONGEST, *(name for name, attack in ATTACKS["components"].items() if attack.works_on_files))
-"""Of the attacks whose needs files can meet."""
+"""Names of the attacks whose needs files can meet."""
 
 WHERE = {
     "public": "--public",
@@ -48,10 +48,10 @@ class Candidates:
     """Whose membership is asked about: --candidates, or --members and --others to measure the attack.
 
     Attributes:
-        candidates: Records, one a row (CSV, Parquet, NPY or NPZ).
+        candidates: Candidate records, one a row (CSV, Parquet, NPY or NPZ).
         label: Column of --candidates with the truth, 1 for members and 0 for others; no feature.
         members: Records that were in the release.
-        others: Records that were not.
+        others: Records that were not in the release.
     """
 
     candidates: Path | None = None
@@ -99,7 +99,7 @@ def attack_membership(
     plot: Path | None = None,
     seed: int = 0,
 ) -> None:
-    """Tell which candidates are among the records that principal components were computed from.
+    """Score candidates for membership in the records that principal components were computed from.
 
     Values are used as they are: candidates and public records must be in the units that the components were computed
     in. Columns of tables are matched by name where the components name theirs.
@@ -107,18 +107,19 @@ def attack_membership(
     Args:
         components: The release: NPZ with components (k, d) and, if published, eigenvalues (of X^T X / N), mean (of the
             records) and n_records; what `drjax release pca` writes; or CSV or NPY with a component a row.
-        out: CSV or NPZ file to write, a score for each candidate, larger for members.
+        out: CSV or NPZ file to write: a score for each candidate, larger for members.
         who: The candidates.
         public: Other records of the same kind, as many as the release has or more: for the strongest attack.
-        manifest: Of `drjax release pca`: the noise is then known to the attack, and so is how records were cut.
-        n_records: Records of the release, if no file says.
-        centred: The curator subtracted the records' mean and kept it back.
-        standardise_by: public divides every column by its deviation among the public records, after their mean.
-        attack: strongest takes the best that the files allow.
-        n_shadows: Shadow releases from public records.
-        top: Most likely members to print.
+        manifest: Manifest of `drjax release pca`, from which the attack takes the noise and the clipping of records.
+        n_records: Number of records of the release, if no file says it.
+        centred: Whether the curator subtracted the records' mean without publishing it.
+        standardise_by: Standardisation of columns: public subtracts their mean among the public records and divides by
+            their deviation.
+        attack: Attack to run; strongest takes the best that the files allow.
+        n_shadows: Number of shadow releases, made from public records.
+        top: Number of most likely members to print.
         plot: PNG file to write where the truth is known: the ROC curve, and the ceiling that a manifest proves.
-        seed: Of shadows and of intervals.
+        seed: Random seed of shadow releases and of intervals.
     """
     validate.one_of(NAMES, attack=attack)
     validate.integer(minimum=2, n_shadows=n_shadows)

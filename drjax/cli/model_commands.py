@@ -39,10 +39,10 @@ class Network:
     """The architecture of the released model.
 
     Attributes:
-        architecture: A network by its name; mlp if neither this nor --hidden is given.
-        hidden: Widths of the dense hidden layers, in the place of --architecture; without a number, none.
-        activation: Of the hidden layers; elu, or that of the named network, if not given.
-        n_classes: Outputs.
+        architecture: Name of the network; mlp if neither this nor --hidden is given.
+        hidden: Widths of the dense hidden layers, instead of --architecture; none if no number follows.
+        activation: Activation of the hidden layers; if not given elu, or the named network's.
+        n_classes: Number of classes.
     """
 
     architecture: Annotated[str | None, tyro.conf.arg(metavar=f"{{{','.join(ARCHITECTURES)}}}")] = None
@@ -74,13 +74,13 @@ class Descent:
     """How the released model was trained.
 
     Attributes:
-        optimizer: sgd or adam (beta 0.9 and 0.999, epsilon 1e-8).
-        learning_rate: The same at every step.
-        momentum: Of sgd, in [0, 1).
+        optimizer: Optimizer: sgd, or adam with beta 0.9 and 0.999 and epsilon 1e-8.
+        learning_rate: Learning rate, the same at every step.
+        momentum: Momentum of sgd, in [0, 1).
         nesterov: Whether the momentum is Nesterov's.
-        epochs: Passes over all n records, the unknown one included; steps, where each takes them all.
-        batch_size: Records per step; all of them if not given. If fewer than n, --batches must say which.
-        l2: Of the loss, mean cross-entropy + l2 / 2 |weights|^2. PyTorch's weight_decay where biases have none;
+        epochs: Number of passes over all n records, the unknown one included; with full batches, of steps.
+        batch_size: Number of records per step; all if not given. If fewer than n, --batches must say which.
+        l2: Weight of |weights|^2 / 2 beside the mean cross-entropy: PyTorch's weight_decay where biases have none;
             scikit-learn's alpha / n in full batches.
     """
 
@@ -125,9 +125,9 @@ def attack_model(
     bad input.
 
     Args:
-        known: The known records: an NPZ file with x (n-1, d) and y (n-1,), or a table (CSV, Parquet) with --label.
-        weights: The released weights (safetensors or NPZ), named as PyTorch, Flax, Keras or scikit-learn name them.
-        init: The weights that training began with, likewise.
+        known: Known records: an NPZ file with x (n-1, d) and y (n-1,), or a table (CSV, Parquet) with --label.
+        weights: Released weights (safetensors or NPZ), named as PyTorch, Flax, Keras or scikit-learn name them.
+        init: Weights that training began with, in a file of the same form.
         out: NPZ file to write: x (d,), y, residual_norm (the share of the release that is not explained), expected_mse
             (the mean squared error that x is expected to have), mean_mse (that of the mean record) and status. A status
             other than 0 says that x and y are only the nearest that was found.
@@ -224,20 +224,20 @@ def audit_model(
         data: Name of a data set or path of a file with labels.
         network: The architecture.
         descent: The training; the adversary knows its start and its order.
-        n_known: Records that the adversary knows; a network is trained on one more.
-        n_shadow: Public records.
-        n_targets: Records attacked, each in a network of its own.
-        attacks: quadratic, network and inversion, or all; inversion if none is given.
-        epsilon: Train by DP-GD with this guarantee for a record that is zeroed out; without noise if not given.
-        delta: Of DP-GD.
-        clip_norm: Of DP-GD: largest norm of a record's gradient.
-        dtype: What training computes in.
+        n_known: Number of records that the adversary knows; a network is trained on one more.
+        n_shadow: Number of public records, whose shadow models the learned attacks train on.
+        n_targets: Number of records attacked, each in a network of its own.
+        attacks: Attacks to run: quadratic, network and inversion, or all; inversion if none is given.
+        epsilon: Epsilon of DP-GD, for a record that is zeroed out; no noise if not given.
+        delta: Delta of DP-GD.
+        clip_norm: Clipping norm of DP-GD: largest norm of a record's gradient.
+        dtype: Precision that training computes in.
         data_dir: Folder of the named data sets.
         categorical: Text columns of a table to encode one-hot.
         drop: Columns of a table to leave out.
         label: Column of a table with the classes.
-        n_decoys: Records in the line-up of the identification test beside the target.
-        seed: Of everything that is drawn.
+        n_decoys: Number of decoys beside the target in the identification test.
+        seed: Random seed.
         out: Run folder to write; runs/DATA-model-nN if not given, with a number behind it if that exists.
         resume: Go on with the interrupted run in the folder.
         quiet: Print errors only.
@@ -278,11 +278,11 @@ def in_words(x: np.ndarray, y: int, residual: float, status: Status, *, expected
 
     Args:
         x: (d,) the record.
-        y: Its class.
+        y: Class of the record.
         residual: Share of the release that is not explained, nan where no training stays finite.
         status: OK, DEGENERATE, or else a refusal.
         expected: Mean squared error that x is expected to have, nan where nothing was found.
-        mean: That of the mean record.
+        mean: Error of the mean record.
     """
     if status & Status.DEGENERATE:
         return (

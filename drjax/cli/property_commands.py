@@ -40,7 +40,7 @@ class Published:
 
     Attributes:
         plot: Image file (PNG, JPEG, BMP or TIFF) of a scatter plot with round markers.
-        coords: Its coordinates (CSV, NPY or NPZ), two columns.
+        coords: Coordinates of the plot (CSV, NPY or NPZ), two columns.
     """
 
     plot: Path | None = None
@@ -75,12 +75,13 @@ class Shadow:
     """Records like those of the plot, whose attribute is known.
 
     Attributes:
-        shadow: Named data set, table (CSV, Parquet), array file (NPY, NPZ with y) or folder of images.
-        attribute: COLUMN=VALUE, or COLUMN where it is 0 and 1, no and yes, or false and true. Of all but tables the
-            column is called label: classes of a named set, y of an NPZ file, subfolders of a folder of images.
-        features: What the plot was computed from. Images: pixels, pca, pca:COMPONENTS or onnx:PATH. Tables: values (as
-            they are), unit (columns scaled to [0, 1], as `drjax embed` does) or standard. Pixels or values if not
-            given.
+        shadow: Shadow records: named data set, table (CSV, Parquet), array file (NPY, NPZ with y) or folder of images.
+        attribute: Property of a record: COLUMN=VALUE, or COLUMN where it is 0 and 1, no and yes, or false and true. For
+            all but tables the column is called label: classes of a named set, y of an NPZ file, subfolders of a folder
+            of images.
+        features: Features that the plot was computed from. Images: pixels, pca, pca:COMPONENTS or onnx:PATH. Tables:
+            values (as they are), unit (columns scaled to [0, 1], as `drjax embed` does) or standard. Pixels or values
+            if not given.
         onnx_size: Height and width that images are resized to for the network.
         onnx_imagenet: Standardise images as networks for ImageNet expect, in three channels.
         data_dir: Folder of the named data sets.
@@ -131,28 +132,28 @@ def attack_property(
     seed: int = 0,
     quiet: bool = False,
 ) -> None:
-    """Predict which share of the records in a plot has a property, from the plot alone and records like them.
+    """Predict the share of the records in a plot that have a property, from the plot and records like them.
 
-    Shadow maps are made of the shadow records with shares drawn at random, drawn and read back where the plot is a
-    picture. The attack is trained on maps of each half of the shadow records; maps of the other half calibrate the
-    interval and measure the error, beside that of guessing.
+    Shadow maps of the shadow records have shares drawn at random. Where the plot is a picture, they are drawn and read
+    back as it is. The attack is trained on maps of each half of the shadow records; maps of the other half calibrate
+    the interval and measure the error, beside that of guessing.
 
     Args:
         shadow: The shadow records.
         published: The plot.
-        method: How the plot was computed, to two dimensions.
+        method: DR method that made the plot, to two dimensions.
         options: Hyperparameters of the method.
-        attack: descriptors (kernel regression on a few hundred numbers of a map), set (a network on its points),
-            picture (a network on a drawing of them), or both: descriptors and picture.
-        n_shadow: Shadow maps.
-        n_points: Records in the plot; from its points if not given, those that a picture hides added.
+        attack: Attack to run: descriptors (kernel regression on a few hundred numbers of a map), set (a network on its
+            points), picture (a network on a drawing of them), or both: descriptors and picture.
+        n_shadow: Number of shadow maps.
+        n_points: Number of records in the plot; if not given, its points and an estimate of those that a picture hides.
         levels: Least and greatest share of the shadow maps; the widest range that the records allow if not given.
-        level: Probability that an interval is to hold the share.
-        defence: What the publisher did against such attacks, done to the shadow maps too: a name of the paper's table
-            5, such as "C-N 5%*STD".
+        level: Confidence level of the intervals.
+        defence: Defence of the publisher against such attacks, applied to the shadow maps too: a name of the paper's
+            table 5, such as "C-N 5%*STD".
         out: JSON file to write: the figures and where they come from.
         picture_out: PNG file to write: the plot with every marker that was found outlined.
-        seed: Of the shadow maps and of training.
+        seed: Random seed of the shadow maps and of training.
         quiet: Show no progress.
     """
     validate.one_of(METHODS, method=method)

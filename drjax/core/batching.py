@@ -162,9 +162,9 @@ def choose_batch_size(
     had a copy.
 
     Args:
-        fn: As for `iter_chunks`, like context and lanes.
-        context: Only shapes matter.
-        lanes: Only shapes matter.
+        fn: Function, context and lanes as for `iter_chunks`.
+        context: Context; only shapes matter.
+        lanes: Lanes; only shapes matter.
         budget: Bytes.
         also: Numbers of lanes of other calls of `fn` in the same process; where one size suits all, it is found.
     """

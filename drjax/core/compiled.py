@@ -23,8 +23,8 @@ def njit(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     where no directory can be written to, and when the disk is full later; then there is one `NoCacheWarning` here.
 
     Args:
-        function: To be compiled, for its arguments' types as they come.
-        **options: Of `numba.njit`, over these defaults; not `cache`.
+        function: Function to be compiled, for its arguments' types as they come.
+        **options: Options of `numba.njit`, over these defaults; not `cache`.
 
     Returns:
         numba's dispatcher, or without a function what makes one of it.

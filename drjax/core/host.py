@@ -32,7 +32,7 @@ def call(fn: Callable[..., PyTree], result: PyTree, *args: PyTree, vmap_method: 
         fn: Pure; takes and returns pytrees of arrays.
         result: Pytree of `jax.ShapeDtypeStruct` like what `fn` returns, without the leading axes of a `vmap`.
         *args: Pytrees of arrays.
-        vmap_method: See `jax.pure_callback`; None refuses `vmap`.
+        vmap_method: Rule under `vmap`, see `jax.pure_callback`; None refuses `vmap`.
     """
     leaves, structure = jax.tree.flatten(args)
     leaves = [_constant(leaf) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf for leaf in leaves]

@@ -21,7 +21,7 @@ PENALTIES = tuple(float(10.0**e) for e in np.arange(-6, 1.5, 0.5))
 """Grid of the penalty for kernels that are 1, or about 1, of a point and itself."""
 
 Kernel = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""From inputs (p, f) and (q, f) to their kernel (p, q)."""
+"""Function from inputs (p, f) and (q, f) to their kernel (p, q)."""
 
 
 def gaussian(ratio: np.ndarray) -> np.ndarray:
@@ -58,7 +58,7 @@ class Radial:
 
     Attributes:
         unit: Squared width.
-        profile: From squared distances over `unit`, which it may overwrite, to the kernel.
+        profile: Function from squared distances over `unit`, which it may overwrite, to the kernel.
     """
 
     unit: float
@@ -213,7 +213,7 @@ def fit(inputs: np.ndarray, y: np.ndarray, choice: Choice, *, gram: np.ndarray |
     Args:
         inputs: (m, f).
         y: (m, d), or (m,).
-        choice: From `tune`.
+        choice: Choice from `tune`.
         gram: (m, m) kernel of the inputs, where it is at hand; overwritten.
     """
     intercept = y.mean(axis=0)
@@ -223,7 +223,7 @@ def fit(inputs: np.ndarray, y: np.ndarray, choice: Choice, *, gram: np.ndarray |
 
 
 def fit_with_errors(inputs: np.ndarray, y: np.ndarray, choice: Choice) -> tuple[KernelRegression, np.ndarray]:
-    """As `fit`, with the leave-one-out error of every training target, of the shape of y; O(m^2 (f + d) + m^3)."""
+    """Fits as `fit` does, and gives the leave-one-out errors, of the shape of y; O(m^2 (f + d) + m^3)."""
     intercept = y.mean(axis=0)
     inverse = scipy.linalg.inv(_penalised(choice.kernel(inputs, inputs), choice.penalty), overwrite_a=True)
     weights = inverse @ (y - intercept)

@@ -36,9 +36,9 @@ def while_lanes(
     but by rounding, where the compiler treats one width differently from another.
 
     Args:
-        body: One step of one lane, (state, data) -> state. What lanes share it may close over: that is not copied.
+        body: Step of one lane, (state, data) -> state. What lanes share it may close over: that is not copied.
         state: Pytree of arrays with a leading axis b.
-        data: Per-lane constants, a pytree with leading axis b; gathered with the lanes, not returned.
+        data: Constants of each lane, a pytree with leading axis b; gathered with the lanes, not returned.
         done: Whether a lane, from its state, has finished, () bool. Must stay true where no step is taken.
         check_every: Steps between two looks at who is done. A lane takes no step once it is done, whatever this is.
         smallest: Width from which on the batch is left as it is.
@@ -57,7 +57,7 @@ def alone(fn: Callable[[PyTree], PyTree], lanes: PyTree) -> PyTree:
     For what a chaotic descent starts from. A product of a batch of another width sums in another order.
 
     Args:
-        fn: From one lane to a pytree of arrays.
+        fn: Function from one lane to a pytree of arrays.
         lanes: Pytree of arrays with a leading axis b >= 1.
     """
 

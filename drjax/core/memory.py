@@ -94,7 +94,7 @@ def would_fit(need: Callable[[int], float], upto: int, *, least: int = 3) -> str
 
 
 def in_words(n_bytes: float) -> str:
-    """Such as "61 GB" or "350 MB"; powers of 1000."""
+    """Size in words, such as "61 GB" or "350 MB"; powers of 1000."""
     for unit, name in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB")):
         if n_bytes >= unit:
             value = n_bytes / unit

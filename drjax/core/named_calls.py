@@ -40,7 +40,7 @@ _DTYPES = {
 class _Function(NamedTuple):
     call: Callable[..., Any]
     structure: Any
-    """Of its arguments, as a pytree."""
+    """Structure of its arguments, as a pytree."""
 
 
 _functions: dict[str, _Function] = {}
@@ -78,10 +78,10 @@ def call(
     """What the function of this name returns for the leaves of its arguments, as leaves; on a CPU, in any program.
 
     Args:
-        name: From `enter`.
+        name: Name from `enter`.
         like: What the leaves are like, without the leading axes of a `vmap`.
         *args: Leaves of the arguments.
-        vmap_method: See `jax.pure_callback`; None refuses `vmap`.
+        vmap_method: Rule under `vmap`, see `jax.pure_callback`; None refuses `vmap`.
     """
     return jax.ffi.ffi_call(TARGET, list(like), vmap_method=vmap_method)(*args, function=name)
 

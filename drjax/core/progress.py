@@ -38,7 +38,7 @@ def shown(description: str, total: int, done: int = 0, *, enabled: bool = True) 
         description: Name of what is counted, such as "shadows".
         total: Pieces of work.
         done: How many of them an earlier run did.
-        enabled: False shows nothing.
+        enabled: Whether to show anything.
 
     Yields:
         A function that counts finished pieces.
@@ -68,7 +68,7 @@ def announce(what: str, seconds: float, n_bytes: float = 0.0, *, enabled: bool =
         what: The work, such as "1,550 releases of 200 records"; a plural.
         seconds: Predicted time.
         n_bytes: Predicted memory; left out where it is below 100 MB.
-        enabled: False says nothing.
+        enabled: Whether to say anything.
     """
     if enabled and seconds > LONG:
         from drjax.core.memory import in_words
@@ -78,7 +78,7 @@ def announce(what: str, seconds: float, n_bytes: float = 0.0, *, enabled: bool =
 
 
 def _span(seconds: float) -> str:
-    """Such as "45 s", "3 min 20 s", "2 h 5 min" or "3 d 4 h"."""
+    """Duration in words, such as "45 s", "3 min 20 s", "2 h 5 min" or "3 d 4 h"."""
     whole = round(seconds)
     for unit, name, smaller, least in ((86400, "d", "h", 3600), (3600, "h", "min", 60), (60, "min", "s", 1)):
         if whole >= unit:

@@ -111,7 +111,7 @@ def paired_share_interval(gained: int, lost: int, total: int, *, level: float = 
     Args:
         gained: Cases in which only the first holds.
         lost: Cases in which only the second holds.
-        total: All cases, >= 1.
+        total: Number of all cases, >= 1.
         level: Confidence level, in (0, 1).
 
     Source: McNemar, "Note on the sampling error of the difference between correlated proportions" (1947).

@@ -49,7 +49,7 @@ def atomic_open(path: Path | str, *, private: bool = False, replace: bool = True
         path: The file; its folder must exist.
         private: Nobody but the owner may read or write the file, from its first byte on (mode 0600); otherwise the
             umask decides.
-        replace: False keeps a file that is already there when the block ends, and drops what was written.
+        replace: Whether to replace a file that is there when the block ends; if not, what was written is dropped.
 
     Raises:
         OSError: the file cannot be written.

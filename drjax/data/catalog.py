@@ -15,7 +15,7 @@ class Source:
 
     Attributes:
         n: Number of records.
-        shape: Of one record; (d,) for tables.
+        shape: Shape of one record; (d,) for tables.
         class_names: What the labels 0, 1, ... mean; None where there are no labels.
         source: Who published it, and how to cite it.
         licence: What the publisher permits, as far as known.

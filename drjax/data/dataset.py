@@ -37,7 +37,7 @@ class Dataset:
         name: The name or path that it was loaded by.
         x: (n, d) float32 in [0, 1].
         y: (n,) integer labels, or None.
-        shape: Of one record: (28, 28), (32, 32, 3) or (d,).
+        shape: Shape of one record: (28, 28), (32, 32, 3) or (d,).
         feature_names: d names, "column=category" for one-hot columns, or None.
         groups: (n,) integers; records of one group (a person, a patient, a video) belong on one side of a split.
         provenance: Source, licence, checksums.

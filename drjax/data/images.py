@@ -81,7 +81,7 @@ def read_image(file: Path, blob: bytes, mode: str) -> Image.Image:
     """One picture of up to 8 bits a channel, from the bytes of a file in one of `FORMATS`.
 
     Args:
-        file: For messages.
+        file: Name of the file, for messages.
         blob: What it holds.
         mode: "RGB" or "RGBA".
 

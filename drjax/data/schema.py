@@ -48,12 +48,12 @@ class Column:
     """One column of a table.
 
     Attributes:
-        name: Its header.
+        name: Header of the column.
         kind: A name in `KINDS`.
-        lower: Of numbers and integers, in units of the column.
+        lower: Least value of numbers and integers, in units of the column.
         upper: The same, larger.
         decimals: Decimals that are written of a number; None for as many as divide the range into `LEAST_STEPS`.
-        categories: All values of a category, as text, without surrounding space; a missing cell is "".
+        categories: Values of a category, all of them, as text, without surrounding space; a missing cell is "".
         is_public: Whether bounds and categories were stated or public, not read off the records.
     """
 
@@ -213,7 +213,7 @@ class Schema:
     """The columns of a table in their order, and which one is the target.
 
     Attributes:
-        columns: All that are kept.
+        columns: Columns that are kept.
         target: The name of one of them, or None.
     """
 
@@ -268,7 +268,7 @@ class Schema:
         return x, target.numbers(cells) if target.kind != "category" else target.codes(cells).astype(np.int32)
 
     def outside(self, table: Columns) -> dict[str, dict[str, int]]:
-        """By column, how many cells were mapped into what it may hold, and why; only what occurs. Private."""
+        """Counts by column of the cells that were mapped into what it may hold, and why; only what occurs. Private."""
         self._check_columns(table)
         found = {column.name: column.outside(table[column.name]) for column in self.columns}
         occurs = {name: {why: n for why, n in counts.items() if n} for name, counts in found.items()}

@@ -42,9 +42,9 @@ def stated(
 
     Args:
         names: Columns of the table.
-        given: By column: [lower, upper]; a list of texts, the categories; or an object with "lower" and "upper" or
-            "categories", and "kind" or "decimals" if wanted. An entry {"stated": ..., "seen": ...} is its "stated";
-            null there is as good as no entry. A key that is no column is an error.
+        given: Statements by column: [lower, upper]; a list of texts, the categories; or an object with "lower" and
+            "upper" or "categories", and "kind" or "decimals" if wanted. An entry {"stated": ..., "seen": ...} is its
+            "stated"; null there is as good as no entry. A key that is no column is an error.
         target: The column to predict.
         drop: Columns to leave out.
         task: "classification" or "regression", of the target; None to tell by what is stated of it.
@@ -77,9 +77,9 @@ def infer(
     """The schema of public records: what is stated, and where nothing is, what the records hold.
 
     Args:
-        table: From `table_files.read_table`; public.
+        table: Public columns from `table_files.read_table`.
         target: The column to predict.
-        given: As of `stated`.
+        given: Statements by column, as for `stated`.
         drop: Columns to leave out.
         task: "classification" or "regression", of the target; None to tell by its values.
 
@@ -97,7 +97,7 @@ def completed(known: Schema, names: Sequence[str], table: Columns, *, task: str 
         known: Schema of what is stated.
         names: Columns to add; of a public table.
         table: Public records with these columns.
-        task: As of `infer`.
+        task: Task, as for `infer`.
 
     Returns:
         The columns of `known` before the others.

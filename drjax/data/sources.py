@@ -1,4 +1,4 @@
-"""From a name or a path to a data set."""
+"""Loads a data set by its name or path."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class Summary:
     """What is known of a named data set without reading it.
 
     Attributes:
-        name: In `SOURCES`.
+        name: Name of the data set, a key of `SOURCES`.
         n: Number of records.
-        shape: Of one record.
+        shape: Shape of one record.
         class_names: What the labels 0, 1, ... mean, or None.
-        provenance: As of a loaded data set; `files` has the known checksums.
+        provenance: Provenance, as of a loaded data set; `files` has the known checksums.
         files: Path of each file it is read from, None where the file was not found; empty for the embedded one.
-        present: True if it can be loaded now.
-        fetchable: True if `fetch` can download it.
+        present: Whether it can be loaded now.
+        fetchable: Whether `fetch` can download it.
     """
 
     name: str

@@ -137,7 +137,7 @@ def read_csv(name: str, blob: bytes, *, keep_empty: bool = False) -> Columns:
     The first line names the columns; the separator is whichever of comma, semicolon and tab it has most of.
 
     Args:
-        name: For messages.
+        name: Name of the file, for messages.
         blob: What the file holds.
         keep_empty: Take an empty line of a table of one column for a record whose cell is missing; else it is none.
 

@@ -22,10 +22,11 @@ def clip_factor(squares: Any, clip_norm: Any) -> jax.Array:
 
     Args:
         squares: Squared Euclidean norms >= 0, any shape; see `drjax.core.linalg.squares_above`.
-        clip_norm: > 0, a number or an array that broadcasts against squares; infinity clips nothing that is finite.
+        clip_norm: Largest norm, > 0, a number or an array that broadcasts against squares; infinity clips nothing that
+            is finite.
 
     Returns:
-        Of the shape that the two broadcast to, in [0, 1] and the dtype of squares.
+        Factors of the shape that the two broadcast to, in [0, 1] and the dtype of squares.
     """
     squares = jnp.asarray(squares)
     bound = jnp.asarray(clip_norm, squares.dtype)

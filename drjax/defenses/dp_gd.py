@@ -61,11 +61,12 @@ class DPGD:
     on the weights depends on no record. Norms and sums carry the rounding of float32, or of float64 under x64.
 
     Attributes:
-        neighbouring: Which data sets the guarantee compares, a name in `SENSITIVITY`; no default.
+        neighbouring: Neighbouring relation: which data sets the guarantee compares, a name in `SENSITIVITY`; no
+            default.
         clip_norm: Largest Euclidean norm of a record's gradient over all parameters, > 0, in units of the loss over
             those of a parameter; may be swept without retracing.
-        noise_multiplier: > 0, without unit; may be swept without retracing. Clipping without noise, which gives no
-            guarantee, is training without noise keys.
+        noise_multiplier: Noise multiplier, > 0, without unit; may be swept without retracing. Clipping without noise,
+            which gives no guarantee, is training without noise keys.
 
     Raises:
         ValueError: an unknown relation, or a number that is not finite and > 0.
@@ -134,8 +135,8 @@ def poisson_batches(key: Array, n: int, rate: float, steps: int) -> jax.Array:
     Args:
         key: A single key.
         n: Records, >= 1.
-        rate: In [2**-32, 1].
-        steps: >= 1.
+        rate: Sampling rate, in [2**-32, 1].
+        steps: Number of steps, >= 1.
 
     Returns:
         (steps, b) int32 records in increasing order, filled up with `PADDING`. Costs O(steps n) random words.

@@ -91,8 +91,8 @@ class LaplaceScalar(LaplaceNoise):
         printed, which asks for more noise than naive composition where epsilon is large.
 
         Args:
-            epsilon: > 0.
-            delta: In (0, 1).
+            epsilon: Epsilon, > 0.
+            delta: Delta, in (0, 1).
             d: Features.
             neighbouring: A name in `RELATIONS`.
             **fields: The others.
@@ -113,7 +113,7 @@ class LaplaceScalar(LaplaceNoise):
         return cls(neighbouring=neighbouring, epsilon=max(n_queries * one / worst, float(epsilon)), **fields)
 
     def event(self) -> Any:
-        """As many `LaplaceDpEvent`s as queries, each of the largest shift."""
+        """One `LaplaceDpEvent` for each query, of the largest shift."""
         shifts, module = self.shifts(), require_dp_accounting()
         one = module.LaplaceDpEvent(math.nextafter(1 / float(shifts.max()), 0))
         return module.SelfComposedDpEvent(one, shifts.size)
@@ -147,7 +147,7 @@ class AnalyticGauss(GaussianNoise):
     """Variance off the diagonal over that on it."""
 
     def deviations(self, lower: Any, upper: Any) -> Any:
-        """As of the noise, in the units of the records."""
+        """Standard deviations of the noise, in the units of the records."""
         del upper
         xp: Any = np if isinstance(lower, np.ndarray) else jnp
         assert self.mean_weight is not None
@@ -169,7 +169,7 @@ class AnalyticGauss(GaussianNoise):
         return jnp.asarray(self.noise_multiplier, rows.dtype) * deviation * draws
 
     def released(self, records: np.ndarray) -> tuple[Any, Any, tradeoff.TradeOff, str]:
-        """With discrete Gaussian noise."""
+        """Release with discrete Gaussian noise."""
         multiplier, row_norm = float(self.noise_multiplier), float(self.row_norm)
         bits = sensitivity.bits_for(multiplier)
         whole = sensitivity.whole_rows_in_ball(records, row_norm, bits)
@@ -235,7 +235,7 @@ class AnalyzeGauss(AnalyticGauss):
         return cls(neighbouring=neighbouring, noise_multiplier=one * unit, **fields)
 
     def rows(self, x: Array) -> tuple[jax.Array, Any, Any]:
-        """As of all; or standardised, in units of the longest record."""
+        """Rows as of the base class; or standardised, in units of the longest record."""
         if self.convention == PUBLIC:
             return super().rows(x)
         z = standardised_not_private(x)
@@ -277,7 +277,7 @@ class NoisyPowerMethod(GaussianNoise):
 
     @property
     def sensitivity(self) -> float:
-        """Of all products together, in units of row_norm^2, rounded up."""
+        """Sensitivity of all products together, in units of row_norm^2, rounded up."""
         one = sensitivity.product_sensitivity(1.0, self.rank, neighbouring=self.neighbouring)
         return one * math.sqrt(self.n_iter) * (1 + 2**-50)
 
@@ -326,7 +326,7 @@ class Wishart(InBall):
     comparison only. "zero_out" and "add_or_remove" only.
 
     Attributes:
-        excess: >= 2.
+        excess: Degrees of freedom beyond d - 1, >= 2.
 
     Source: Jiang, Xie & Zhang (2016), whose claim overlooks the support; Sheffet (2015) for the form with a delta.
     """
@@ -349,12 +349,12 @@ class Wishart(InBall):
 
     @classmethod
     def jiang(cls, epsilon: float, *, neighbouring: str, **fields: Any) -> Wishart:
-        """As published for (epsilon, 0): excess 2 and scale 3 / (2 epsilon). `guarantee` says what it really is."""
+        """Mechanism as published for (epsilon, 0): excess 2, scale 3 / (2 epsilon); `guarantee` says what holds."""
         check_positive(epsilon=epsilon)
         return cls(neighbouring=neighbouring, excess=2, noise_multiplier=1.5 / epsilon, **fields)
 
     def noise(self, key: Array, rows: jax.Array, extents: Any) -> jax.Array:
-        """By Bartlett's decomposition."""
+        """Noise by Bartlett's decomposition."""
         del extents
         d, dtype = rows.shape[1], rows.dtype
         dof = d - 1 + self.excess

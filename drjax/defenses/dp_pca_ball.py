@@ -60,7 +60,7 @@ class GaussianNoise(InBall):
 
     @property
     def sensitivity(self) -> float:
-        """In units of row_norm^2, rounded up."""
+        """Sensitivity in units of row_norm^2, rounded up."""
         if self.mean_weight is not None:
             return sensitivity.joint_sensitivity(self.mean_weight, neighbouring=self.neighbouring)
         return sensitivity.moment_sensitivity(1.0, neighbouring=self.neighbouring)
@@ -77,5 +77,5 @@ class GaussianNoise(InBall):
         return self.mechanism.curve, "exact for real numbers: mu-GDP, attained by records along the axes"
 
     def event(self) -> Any:
-        """As of `mechanisms.Gaussian`."""
+        """Event as of `mechanisms.Gaussian`."""
         return self.mechanism.dp_event()

@@ -88,7 +88,7 @@ class LaplaceNoise(NoisyMoment):
         return self._counted(changes) * (float(self.epsilon) / l1)
 
     def proven_curve(self) -> tuple[tradeoff.TradeOff, str]:
-        """By the L1 sensitivity, and by the shifts."""
+        """Proven curve, by the L1 sensitivity and by the shifts."""
         curve = sensitivity.laplace_curve(float(self.epsilon), self.shifts(), neighbouring=self.neighbouring)
         return curve, "epsilon-DP, and rho-zCDP by the shifts of the single entries; upper bound where d > 1"
 
@@ -97,7 +97,7 @@ class LaplaceNoise(NoisyMoment):
         return require_dp_accounting().LaplaceDpEvent(math.nextafter(1 / float(self.epsilon), 0))
 
     def released(self, records: np.ndarray) -> tuple[Any, Any, tradeoff.TradeOff, str]:
-        """With discrete Laplace noise."""
+        """Release with discrete Laplace noise."""
         lower, upper = sensitivity.check_ranges(self.lower, self.upper)
         d, epsilon, full = len(lower), float(self.epsilon), not self.SYMMETRIC
         if records.shape[1] != d:

@@ -47,7 +47,7 @@ class PCARelease(NamedTuple):
         components: (k, d), orthonormal rows.
         eigenvalues: (k,), of the noisy second moment.
         moment: (d, d), the noisy second moment itself; about the noisy mean, where there is one, and `steadied`.
-        curve: Its guarantee. Of a `tradeoff.Minimum` the ledger takes any one of its `curves`.
+        curve: Trade-off curve of the guarantee. The ledger takes any one of the `curves` of a `tradeoff.Minimum`.
         note: What is proven, in words.
         mean: (d,), the noisy mean of the records less the centre; None without a `mean_weight`.
         joint: (d + 1, d + 1), the noisy second moment of (1, record less the centre), from which everything else is
@@ -68,16 +68,17 @@ class NoisyMoment:
     """The second moment of bounded records, with noise.
 
     Attributes:
-        neighbouring: Which data sets the guarantee compares, a name in `drjax.bounds.curve.RELATIONS`; no default.
+        neighbouring: Neighbouring relation: which data sets the guarantee compares, a name in
+            `drjax.bounds.curve.RELATIONS`; no default.
         n_components: k, in [1, d]; or the share of the noisy matrix's energy to keep, in (0, 1), which costs nothing. A
             k chosen from the records themselves, as at 90% of their energy in paper 001, is not covered.
         divisor: What the sum is divided by, > 0, public; None for the number of records, which is public under
             "zero_out" and "replace_one" only.
         center: (d,) public, subtracted from every record first; None for 0. The mean of the records is not public.
         convention: "public_bounds"; or "paper_not_private" where the mechanism has a paper's convention.
-        mean_weight: None for the second moment about the centre. Else t in (0, 1], public, for the one about the mean
-            of the records, which comes from the same query: on the sum of (t, z) (t, z)^T over bounded records z in
-            their unit. More makes the mean less noisy, and the rest more.
+        mean_weight: Weight t in (0, 1], public, for the second moment about the mean of the records, which comes from
+            the same query: on the sum of (t, z) (t, z)^T over bounded records z in their unit. More makes the mean less
+            noisy, and the rest more. None for the second moment about the centre.
         lower: (d,) public, <= 0: features less the centre are cut to [lower, upper]; None for no such bound.
         upper: (d,) public, >= 0.
 
@@ -192,7 +193,7 @@ class NoisyMoment:
         The Schur complement: nothing but the noisy answer and public numbers go into it.
 
         Args:
-            joint: As `noisy_joint` has it.
+            joint: Noisy joint moment from `noisy_joint`.
             n_records: Used where it is public: under "add_or_remove" it is the entry (0, 0), but at least half of the
                 divisor.
         """
@@ -228,7 +229,7 @@ class NoisyMoment:
         return prior + (moment - prior) * width / (width + noise[1:, 1:] ** 2)
 
     def deviations(self, lower: Any, upper: Any) -> Any:
-        """Of the noise on the sum of (1, x less the centre) by itself, (d + 1, d + 1), in the units of the records."""
+        """Deviations of the noise on the sum of (1, x less the centre), (d + 1, d + 1), in the units of the records."""
         raise NotImplementedError
 
     def fit(self, key: Array, x: Array) -> PrivateComponents:
@@ -302,7 +303,7 @@ class NoisyMoment:
         raise NotImplementedError
 
     def noise(self, key: Array, rows: jax.Array, extents: Any) -> jax.Array:
-        """On the sum of the outer products of `query`'s rows; (q, q)."""
+        """Noise on the sum of the outer products of `query`'s rows; (q, q)."""
         raise NotImplementedError
 
     def proven_curve(self) -> tuple[tradeoff.TradeOff, str]:
@@ -359,7 +360,7 @@ def components_of(moment: Any, n_components: int | float, *, symmetric: bool = T
     Args:
         moment: Symmetric; or with `symmetric` False any matrix, of which left singular vectors and singular values.
         n_components: How many, at most d; or the share of the energy, in (0, 1), of which positive eigenvalues count.
-        symmetric: As said.
+        symmetric: Whether the moment is symmetric.
 
     Raises:
         ValueError: at trace time, if n_components > d.

@@ -64,7 +64,7 @@ def joint_sensitivity(weight: float, *, neighbouring: str) -> float:
     and the constant stays. Under "add_or_remove" 1 + weight^2, with the entry (0, 0), the number of records.
 
     Args:
-        weight: In (0, 1].
+        weight: Weight of the constant, in (0, 1].
         neighbouring: A name in `RELATIONS`.
 
     Raises:
@@ -96,7 +96,7 @@ def product_sensitivity(row_norm: float, rank: int, *, neighbouring: str) -> flo
 
     Args:
         row_norm: The bound C on |x|, > 0.
-        rank: >= 1.
+        rank: Number of columns, >= 1.
         neighbouring: A name in `RELATIONS`.
 
     Raises:
@@ -180,7 +180,7 @@ def check_ranges(lower: Any, upper: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def laplace_curve(epsilon: float, shifts: Array, *, neighbouring: str) -> tradeoff.Minimum:
-    """Of Laplace noise on a vector, from the sum and from the largest of the shifts of each coordinate.
+    """Trade-off curve of Laplace noise on a vector, from the sum and from the largest of the shifts of each coordinate.
 
     The least of `Laplace(epsilon)`, all of the L1 sensitivity in one coordinate, and of zCDP with half the sum of
     squares of the shifts: a coordinate that moves by at most s scales is s-DP, so s^2 / 2-zCDP (Bun & Steinke 2016),
@@ -204,9 +204,9 @@ def advanced_query_epsilon(epsilon: float, delta: float, n_queries: int, *, as_p
     """The largest epsilon of each of many queries that are (epsilon, delta)-private together by advanced composition.
 
     Args:
-        epsilon: Of all queries, > 0.
-        delta: In (0, 1).
-        n_queries: >= 1.
+        epsilon: Epsilon of all queries together, > 0.
+        delta: Delta of all queries together, in (0, 1).
+        n_queries: Number of queries, >= 1.
         as_printed: Solve paper 001's equation 2 as it stands, which for large epsilon allows less than epsilon /
             n_queries; `accounting.advanced_composition` takes the better of both.
 
@@ -234,7 +234,7 @@ def wishart_delta(epsilon: float, excess: int, shift: float) -> float:
     as well as chi-square noise of k - d + 1 degrees of freedom against the same plus a; a less does not help.
 
     Args:
-        epsilon: >= 0, finite.
+        epsilon: Epsilon, >= 0, finite.
         excess: k - d + 1, >= 2.
         shift: a, the squared norm of a record in units of the noise, > 0.
 
@@ -288,9 +288,9 @@ def wishart_noise(epsilon: float, delta: float, excess: int) -> float:
     """The least noise, in units of the squared norm of a record, at which `wishart_delta` is at most delta.
 
     Args:
-        epsilon: > 0.
-        delta: In (0, 1).
-        excess: As of `wishart_delta`.
+        epsilon: Epsilon, > 0.
+        delta: Delta, in (0, 1).
+        excess: Degrees of freedom beyond d - 1, as for `wishart_delta`.
 
     Raises:
         ValueError: an argument out of its range.

@@ -51,7 +51,7 @@ def discrete_laplace(scale: Rational | int, size: int | Sequence[int], *, bits: 
     Args:
         scale: An `int` or `fractions.Fraction` > 0, with a numerator of at most `MAX_SCALE`.
         size: How many, or a shape.
-        bits: For tests alone; whoever knows the bits knows the noise.
+        bits: Source of random bits, for tests alone; whoever knows the bits knows the noise.
 
     Returns:
         int64 of that shape, below 2^62 in size.
@@ -75,7 +75,7 @@ def discrete_gaussian(sigma2: Rational | int, size: int | Sequence[int], *, bits
     Args:
         sigma2: An `int` or `fractions.Fraction`, > 0 and below `MAX_SCALE`^2; the variance is at most that.
         size: How many, or a shape.
-        bits: For tests alone; whoever knows the bits knows the noise.
+        bits: Source of random bits, for tests alone; whoever knows the bits knows the noise.
 
     Returns:
         int64 of that shape, below 2^62 in size.
@@ -103,7 +103,7 @@ def bernoulli_exp(
     Args:
         exponents: Whole numbers >= 0, (n,).
         denominator: A whole number > 0.
-        bits: For tests alone.
+        bits: Source of random bits, for tests alone.
 
     Returns:
         (n,) bool.

@@ -27,7 +27,7 @@ def clip_l2(rows: Array, bound: float, *, grid: float | None = None) -> np.ndarr
 
     Args:
         rows: (n, d).
-        bound: > 0.
+        bound: Largest norm, > 0.
         grid: A power of two, at least bound / 2^53: entries are cut to multiples of it, towards 0. A sum of fewer than
             2^53 grid / bound such rows is exact in any order.
 

@@ -49,9 +49,9 @@ class Release(NamedTuple):
 
     Attributes:
         value: Float64 in the shape of the value, for publication.
-        curve: Its guarantee, which `drjax.bounds.ledger` takes.
+        curve: Trade-off curve of the guarantee, which `drjax.bounds.ledger` takes.
         grid: The value was rounded to multiples of it before noise was added; a power of two.
-        noise_scale: Of the noise as drawn, a little above the mechanism's `scale`, in units of the value.
+        noise_scale: Scale of the noise as drawn, a little above the mechanism's `scale`, in units of the value.
         note: What is proven, in words.
     """
 
@@ -82,9 +82,10 @@ class Laplace:
     """Laplace noise of one scale on every coordinate: pure differential privacy.
 
     Attributes:
-        neighbouring: Which data sets `sensitivity` compares, a name in `drjax.bounds.curve.RELATIONS`; no default.
+        neighbouring: Neighbouring relation: which data sets `sensitivity` compares, a name in
+            `drjax.bounds.curve.RELATIONS`; no default.
         sensitivity: Largest L1 distance between the vectors of neighbours, > 0, in units of the value.
-        scale: Of the noise, > 0, in the same units; may be swept without retracing.
+        scale: Scale of the noise, > 0, in the same units; may be swept without retracing.
 
     Raises:
         ValueError: an unknown relation, or a number that is not finite and > 0.
@@ -111,12 +112,12 @@ class Laplace:
 
     @property
     def epsilon(self) -> float:
-        """Of the pure guarantee: sensitivity over scale, rounded up."""
+        """Epsilon of the pure guarantee: sensitivity over scale, rounded up."""
         return _ratio(self.sensitivity, self.scale)
 
     @property
     def curve(self) -> tradeoff.Laplace:
-        """Of the noise on real numbers, not of a floating-point draw.
+        """Trade-off curve of the noise on real numbers, not of a floating-point draw.
 
         Also for vectors: of all ways to spread an L1 distance over coordinates, all of it in one is seen best. (With
         the distance in two coordinates the privacy loss takes the same values, and the probabilities of its larger
@@ -140,7 +141,7 @@ class Laplace:
 
         Args:
             key: A single key; whoever knows it can take the noise off again.
-            value: Any shape; pure, safe under jit and vmap.
+            value: Array of any shape; pure, safe under jit and vmap.
 
         Returns:
             The same shape and floating dtype; integers as floats.
@@ -189,7 +190,8 @@ class Gaussian:
     """Gaussian noise of one standard deviation on every coordinate.
 
     Attributes:
-        neighbouring: Which data sets `sensitivity` compares, a name in `drjax.bounds.curve.RELATIONS`; no default.
+        neighbouring: Neighbouring relation: which data sets `sensitivity` compares, a name in
+            `drjax.bounds.curve.RELATIONS`; no default.
         sensitivity: Largest Euclidean distance between the vectors of neighbours, > 0, in units of the value.
         scale: Standard deviation of the noise, > 0, in the same units; may be swept without retracing.
 

@@ -182,8 +182,8 @@ class OutputNoise(_AfterMethod):
     Attributes:
         method: The wrapped method.
         sigma: Standard deviation of the noise, >= 0. Traced: a sweep compiles once.
-        relative: True: sigma is in units of the release's own spread (`spread`), so that one value means the same to
-            every method and scale. False: in units of the coordinates.
+        relative: Whether sigma is in units of the release's own spread (`spread`), so that one value means the same to
+            every method and scale; else it is in units of the coordinates.
     """
 
     name: ClassVar[str] = "output-noise"
@@ -218,8 +218,8 @@ class Rounding(_AfterMethod):
     Attributes:
         method: The wrapped method.
         step: Width of the grid, >= 0; 0 rounds nothing. Traced: a sweep compiles once.
-        relative: True: step is in units of the release's own spread (`spread`), so that one value means the same to
-            every method and scale: at 0.1 a typical column takes some forty values. False: in units of the
+        relative: Whether step is in units of the release's own spread (`spread`), so that one value means the same to
+            every method and scale: at 0.1 a typical column takes some forty values. Else it is in units of the
             coordinates, where 0.01 keeps two decimals.
     """
 
@@ -233,7 +233,7 @@ class Rounding(_AfterMethod):
 
     @property
     def deterministic(self) -> bool:
-        """As the wrapped method: rounding draws nothing."""
+        """Whether the wrapped method is deterministic: rounding draws nothing."""
         return self.method.deterministic
 
     def _keys(self, key: Array) -> tuple[Array, Array]:

@@ -31,12 +31,13 @@ def second_moment(x: Array, *, center: Array | None = None) -> jax.Array:
 def k_for_energy(eigenvalues: Array, share: float = ENERGY) -> Any:
     """The least k whose k largest eigenvalues hold a share of the energy; negative ones count as 0.
 
-    Of a noisy second moment this is free: it is computed from what is published. Of the records themselves, as in paper
-    001, it is public knowledge or a leak: k depends on them. Noise has energy too, so a noisy spectrum needs more k.
+    The k of a noisy second moment is free: it is computed from what is published. The k of the records themselves, as
+    in paper 001, is public knowledge or a leak: it depends on them. Noise has energy too, so a noisy spectrum needs
+    more k.
 
     Args:
         eigenvalues: (..., d), decreasing.
-        share: In (0, 1].
+        share: Share of the energy, in (0, 1].
 
     Returns:
         (...), int32, in [1, d].
@@ -100,9 +101,9 @@ def trials(
 
     Args:
         key: A single key.
-        mechanism: Of `drjax.defenses.dp_pca`; what is traced in it may be swept without compiling again.
+        mechanism: Mechanism of `drjax.defenses.dp_pca`; what is traced in it may be swept without compiling again.
         x: (n, d).
-        n_trials: >= 1.
+        n_trials: Number of trials, >= 1.
         batch_size: Trials at once; chosen by the memory that one needs if None.
         progress: Show a bar on standard error.
 
@@ -142,7 +143,7 @@ def downstream_accuracy(
         components: (m, k, d), or (k, d).
         train: Records (n, d) and their classes (n,).
         test: The same of records that nothing was fitted on.
-        max_iter: Of scikit-learn's solver.
+        max_iter: Most iterations of scikit-learn's solver.
 
     Returns:
         (m,), or () for one set. One regression after the other, some 10 to 50 ms each on a thousand records.

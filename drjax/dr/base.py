@@ -96,7 +96,7 @@ def sign_flags(margin: Array, gap: Array, among: Any = True) -> jax.Array:
     Args:
         margin: (k,), of the signs, absolute; see `core.linalg.sign_and_margin`.
         gap: (k,), distance of each eigenvalue to its nearest neighbour, as a share of the largest.
-        among: Those of the k that count, () or (k,).
+        among: Mask of the k eigenvectors that count, () or (k,).
     """
     eps = float(jnp.finfo(gap.dtype).eps)
     is_tie, is_close = margin * gap < TIE * eps, gap < eps**0.5
@@ -104,7 +104,7 @@ def sign_flags(margin: Array, gap: Array, among: Any = True) -> jax.Array:
 
 
 def eigengap(eigenvalues: Array, k: int) -> jax.Array:
-    """From each of the k leading of (..., p) decreasing eigenvalues, p >= k, to its nearest neighbour; (..., k).
+    """Gap of each of the k leading of (..., p) decreasing eigenvalues, p >= k, to its nearest neighbour; (..., k).
 
     As a share of the largest. Nothing lies above the first nor, with p = k, below the last: such a gap is 1.
     """

@@ -36,10 +36,11 @@ class Quality(NamedTuple):
     """The measures of one embedding, each (); batched, each gains a leading axis m.
 
     Attributes:
-        trustworthiness: In [0, 1]; 1 if no record comes into a neighbourhood of the embedding from afar.
-        continuity: In [0, 1]; 1 if no neighbour in x is torn away.
-        knn_preservation: In [0, 1]; mean share of the nearest neighbours that are kept.
-        stress_1: >= 0, Kruskal's; 0 if all distances are kept.
+        trustworthiness: Trustworthiness, in [0, 1]; 1 if no record comes into a neighbourhood of the embedding from
+            afar.
+        continuity: Continuity, in [0, 1]; 1 if no neighbour in x is torn away.
+        knn_preservation: Mean share of the nearest neighbours that are kept, in [0, 1].
+        stress_1: Kruskal's stress-1, >= 0; 0 if all distances are kept.
     """
 
     trustworthiness: Array
@@ -279,7 +280,7 @@ def _check_ranks(n: int, n_neighbors: int) -> None:
 
 
 def _measures(delta: Array, embedded: Array, n_neighbors: int) -> Quality:
-    """From distances (n, n) of the data and of the embedding."""
+    """Measures from distances (n, n) of the data and of the embedding."""
     lost = _neighbor_ranks(delta, embedded, n_neighbors)
     false = _neighbor_ranks(embedded, delta, n_neighbors)
     dtype = embedded.dtype

@@ -51,10 +51,10 @@ class Training:
         epochs: Passes over the records, >= 1; steps where the batch is full.
         batch_size: Records per step, or None for all of them.
         optimizer: "sgd" or "adam" (Kingma & Ba 2015; beta 0.9 and 0.999, epsilon 1e-8).
-        learning_rate: > 0; may be swept without retracing.
-        momentum: Of "sgd", in [0, 1).
+        learning_rate: Learning rate, > 0; may be swept without retracing.
+        momentum: Momentum of "sgd", in [0, 1).
         nesterov: Whether the momentum is Nesterov's.
-        l2: >= 0.
+        l2: Weight of the penalty, >= 0.
     """
 
     model: Classifier = Classifier()
@@ -124,7 +124,7 @@ class Lanes(NamedTuple):
         x: (B, d) as `First` for dense models, else (B, d).
         y: (B, C), one-hot, or 0 throughout with a weight of 0.
         weight: (B,), 1, or 0 for a model trained without a target.
-        init: As in `Context`, with a leading axis, or None.
+        init: Initial parameters as in `Context`, with a leading axis, or None.
         batches: (B, steps, b), or None.
         noise_key: (B,) keys, or None.
     """
@@ -141,7 +141,7 @@ def run(context: Context, lanes: Lanes, *, checkpoint: bool = False) -> PyTree:
     """Trained parameters of B models, the first layer split for dense ones; pure and differentiable in the lanes.
 
     Args:
-        context: From `drjax.nets.classifier_training.prepare`.
+        context: Context from `drjax.nets.classifier_training.prepare`.
         lanes: What each model has for itself.
         checkpoint: Keep for the reverse pass the parameters of each step alone, and compute a step's activations anew.
     """

@@ -63,8 +63,8 @@ def train_many(
             which a mechanism does not allow.
         own_init: Whether each model starts from parameters of its own.
         own_batches: Whether each model has an order of its own. Its first layer then shares no GEMM with others.
-        mechanism: Per-record clipping and noise, from `drjax.defenses.dp_gd`; a record whose gradient is not finite
-            counts as 0 then.
+        mechanism: Mechanism of per-record clipping and noise, from `drjax.defenses.dp_gd`; a record whose gradient is
+            not finite counts as 0 then.
         noise_keys: (m,) keys for the noise of `mechanism`; None for no noise.
         batch_size: Models per chunk; see `drjax.core.batching`.
         progress: Show a bar.

@@ -48,7 +48,7 @@ class Classifier:
 
     Attributes:
         hidden: Widths of the dense hidden layers; none is (multinomial) logistic regression.
-        activation: Of all hidden layers, a name in `ACTIVATIONS`.
+        activation: Activation of all hidden layers, a name in `ACTIVATIONS`.
         n_classes: Outputs, >= 2.
         image_shape: (height, width, channels) of a record, for convolutions; None for dense networks.
         channels: Channels of the 3 x 3 convolutions before the dense layers, each followed by the activation and a
@@ -160,8 +160,8 @@ def accuracy(classifier: Classifier, params: PyTree, x: Array, y: Array) -> jax.
 
 
 def _convolve(x: Array, layer: PyTree) -> jax.Array:
-    """As one product of patches and weights: of a stack of models' convolutions XLA makes a grouped one, which on two
-    cores trained models of 8 x 8 images five times slower.
+    """Convolution as one product of patches and weights: of a stack of models' convolutions XLA makes a grouped one,
+    which on two cores trained models of 8 x 8 images five times slower.
     """
     _, height, width, _ = x.shape
     framed = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))

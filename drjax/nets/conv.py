@@ -95,9 +95,9 @@ class ConvTranspose(nnx.Module):
 
     Attributes:
         kernel: (size, size, c_in, c_out), uniform in +-1 / sqrt(c_out size^2).
-        stride: See `conv_transpose`.
-        padding: See `conv_transpose`.
-        method: See `conv_transpose`.
+        stride: Stride, see `conv_transpose`.
+        padding: Padding, see `conv_transpose`.
+        method: Method, see `conv_transpose`.
     """
 
     def __init__(

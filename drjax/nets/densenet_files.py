@@ -20,14 +20,15 @@ from drjax.nets.plot_networks import PlotNetwork, PlotNetworkConfig
 from drjax.nets.training import MakeModel
 
 COUNTER = "num_batches_tracked"
-"""Of PyTorch's BatchNorm; says nothing about what a network computes."""
+"""Name of a counter of PyTorch's BatchNorm, which says nothing about what a network computes."""
 
 
 def read_densenet(path: str | Path, config: PlotNetworkConfig) -> dict[str, np.ndarray]:
     """The arrays of a .safetensors file, checked against the shape of a network.
 
     Args:
-        path: With torchvision's names ("features.denseblock1.denselayer1.conv1.weight"), new or old ("...conv.1...").
+        path: File with torchvision's names ("features.denseblock1.denselayer1.conv1.weight"), new or old
+            ("...conv.1...").
         config: The network; its input has to have the channels of the file's, for ImageNet 3 (`repeat=3`).
 
     Returns:

@@ -37,9 +37,10 @@ class Input:
 
     Attributes:
         size: (h, w) that pictures are resized to, bilinearly and with antialiasing when they shrink; None leaves them.
-        channels: 1 or 3: grey pictures are copied to three, of coloured ones the channels are averaged (BT.601
-            weights) to one; None leaves them.
-        mean, std: Of each channel; pictures in [0, 1] become (x - mean) / std. One value is for all channels.
+        channels: Channels, 1 or 3: grey pictures are copied to three, of coloured ones the channels are averaged
+            (BT.601 weights) to one; None leaves them.
+        mean, std: Mean and standard deviation of each channel; pictures in [0, 1] become (x - mean) / std. One value is
+            for all channels.
         channels_first: Give the model (n, c, h, w), as PyTorch does, instead of (n, h, w, c).
     """
 

@@ -122,9 +122,9 @@ class ConvFeatures:
     """The second-to-last layer of a small convolutional network, trained to tell classes apart.
 
     Attributes:
-        config: As given to `train_features`.
+        config: Configuration, as given to `train_features`.
         image_shape: (h, w, c), c = 1 for grey pictures.
-        n_classes: Of the task it was trained for.
+        n_classes: Number of classes of the task it was trained for.
         state: Weights and running statistics, with a leading axis of length 1.
         held_out_accuracy: Share in [0, 1] of pictures that were not trained on and are classified correctly.
         n_held_out: How many those are.
@@ -205,9 +205,9 @@ def train_features(
         key: Decides initialisation, held-out rows, shuffling and shifts.
         images: (m, h, w) or (m, h, w, c) in [0, 1], sides of at least 8 pixels.
         labels: (m,) integers in [0, n_classes).
-        n_classes: >= 2.
+        n_classes: Number of classes, >= 2.
         config: How to train; the default, or that of `start`. Its widths and embedding must be those of `start`.
-        start: Whose weights to begin with, all but those of its last layer, which is that of another task.
+        start: Features whose weights to begin with, all but those of the last layer, which is that of another task.
         held_out: Other pictures and labels to measure accuracy on; None takes a share of the given ones away.
 
     Raises:

@@ -71,7 +71,7 @@ class Judge:
     """A trained classifier of images.
 
     Attributes:
-        config: As given to `train_judge`.
+        config: Configuration, as given to `train_judge`.
         image_shape: (h, w, c), c = 1 for grey images.
         n_classes: Classes 0 ... n_classes - 1.
         state: Weights and running statistics, with a leading axis of length 1 as `nets.training.predict` wants it.
@@ -160,7 +160,7 @@ def train_judge(
         images: (m, h w c) flattened images in [0, 1].
         labels: (m,) integers in [0, n_classes).
         image_shape: (h, w) or (h, w, c), sides of at least `MIN_SIDE` pixels.
-        n_classes: >= 2.
+        n_classes: Number of classes, >= 2.
         config: How to train.
         held_out: Other images and labels to measure accuracy on; None takes a share of the given ones away.
 

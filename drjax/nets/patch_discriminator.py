@@ -28,7 +28,7 @@ STRIDES = (2, 1, 1, 1, 1)
 """A verdict then depends on 19 x 19 pixels: more than a texture, less than the 32 x 32 of an image of CIFAR-10."""
 
 SLOPE = 0.2
-"""Of the leaky ReLU at negative values."""
+"""Slope of the leaky ReLU at negative values."""
 
 
 class PatchDiscriminator(nnx.Module):
@@ -40,7 +40,7 @@ class PatchDiscriminator(nnx.Module):
     Args:
         image_shape: (height, width, channels).
         widths: Channels of the first four convolutions.
-        rngs: With a stream "params".
+        rngs: Random generators with a stream "params".
     """
 
     def __init__(self, image_shape: tuple[int, int, int], widths: tuple[int, int, int, int], *, rngs: nnx.Rngs) -> None:
@@ -69,10 +69,10 @@ class PatchAdversary:
 
     Attributes:
         image_shape: (height, width, channels).
-        weight: Of the network's term beside its reconstruction loss, > 0. Isola et al. weigh the mean absolute error
-            100 times as much.
+        weight: Weight of the adversarial term beside the network's reconstruction loss, > 0. Isola et al. weigh the
+            mean absolute error 100 times as much.
         widths: Channels of the first four convolutions.
-        learning_rate: Of the discriminator's Adam, with a first beta of 0.5 as in Isola et al., > 0.
+        learning_rate: Learning rate of the discriminator's Adam, with a first beta of 0.5 as in Isola et al., > 0.
     """
 
     image_shape: tuple[int, int, int]
@@ -135,7 +135,7 @@ def convolve(x: Array, kernel: Array, *, stride: int = 1, method: str | None = N
     Args:
         x: (b, height, width, c_in).
         kernel: (size, size, c_in, c_out).
-        stride: >= 1.
+        stride: Stride, >= 1.
         method: "gemm" or "xla"; None is "gemm" on a CPU, where XLA has no fast kernel for a convolution in a scan.
 
     Returns:

@@ -33,7 +33,7 @@ N_TURNS = 8
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
-"""Of red, green and blue in [0, 1]: what networks published for ImageNet are fed with."""
+"""Means and standard deviations of red, green and blue, in [0, 1], that networks published for ImageNet expect."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ class PlotNetworkConfig:
 
     Attributes:
         size: Pixels of a picture's side, >= 8 times what the stem and the transitions shrink it by.
-        channels: 1 for grey pictures, 3 for red, green and blue.
+        channels: Number of channels: 1 for grey pictures, 3 for red, green and blue.
         blocks: Layers of each dense block, each >= 1.
         growth: Channels that a layer adds, >= 1.
         stem: Channels of the first convolution, >= 1.
@@ -85,7 +85,7 @@ CONFIGS = {
     "cpu": PlotNetworkConfig(),
     "densenet121": PlotNetworkConfig(size=300, blocks=(6, 12, 24, 16), growth=32, stem=64, stem_size=7, repeat=3),
 }
-"""By the name of the scale: 75 x 75 pictures within 50 MFLOP each, and the paper's 300 x 300 with DenseNet-121."""
+"""Configurations by name: 75 x 75 pictures within 50 MFLOP each, and the paper's 300 x 300 with DenseNet-121."""
 
 
 class _Convolution(nnx.Module):
@@ -135,8 +135,8 @@ class PlotNetwork(nnx.Module):
         config: Shape.
         head: "classification", whose outputs are probabilities of `n_outputs` classes, or "regression", whose
             `n_outputs` are shares in (0, 1) by a sigmoid.
-        n_outputs: >= 1.
-        rngs: With a stream "params".
+        n_outputs: Number of outputs, >= 1.
+        rngs: Random generators with a stream "params".
     """
 
     def __init__(self, config: PlotNetworkConfig, head: str, n_outputs: int, *, rngs: nnx.Rngs) -> None:
@@ -162,7 +162,7 @@ class PlotNetwork(nnx.Module):
         """Pictures (b, size, size) or (b, size, size, 3) in [0, 255] to (b, n_outputs) in (0, 1).
 
         Args:
-            pictures: As `drjax.attacks.property.raster.draw` makes them. With one more axis after the first, v drawings
+            pictures: Pictures from `drjax.attacks.property.raster.draw`. With one more axis after the first, v drawings
                 of each map: one of them at random in training mode, the first in evaluation.
             key: Decides the turns and the drawings; needed in training mode if there are any.
         """
@@ -259,7 +259,7 @@ def _norm(width: int, rngs: nnx.Rngs) -> nnx.BatchNorm:
 
 
 def _rectified(norm: Any, x: Array) -> jax.Array:
-    """In the dtype of x, but for the norm, whose means over a batch need the digits of float32."""
+    """Rectified norm of x, in the dtype of x; the norm itself is float32, whose digits its means over a batch need."""
     return jax.nn.relu(norm(jnp.asarray(x, jnp.float32))).astype(x.dtype)
 
 

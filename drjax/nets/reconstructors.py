@@ -118,11 +118,11 @@ def build(
     """A freshly initialised network for releases (n, k) of records of this shape.
 
     Args:
-        name: See `resolve`.
-        rngs: With a stream "params".
+        name: Name of the network, see `resolve`.
+        rngs: Random generators with a stream "params".
         n: Points in a release.
         k: Coordinates of a point.
-        record_shape: Of a record, flattened or not.
+        record_shape: Shape of a record, flattened or not.
         linear_output: Leave out the last activation of a convolutional decoder, and start its last layer with
             outputs of the size of its inputs instead of up to sqrt(c_in) times that.
 

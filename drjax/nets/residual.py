@@ -15,7 +15,7 @@ class ResidualMLP(nnx.Module):
 
     Attributes:
         first: Dense layer.
-        blocks: Of the residual blocks.
+        blocks: Dense layers, one for each residual block.
         last: Starts at 0, so that an untrained network says nothing.
     """
 

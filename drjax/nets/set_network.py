@@ -50,11 +50,11 @@ class SetNetwork(nnx.Module):
 
     Args:
         config: Shape.
-        n_features: Of a point, without the mask.
+        n_features: Number of features of a point, without the mask.
         head: "classification", whose outputs are probabilities of `n_outputs` classes, or "regression", whose
             `n_outputs` are shares in (0, 1) by a sigmoid.
-        n_outputs: >= 1.
-        rngs: With a stream "params".
+        n_outputs: Number of outputs, >= 1.
+        rngs: Random generators with a stream "params".
     """
 
     def __init__(self, config: SetNetworkConfig, n_features: int, head: str, n_outputs: int, *, rngs: nnx.Rngs) -> None:

@@ -114,7 +114,7 @@ def gradients(
             themselves have to be finite then; one whose gradient is not counts as 0.
 
     Returns:
-        As `params`.
+        Pytree of the structure of `params`.
     """
     first = params[0]["w"]
     b, width = params[0]["b"].shape
@@ -160,7 +160,7 @@ def _columns(
     """Gradients for records that run along the last axis of z (B, w, n), the first layer's outputs.
 
     Returns:
-        Of z (B, w, n), times weight and factor of each record; and of the layers above, summed over records.
+        Gradients of z (B, w, n), times weight and factor of each record; and of the layers above, summed over records.
     """
     act = ACTIVATIONS[classifier.activation]
     inputs, slopes = [], []

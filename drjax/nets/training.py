@@ -31,7 +31,7 @@ from drjax.nets.losses import LOSSES, check_targets, loss_value
 from drjax.nets.training_data import Data, as_inputs, checked, fingerprint_of
 
 OPTIMIZERS: dict[str, Callable[..., optax.GradientTransformation]] = {"adam": optax.adam, "rmsprop": optax.rmsprop}
-"""With Optax's defaults; RMSProp's are a decay of 0.9 and an epsilon of 1e-8 inside the root."""
+"""Optimizers with Optax's defaults; RMSProp's are a decay of 0.9 and an epsilon of 1e-8 inside the root."""
 SCHEDULES = ("constant", "cosine")
 VALIDATION_BATCH = 256
 CHECKPOINT_SECONDS = 10.0
@@ -53,9 +53,9 @@ class TrainConfig:
         drop_last: Let the records that do not fill a batch sit out an epoch, others in each; a smaller last batch
             (PyTorch's default) is one more program to compile.
         optimizer: A name in `OPTIMIZERS`.
-        learning_rate: Of the optimizer, > 0; the peak of a schedule.
+        learning_rate: Learning rate of the optimizer, > 0; the peak of a schedule.
         schedule: "constant", or "cosine": a linear rise over `warmup_epochs`, then a half cosine to 0 at the end.
-        warmup_epochs: >= 0 and < epochs; for "cosine" only.
+        warmup_epochs: Number of epochs of warm-up, >= 0 and < epochs; for "cosine" only.
         patience: Epochs without a better validation loss after which a member stops, >= 1.
         mse_weight: Weight of the mean squared error in the loss, >= 0.
         l1_weight: Weight of the mean absolute error in the loss, >= 0; not both 0.
@@ -157,7 +157,7 @@ def train(
         validation: Inputs and targets that are not trained on.
         loss: "errors", the sum of the configuration's weighted errors, or "cross_entropy" of outputs that are
             probabilities of d classes, with targets that are probabilities too; see `losses.cross_entropy`.
-        stacked: Every array of data has a leading axis of members; otherwise all members share the data.
+        stacked: Whether every array of data has a leading axis of members; otherwise all members share the data.
         adversary: A critic for each member, which its loss in training has a term of; the validation loss has none.
         checkpoint: Written between epochs and read if it exists, after which a run ends bit-identical to one that
             was not interrupted. It outlives the call (a finished one makes a second call return at once): delete it
@@ -230,8 +230,8 @@ def predict(make_model: MakeModel, state: PyTree, inputs: ArrayLike) -> jax.Arra
     """What trained networks say in evaluation mode, in chunks of bounded memory.
 
     Args:
-        make_model: As given to `train`.
-        state: As `train` returned it, with a leading axis of members.
+        make_model: Function as given to `train`.
+        state: State as `train` returned it, with a leading axis of members.
         inputs: (m, ...), the same for all members.
 
     Returns:

@@ -33,10 +33,10 @@ class VectorReconstructor(nnx.Module):
             linear function of the parameters undoes a factor, which ReLU layers have to learn piece by piece.
         image_shape: (height, width, channels), sides divisible by 4, for a decoder of transposed convolutions; None
             for a dense one.
-        channels: Of that decoder: of its first image, a quarter of the sides, and between its two convolutions, which
-            are 4 x 4 with a stride of 2.
+        channels: Channels of that decoder: of its first image, a quarter of the sides, and between its two
+            convolutions, which are 4 x 4 with a stride of 2.
         dropout: Share of hidden units left out in training, in [0, 1).
-        rngs: With a stream "params".
+        rngs: Random generators with a stream "params".
 
     Raises:
         ValueError: an argument out of range, products without a hidden layer, or an image of other than d entries.

@@ -74,7 +74,7 @@ class Bounds:
 
     @property
     def ranges(self) -> tuple[np.ndarray, np.ndarray]:
-        """Of records about the centre, in the units of the release: lower <= 0 <= upper."""
+        """Ranges of records about the centre, in the units of the release: lower <= 0 <= upper."""
         return (self.lower - self.center) / self.scale, (self.upper - self.center) / self.scale
 
 

@@ -17,7 +17,7 @@ def entry_curve(ledger: Ledger, curve: TradeOff, delta: float) -> TradeOff:
     Args:
         ledger: "basic" takes (epsilon, delta), "zcdp" and "losses" the curve itself; of a minimum, its cheapest part.
         curve: Guarantee of the release.
-        delta: At which "basic" is charged.
+        delta: Delta at which "basic" is charged.
     """
     parts = tuple(curve.curves) if isinstance(curve, tradeoff.Minimum) else (curve,)
     if ledger.accountant == "basic":

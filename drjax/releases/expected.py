@@ -52,13 +52,13 @@ class Utility:
 
     Attributes:
         epsilons: (g,), the one asked for among them.
-        energy: At each epsilon, captured variance over the most that as many components capture, in [0, 1].
+        energy: Captured variance at each epsilon over the most that as many components capture, in [0, 1].
         chosen: The same at the epsilon asked for, from more draws.
-        random: What as many random directions capture in the mean, likewise.
+        random: Captured variance of as many random directions, on average, over the same.
         gain: Mean of what a draw captures less what random directions drawn beside it do, with a 95% interval of that
             mean; None where all directions are published, of which nothing can be lost.
-        wins: Share of the draws that capture more than the random directions beside them; None likewise.
-        n_components: Of one draw.
+        wins: Share of the draws that capture more than the random directions beside them; None where `gain` is.
+        n_components: Number of components of one draw.
         angle: Largest angle in degrees to the subspace without noise; None where k differs between draws.
         k_true: Components with 90% of the energy of the records; private.
         k_noisy: Components with 90% of the energy of the noisy matrix.
@@ -90,11 +90,11 @@ class AttackResult:
     """How well one membership attack does.
 
     Attributes:
-        name: In words.
+        name: Name in words.
         is_private: Whether against the release with noise.
         auc: Mean over splits, with a 95% interval of that mean.
-        tpr: Share of members found at `FPR`, likewise, with one threshold for all splits; unknown with fewer than
-            `LEAST_ALARMS` false alarms.
+        tpr: Share of members found at `FPR`, with such an interval and one threshold for all splits; unknown with fewer
+            than `LEAST_ALARMS` false alarms.
         fpr: (t,) of the ROC curve of all splits together, from where there are so many on.
         tprs: (t,) share of members found there.
     """
@@ -112,7 +112,7 @@ class Membership:
     """Membership attacks on releases of a part of the records.
 
     Attributes:
-        attacks: Without noise and with it.
+        attacks: Results without noise and with it.
         n_members: Records of one simulated release.
         n_others: Records that were not in it.
         n_population: Records of the adversary.
@@ -141,10 +141,10 @@ def utility(
     """Captured variance, angle and number of components over many draws of noise.
 
     Args:
-        key: Of the draws, which are for this report only.
-        mechanism: At the epsilon asked for.
+        key: PRNG key of the draws, which are for this report only.
+        mechanism: Mechanism at the epsilon asked for.
         calibrate: Epsilon -> the mechanism at that one.
-        epsilon: Asked for.
+        epsilon: Epsilon asked for.
         x: (n, d) private, in the units of the release.
         n_trials: Draws at that epsilon; a quarter as many at each of the others, but at least `LEAST_TRIALS`.
         progress: Show bars.
@@ -212,12 +212,12 @@ def membership(
     each of them counts for more in it than in the real one: the figures err towards finding members.
 
     Args:
-        key: Of splits, noise and shadows.
-        mechanism: At the epsilon asked for.
+        key: PRNG key of splits, noise and shadows.
+        mechanism: Mechanism at the epsilon asked for.
         x: (n, d) private, in the units of the release.
         public: (p, d) in the same units.
-        n_splits: >= 2.
-        n_shadows: Of the likelihood ratio, for each split.
+        n_splits: Number of splits, >= 2.
+        n_shadows: Number of shadows of the likelihood ratio, for each split.
         progress: Show bars.
 
     Raises:
@@ -306,9 +306,9 @@ def summary(name: str, is_private: bool, rows: Sequence[np.ndarray], truth: np.n
     """Figures of one attack over splits.
 
     Args:
-        name: Of the attack, in words.
+        name: Name of the attack, in words.
         is_private: Whether against the release with noise.
-        rows: Of each split, two or more: (m,) scores, larger for members.
+        rows: Scores (m,) of each split, two or more, larger for members.
         truth: (m,) 1 for members and 0 for others, the same in every split.
     """
     aucs = np.array([roc.auc(scores, truth).estimate for scores in rows])

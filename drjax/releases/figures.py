@@ -33,7 +33,7 @@ def kept_over_epsilon(
         epsilons: (g,), increasing.
         values: g of them, in [0, 1].
         chosen: The epsilon asked for, one of them.
-        label: Of the measure.
+        label: Name of the measure.
         baseline: A value that is had without any of this, and what it is of, for a dotted line.
     """
     figure = Figure(figsize=(0.75 * plots.WIDTH, 3.6), layout="constrained")
@@ -83,7 +83,7 @@ def roc_under_ceilings(
     """ROC curves on linear and logarithmic axes, below the most that any attack reaches.
 
     Args:
-        curves: By label: false-positive and true-positive rates, both not decreasing.
+        curves: Curves by label: false-positive and true-positive rates, both not decreasing.
         ceilings: Trade-off curves by label; none where nothing is guaranteed.
         dotted: Labels of `curves` to draw dashed.
     """

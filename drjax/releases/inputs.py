@@ -21,7 +21,7 @@ class Table:
         values: (n, d) float64, as they are in the file; nan for a cell that is no number, of private records alone.
         columns: d names, or None for an array file.
         label: (n,) the column that was asked for as label, or None.
-        sha256: Of the file's bytes, 64 hexadecimal digits.
+        sha256: SHA-256 of the file's bytes, 64 hexadecimal digits.
     """
 
     source: Path

@@ -51,10 +51,10 @@ def guarantee(curve: TradeOff, note: str, *, epsilon: float, delta: float, holds
     """The entry on what is proven.
 
     Args:
-        curve: Of the release.
+        curve: Trade-off curve of the release.
         note: What is proven, in words.
-        epsilon: Asked for.
-        delta: Asked for.
+        epsilon: Epsilon asked for.
+        delta: Delta asked for.
         holds: Whether all bounds are public.
 
     Raises:
@@ -85,9 +85,9 @@ def write(folder: Path, content: Mapping[str, Any], *, made: Mapping[str, Any], 
     """Writes a manifest, whose first line holds its first entry.
 
     Args:
-        folder: Of the release.
+        folder: Folder of the release.
         content: The entries about the release; what everyone needs first comes first.
-        made: As `software` returned it.
+        made: Facts as `software` returned them.
         files: Names of the published files, whose checksums it gives.
 
     Raises:

@@ -23,10 +23,10 @@ EXACT = tuple(name for name, kind in MECHANISMS.items() if kind.released is not 
 """Mechanisms that can be released: those with an exact sampler."""
 
 MEAN_WEIGHT = 0.625
-"""Of the constant beside records in units of their bound, where the mean is found by the query: docs/dp_pca.md."""
+"""Weight of the constant beside records in units of their bound, if the query finds the mean too: docs/dp_pca.md."""
 
 DELTA = 1e-6
-"""Of Gaussian noise, if none is asked for."""
+"""Delta with Gaussian noise, if none is asked for."""
 
 
 class Proof(NamedTuple):
@@ -39,7 +39,7 @@ class Proof(NamedTuple):
 def choose(mechanism: str | None, delta: float | None) -> tuple[str, float]:
     """Name and delta: `analytic-gauss` at `DELTA`, or `laplace-scalar` where delta is 0, unless named otherwise.
 
-    Of Laplace noise `laplace-scalar` keeps the most energy (docs/dp_pca.md).
+    Among the mechanisms with Laplace noise `laplace-scalar` keeps the most energy (docs/dp_pca.md).
 
     Raises:
         ValueError: a name of no mechanism or of one without an exact sampler, a delta outside [0, 1), or one that does
@@ -125,7 +125,7 @@ def rebuilt(name: str, scalars: Mapping[str, float], arrays: Mapping[str, np.nda
 
     Args:
         name: Key of `MECHANISMS`.
-        scalars: As `parameters` gives them.
+        scalars: Scalars as `parameters` gives them.
         arrays: Arrays of the release: center (origin where there is a `mean_weight`), scale, lower, upper, and
             row_norm where the mechanism has one.
         **fields: neighbouring, n_components and divisor.
@@ -152,7 +152,7 @@ class MomentNoise:
     """The noise of a mechanism as `drjax.attacks.membership_shadows` takes it; hashed by identity.
 
     Attributes:
-        mechanism: With a divisor: what is added is the noise on the sum over it.
+        mechanism: Mechanism with a divisor: what is added is the noise on the sum over it.
         mean: (d,) of the records less the centre, as far as it is known, for a mechanism that finds it with noise: the
             noise of the moment about it depends on it. 0 if None.
     """
@@ -178,7 +178,7 @@ class JointNoise:
     """The noise of a mechanism's answer, made symmetric; hashed by identity.
 
     Attributes:
-        mechanism: With a divisor, as of `MomentNoise`.
+        mechanism: Mechanism with a divisor, as for `MomentNoise`.
     """
 
     mechanism: Any
@@ -206,7 +206,7 @@ class JointView(NamedTuple):
     Attributes:
         moment: (q, q), symmetric; q is d + 1, or d for a mechanism without a `mean_weight`.
         records: Bounded records (n, q), one table each.
-        noise: As `drjax.attacks.membership_noisy.matrix_ratio` takes it.
+        noise: Noise as `drjax.attacks.membership_noisy.matrix_ratio` takes it.
     """
 
     moment: np.ndarray

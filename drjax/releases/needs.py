@@ -34,7 +34,7 @@ def of_synthetic(n: int, columns: int, width: int, *, is_regression: bool, trial
 
     Args:
         n: Records.
-        columns: Of the table.
+        columns: Columns of the table.
         width: Columns of encoded features.
         is_regression: Whether the target is a number.
         trials: Rehearsals at each epsilon.

@@ -64,25 +64,29 @@ class PCAReleaseConfig:
 
     Attributes:
         data: Private records, one a row: CSV, Parquet, NPY or NPZ; numbers, in whatever units.
-        epsilon: Of the guarantee, > 0.
-        delta: Of the guarantee; 1e-6 with Gaussian noise and 0 with Laplace noise if not given. Below 1 / records.
-        mechanism: analytic-gauss, analyze-gauss, laplace-vector, laplace-scalar or lap-pca; analytic-gauss if not
-            given, laplace-scalar where delta is 0.
-        neighbouring: Which data sets the guarantee compares. replace_one is the strongest; under zero_out the same
-            noise has a smaller epsilon; under add_or_remove the number of records is private.
-        n_components: How many to publish, or the share of the noisy matrix's energy to keep, in (0, 1). If not given,
-            those with 90% of the energy of the public records; without these half as many as columns, at most 10.
-        divisor: What the sum over records is divided by: a public guess at their number, for add_or_remove only.
+        epsilon: Epsilon of the guarantee, > 0.
+        delta: Delta of the guarantee; 1e-6 with Gaussian noise and 0 with Laplace noise if not given. Below 1 /
+            records.
+        mechanism: Mechanism: analytic-gauss, analyze-gauss, laplace-vector, laplace-scalar or lap-pca; if not given
+            analytic-gauss, or laplace-scalar where delta is 0.
+        neighbouring: Neighbouring relation that the guarantee is for. replace_one is the strongest; under zero_out the
+            same noise has a smaller epsilon; under add_or_remove the number of records is private.
+        n_components: Number of components to publish, or the share of the noisy matrix's energy to keep, in (0, 1). If
+            not given, those with 90% of the energy of the public records; without these half as many as columns, at
+            most 10.
+        divisor: Divisor of the sum over records: a public guess at their number, for add_or_remove only.
         bounds: JSON file with a range for every column: {"age": [0, 120], ...}, or {"lower": [...], "upper": [...]}.
         public: Records of the same kind that are no secret: centre, ranges and norm bound come from them.
         bounds_from_private_data: Take the bounds from the private records: NO GUARANTEE HOLDS THEN.
-        row_norm: A public bound on the distance of a record from the centre, after scaling; longer ones are shortened.
+        row_norm: Public bound on the distance of a record from the centre, after scaling; longer ones are shortened.
         standardise: Divide each column by its deviation among the public records, or by half its range.
         drop: Columns to leave out.
         ledger: Budget ledger of the records (drjax.bounds.ledger), charged before noise is drawn.
-        trials: Draws of noise that the expected utility is computed from, 4 or more; 0 to expect nothing.
-        splits: Random splits that the expected membership figures are computed from, 2 or more.
-        seed: Of the report's simulations. The noise of the release is the operating system's, and nobody can repeat it.
+        trials: Number of noise draws that the expected utility is computed from, 4 or more; 0 to skip the expected
+            figures.
+        splits: Number of random splits that the expected membership figures are computed from, 2 or more.
+        seed: Seed of the report's simulations. The noise of the release is the operating system's, and nobody can
+            repeat it.
     """
 
     data: Positional[Path]
@@ -135,8 +139,8 @@ class PCAReleaseResult:
     Attributes:
         folder: Holds `components.npz` and `manifest.json`, for publication.
         private_folder: Holds `report.html`, which is not for publication.
-        manifest: As written.
-        release: As drawn.
+        manifest: Manifest as written.
+        release: Release as drawn.
         expected: Utility and membership; private. None where there are none.
         not_expected: Why there are none; private.
         outside: How many cells of the records were cut or replaced; private.

@@ -23,18 +23,18 @@ class Intercepted:
     """What an adversary has of a release.
 
     Attributes:
-        release: For attacks; of eigenvalues made negative by noise 0 is left.
+        release: Components and eigenvalues, for attacks; an eigenvalue that noise made negative counts as 0.
         columns: d names, or None.
         center: (d,) public, to subtract from records first; 0 if none is known.
         scale: (d,) to divide them by then; 1 if none is known.
         moment: (d, d) the noisy second moment, where it was published.
-        mechanism: Of a private release with a manifest, else None.
+        mechanism: Mechanism of a private release with a manifest, else None.
         curve: What it proves of a record that is there or another in its place, which is what members and others are;
             None where nothing is known to hold.
         centred: Whether the curator subtracted the mean of the records.
         mean: (d,) the noisy mean that the curator subtracted, of prepared records; None without a mechanism that finds
             it.
-        joint: As the mechanism's `noisy_joint` has it, where it was published.
+        joint: Noisy joint moment, as the mechanism's `noisy_joint` has it, where it was published.
     """
 
     release: Release
@@ -72,7 +72,7 @@ def intercept(
     Args:
         components: NPZ with `components` (k, d) and, where published, `eigenvalues`, `mean`, `n_records`, `columns`,
             `center`, `scale`, `moment`; or CSV or NPY with the components alone, one a row.
-        manifest: Of `drjax release pca`, which tells the mechanism.
+        manifest: Manifest of `drjax release pca`, which tells the mechanism.
         n_records: How many records the release is of, if the file does not say.
         centred: Whether the curator subtracted the records' mean; so if the file holds a `mean`.
 

@@ -31,7 +31,7 @@ LEAST_RECORDS = 60
 """Fewer cannot be split into members, others and the adversary's own."""
 
 SHARES = (0.6, 0.25)
-"""Of the records: those that rehearsals are fitted on, and that they are judged with; the rest is the adversary's."""
+"""Shares of the records that rehearsals are fitted on, and that they are judged with; the rest is the adversary's."""
 
 MOST_TRAINED, MOST_REGRESSED, MOST_CANDIDATES, MOST_COMPARED = 5000, 1000, 1000, 20_000
 """Records at most: that a classifier is trained on, that a regression is, that are attacked, that are compared."""
@@ -58,17 +58,17 @@ class Rehearsal:
     Attributes:
         measure: A value of `MEASURES`.
         epsilons: (g,), the one asked for among them.
-        useful: Of each epsilon: `measure` of synthetic records.
+        useful: Measure of synthetic records at each epsilon.
         real: `measure` of the real records in their place.
         ignorant: `measure` of who knows nothing: names the most frequent class, or the mean; without a target that of
             `ignorance.uniform_table`.
-        compared: At the epsilon asked for, beside real records and knowing nothing: `measure`, then mean total
+        compared: Measures at the epsilon asked for, beside real records and knowing nothing: `measure`, then mean total
             variation of columns and of pairs of columns, in [0, 1], and mean absolute difference of correlations, in
             [0, 2].
         spreads: Ratio of every column's spread to the real one's, at the epsilon asked for.
         attacks: Membership in the synthetic table, at the epsilon asked for.
         n_fitted: Records of one rehearsal.
-        n_trials: At every epsilon.
+        n_trials: Number of trials at every epsilon.
     """
 
     measure: str
@@ -135,14 +135,14 @@ def rehearse(
     and each record counts for more.
 
     Args:
-        key: Of splits and noise, which are for this report only.
-        method: Of `drjax.synthesis`.
-        schema: Of the table.
+        key: PRNG key of splits and noise, which are for this report only.
+        method: Method of `drjax.synthesis`.
+        schema: Schema of the table.
         x: (n, m) private, encoded, n >= `LEAST_RECORDS`.
         y: (n,) or None; at least `LEAST_RECORDS` of the classes are not -1. Records of class -1 are fitted, as in a
             release, where they count for no class; the classifier is neither trained nor judged on them.
-        epsilon: Asked for.
-        delta: Of all.
+        epsilon: Epsilon asked for.
+        delta: Delta at every epsilon.
         n_trials: Splits and draws at every epsilon, >= 2.
         progress: Show a bar.
 

@@ -57,24 +57,25 @@ class SyntheticReleaseConfig:
 
     Attributes:
         data: Private records, one a row, with named columns: CSV or Parquet; numbers, text, or both.
-        epsilon: Of the guarantee, > 0.
-        delta: Of the guarantee; 1e-6 if not given, 0 for Laplace noise. Below 1 / records.
+        epsilon: Epsilon of the guarantee, > 0.
+        delta: Delta of the guarantee; 1e-6 if not given, 0 for Laplace noise. Below 1 / records.
         target: Column to predict from the others: kept out of the components, its classes modelled one by one.
-        task: classification or regression; if not given, by the target's values.
-        method: pca-gauss (Gaussians in private principal components) or ron-gauss (in random directions).
-        n_components: Dimensions of the Gaussians; 50 if not given, or as many as there are features.
-        neighbouring: Which data sets the guarantee compares. replace_one is the strongest.
+        task: Kind of prediction, classification or regression; if not given, by the target's values.
+        method: Synthesis method: pca-gauss (Gaussians in private principal components) or ron-gauss (in random
+            directions).
+        n_components: Dimension of the Gaussians; 50 if not given, or as many as there are features.
+        neighbouring: Neighbouring relation that the guarantee is for. replace_one is the strongest.
         bounds: JSON file: for every column [lower, upper], or the list of its categories; `drjax release schema` writes
             a form to fill in.
         public: Records of the same kind that are no secret, with the same columns: bounds that no file gives, centre,
             components and clipping come from them, and cost nothing.
         bounds_from_private_data: Take missing ranges from the private records: NO GUARANTEE HOLDS THEN. Categories are
             never taken from them.
-        n_synthetic: Synthetic records; as many as there are private ones if not given.
+        n_synthetic: Number of synthetic records; as many as there are private ones if not given.
         drop: Columns to leave out.
         ledger: Budget ledger of the records (drjax.bounds.ledger), charged before noise is drawn.
-        trials: Rehearsals at each epsilon of the report, 2 or more; 0 for none.
-        seed: Of the rehearsals. The noise of the release is the operating system's, and nobody can repeat it.
+        trials: Number of rehearsals at each epsilon of the report, 2 or more; 0 for none.
+        seed: Seed of the rehearsals. The noise of the release is the operating system's, and nobody can repeat it.
     """
 
     data: Positional[Path]
@@ -122,11 +123,11 @@ class SyntheticReleaseResult:
     Attributes:
         folder: Holds the synthetic table, `schema.json` and `manifest.json`, for publication.
         private_folder: Holds `report.html`, which is not for publication.
-        manifest: As written.
-        schema: Of both tables.
-        rehearsed: See `rehearsal.Rehearsal`; private. None where there is none.
+        manifest: Manifest as written.
+        schema: Schema of both tables.
+        rehearsed: Results of the rehearsal, see `rehearsal.Rehearsal`; private. None where there is none.
         not_rehearsed: Why there is none; private.
-        outside: By column, how many cells of the records were no value that it may hold, and why; private.
+        outside: Counts by column of the cells that were no value that the column may hold, and why; private.
     """
 
     folder: Path

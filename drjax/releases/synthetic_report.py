@@ -63,7 +63,7 @@ def report(
     Args:
         title: Heading of the page.
         method: Name of the method.
-        neighbouring: Which data sets the guarantee compares.
+        neighbouring: Neighbouring relation that the guarantee is for.
         epsilon: Epsilon of the guarantee.
         delta: Delta of the guarantee.
         schema: Columns of the tables.
@@ -74,7 +74,7 @@ def report(
         budget: Share of each step.
         rehearsed: Expected utility and attacks; None where there are none.
         not_rehearsed: Why there are none.
-        outside: By column, how many cells were no value that it may hold, and why.
+        outside: Counts by column of the cells that were no value that the column may hold, and why.
         private: Records, encoded.
         published: Synthetic records, encoded.
         command: The shell command.

@@ -1,4 +1,4 @@
-"""From a fitted model of Gaussians to a table: numbers rounded, and categories chosen as often as the model says.
+"""Writes a table from a fitted model of Gaussians: numbers rounded, and categories chosen as often as the model says.
 
 The largest of a category's one-hot numbers would choose frequent categories too often and rare ones never: their means
 differ by more than they vary. So every category gets an offset, and the largest sum is chosen: the offsets are those at
@@ -29,9 +29,9 @@ def synthetic_table(key: Array | None, synthesizer: Any, schema: Schema, n: int)
     """n synthetic records as a table of the schema.
 
     Args:
-        key: Of the draws; None for one from the operating system.
+        key: PRNG key of the draws; None for one from the operating system.
         synthesizer: A `drjax.synthesis.frame.ProjectedSynthesizer` of the schema's encoded features.
-        schema: Of the table.
+        schema: Schema of the table.
         n: Records.
     """
     return schema.decode(*synthetic_features(os_key() if key is None else key, synthesizer, schema, n))
@@ -54,7 +54,7 @@ def synthetic_features(key: Array, synthesizer: Any, schema: Schema, n: int) -> 
 
 
 def category_offsets(key: Array, synthesizer: Any, schema: Schema) -> list[tuple[slice, np.ndarray]]:
-    """For every column of categories its place among the features, and offsets (classes, categories)."""
+    """Places among the features, for every column of categories, and offsets (classes, categories)."""
     places = [(place, column) for place, column in _places(schema) if column.kind == "category" and column.width > 1]
     n_classes = len(np.asarray(synthesizer.mixture.weights))
     drawn, y = synthesizer.draw(key, DRAWS * n_classes)

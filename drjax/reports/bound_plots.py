@@ -25,11 +25,11 @@ def success_over_baseline(
     """Largest probability of a reconstruction over the probability without the release, on logarithmic axes.
 
     Args:
-        curves: By label.
+        curves: Curves by label.
         marks: Baselines to mark on the first curve.
-        looser: Other bounds by label, (m,) at `kappa`, dashed.
+        looser: Bounds beside the curves, by label, (m,) at `kappa`, dashed.
         kappa: (m,) where everything is drawn; 1e-6 to 1 if not given.
-        n_targets: See `rero.from_tradeoff`.
+        n_targets: Number of targets, see `rero.from_tradeoff`.
     """
     grid = np.geomspace(1e-6, 1, 300) if kappa is None else kappa
     figure = Figure(figsize=(plots.WIDTH, 4.2), layout="constrained")
@@ -61,7 +61,7 @@ def success_over_mu(
     """Success of every attack over mu, with its interval, under the bound of Gaussian differential privacy.
 
     Args:
-        rows: One for each mu and attack: "mu", "attack", and "success" as (estimate, low, high).
+        rows: Rows, one for each mu and attack: "mu", "attack", and "success" as (estimate, low, high).
         kappa: Success that no guess exceeds without the release: the bound is computed from it.
         mse: Error that counts as success, for the label.
         guess: Success of the best guess that was found, of which the same formula gives an estimate, no bound.
@@ -115,7 +115,7 @@ def over_noise(noise: np.ndarray, values: np.ndarray, *, found: tuple[float, flo
         noise: (m,) noise multipliers.
         values: (m,) the guarantee at each; points that are not finite are left out.
         found: Noise and guarantee to mark.
-        label: Of the guarantee.
+        label: Label of the guarantee.
     """
     figure = _line(noise, values, x_label="noise multiplier", y_label=label)
     figure.axes[0].plot(*found, "o", color=plots.SERIES[0])

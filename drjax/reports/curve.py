@@ -42,10 +42,11 @@ class CurvePoint:
     """One scale of the defence: what the release is worth and what the adversaries take from it.
 
     Attributes:
-        scale: 0 is the undefended release.
-        trustworthiness: Of the releases for the records without noise; unknown where it cannot be measured.
-        knn_preservation: Share of the nearest neighbours kept, likewise.
-        knn_accuracy: Of labels from the nearest records in the release, leave-one-out; None without labels.
+        scale: Scale of the defence; 0 is the undefended release.
+        trustworthiness: Trustworthiness of the releases for the records without noise; unknown where it cannot be
+            measured.
+        knn_preservation: Share of the nearest neighbours kept, in the same releases.
+        knn_accuracy: Accuracy of labels from the nearest records in the release, leave-one-out; None without labels.
         adaptive: Scores of the adversary that knows the defence.
         adaptive_label: The attack it chose.
         non_adaptive: Scores of the adversary that does not.
@@ -67,9 +68,9 @@ class DefenseCurve:
     """A defence at several scales.
 
     Attributes:
-        defense: In words, e.g. "Gaussian noise on the records".
+        defense: Defence in words, e.g. "Gaussian noise on the records".
         unit: What a scale of 1 means, in words.
-        points: By increasing scale, the first at 0.
+        points: Points by increasing scale, the first at 0.
         non_adaptive_label: The attack of the adversary that ignores the defence.
         baselines: Rows of the ladder that attack nothing.
         left_out: Attacks of the ladder that no adversary chose among, because every scale would take minutes.

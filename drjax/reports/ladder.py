@@ -57,13 +57,13 @@ class LadderRow:
 
     Attributes:
         label: Short unique name, at most about 30 characters.
-        description: One sentence in plain words.
+        description: Description in plain words, one sentence.
         scores: What `attacks.metrics.evaluate` measured.
-        is_baseline: True for the mean record and the nearest neighbour, which attack nothing.
+        is_baseline: Whether it attacks nothing, as the mean record and the nearest neighbour.
         needs_shadows: Whether it trains on shadow releases.
         needs_public: Whether it needs public records of the same kind.
         note: Anything a reader must know to read the figures.
-        why: One sentence on why it works, for the report on the strongest attack.
+        why: Reason why it works, one sentence, for the report on the strongest attack.
     """
 
     label: str

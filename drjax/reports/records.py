@@ -49,7 +49,7 @@ def put_record(path: Path | str, kind: str, cell: str, /, **fields: Any) -> dict
 
     Args:
         path: The record file; its folder must exist.
-        kind: One of `KINDS`.
+        kind: Kind of the record, one of `KINDS`.
         cell: What the record is of. Records are ordered by kind and by this: begin it with what should order it.
         **fields: The record's content; "schema" and "kind" are taken.
 
@@ -182,7 +182,7 @@ def save_arrays(path: Path | str, /, **arrays: Any) -> None:
 
 
 def put_arrays(path: Path | str, arrays: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """As `save_arrays`, unless the file is there by now; returns the arrays that it holds.
+    """Saves arrays as `save_arrays` does, unless the file is there by now; returns the arrays that it holds.
 
     Raises:
         ValueError: an array as `save_arrays` refuses it, or a file that is damaged.

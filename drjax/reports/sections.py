@@ -70,7 +70,7 @@ class Facts(Section):
 
     Attributes:
         facts: (name, value) pairs.
-        is_glossary: True where values are sentences, to be read one below another.
+        is_glossary: Whether values are sentences, to be read one below another.
     """
 
     template: ClassVar[str] = "facts.html.jinja"

@@ -42,7 +42,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         embedding_: (n_samples, k).
         graph_: (n_samples, n_samples), CSR, weights of the fuzzy simplicial set, without those too small for an update.
         n_epochs_: Epochs run.
-        n_features_in_, feature_names_in_: As everywhere in scikit-learn.
+        n_features_in_, feature_names_in_: Attributes as everywhere in scikit-learn.
     """
 
     def __init__(

@@ -20,13 +20,12 @@ STEPS = ("center", "projection", "moments")
 class Budget:
     """Shares of the steps, in any unit; a step that is not taken leaves its share to the others.
 
-    Of epsilon where delta is 0, where Laplace noise adds up in epsilon; otherwise of mu^2, where Gaussian noise adds up
-    in mu^2.
+    Where delta is 0 they divide epsilon, in which Laplace noise adds up; otherwise mu^2, in which Gaussian noise does.
 
     Attributes:
-        center: Of the mean and the size of the records.
-        projection: Of the components.
-        moments: Of counts, means and covariances.
+        center: Share of the step that finds the mean and the size of the records.
+        projection: Share of the step that finds the components.
+        moments: Share of the step that finds counts, means and covariances.
     """
 
     center: float = 0.1
@@ -59,7 +58,7 @@ class Plan:
         neighbouring: A name in `RELATIONS`.
         spend: mu of each step for Gaussian noise, epsilon of each for Laplace noise, by its name in `STEPS`; 0 for a
             step that is not taken.
-        guarantee: Of all steps together.
+        guarantee: Guarantee of all steps together.
     """
 
     noise: str
@@ -86,12 +85,12 @@ def plan(
     """Divides (epsilon, delta): Laplace noise where delta is 0, else Gaussian noise.
 
     Args:
-        epsilon: > 0.
-        delta: In [0, 1).
+        epsilon: Epsilon of all steps together, > 0.
+        delta: Delta of all steps together, in [0, 1).
         budget: The shares.
-        steps: Those that are taken.
+        steps: Steps that are taken.
         neighbouring: A name in `RELATIONS`.
-        parallel: Those of the steps that see other records than the rest do: either part may spend all.
+        parallel: Steps that see other records than the rest do: either part may spend all.
         for_release: Calibrate Gaussian noise through zCDP, which is what is proven of discrete noise.
 
     Raises:

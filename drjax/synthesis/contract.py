@@ -70,7 +70,7 @@ class SynthesisMethod(Protocol):
 
     name: ClassVar[str]
     tasks: ClassVar[tuple[str, ...]]
-    """Those of `TASKS` that it can serve."""
+    """Tasks of `TASKS` that it can serve."""
 
     def fit(self, key: Array, x: Array, y: Array | None, epsilon: float, delta: float) -> Synthesizer:
         """Fits x (n, d) and y (n,), for experiments.
@@ -107,7 +107,7 @@ class Box:
 
     @classmethod
     def of(cls, lower: Sequence[float] | Array | float, upper: Sequence[float] | Array | float, d: int = 1) -> Box:
-        """From sequences, or from two numbers for d features that are bounded alike."""
+        """Box from sequences, or from two numbers for d features that are bounded alike."""
         low, high = (np.asarray(v, np.float64) for v in (lower, upper))
         if low.ndim == high.ndim == 0:
             low, high = np.full(d, low), np.full(d, high)

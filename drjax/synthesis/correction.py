@@ -103,7 +103,7 @@ def correction_of(
     """The correction of a mixture in p dimensions.
 
     Args:
-        mixture: In units of the radius; a label may follow the p components.
+        mixture: Mixture in units of the radius; a label may follow the p components.
         components: (p, m).
         frame: `drjax.synthesis.frame.Frame`.
         spread: () mean squared distance of records from the centre in units of the radius squared, not cut; None if

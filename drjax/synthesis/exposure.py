@@ -35,11 +35,11 @@ DENSITIES = ("kernel", "mixture", "neighbours")
 
 
 class Memorisation(NamedTuple):
-    """See `memorisation_ratio`.
+    """Signs that synthetic records copy the records that were used; see `memorisation_ratio`.
 
     Attributes:
-        share: Of synthetic records that are closer to a record that was used than to one that was not, ties counting
-            half; 1/2 for data that remember nothing. With Clopper-Pearson's interval for independent records.
+        share: Share of synthetic records that are closer to a record that was used than to one that was not, ties
+            counting half; 1/2 for data that remember nothing. With Clopper-Pearson's interval for independent records.
         median_ratio: Median distance to the closest record used over that to the closest one not used; 1 for data that
             remember nothing, 0 for copies. nan where both are 0.
         n_exact: Synthetic records that are copies of a record that was used.
@@ -95,8 +95,8 @@ def density_ratio_scores(
         reference: (r, d) public records that were not used.
         candidates: (m, d).
         density: A name in `DENSITIES`.
-        n_components: Of the mixture, >= 1; fewer where there are fewer different records.
-        n_neighbours: k, >= 1; likewise.
+        n_components: Number of components of the mixture, >= 1; fewer where there are fewer different records.
+        n_neighbours: k, >= 1; fewer where there are fewer different records.
         sample_size: Records that each density is fitted on at most, >= 2.
 
     Raises:
@@ -140,12 +140,12 @@ def membership_exposure(
         others: (k, d) records of the same kind that it was not fitted on, >= 2.
         reference: (r, d) public records, neither members nor others; without them no densities are compared.
         n: Synthetic records to draw; by default as many as there are members, 1,000 at least.
-        density: As of `density_ratio_scores`.
-        level: Of the intervals, in (0, 1).
+        density: Number of components of the density, as in `density_ratio_scores`.
+        level: Confidence level of the intervals, in (0, 1).
 
     Returns:
-        By attack ("closest_record", and with public records "closest_record_relative" and "density_ratio"), the figures
-        of `drjax.attacks.roc.evaluate`. Small samples can be lucky: look at the intervals.
+        Figures by attack ("closest_record", and with public records "closest_record_relative" and "density_ratio"):
+        those of `drjax.attacks.roc.evaluate`. Small samples can be lucky: look at the intervals.
 
     Raises:
         ValueError: shapes that do not match, or a release that holds no way from records to its coordinates.
@@ -184,8 +184,8 @@ def rero_ceiling(guarantee: Guarantee, kappa: Array | float) -> np.ndarray:
     `drjax.bounds.rero.from_tradeoff` of the guarantee: the adversary knows all other records.
 
     Args:
-        guarantee: Of a synthesizer.
-        kappa: Of any shape, in [0, 1]; see `drjax.bounds.prior`.
+        guarantee: Guarantee of a synthesizer.
+        kappa: Baseline success, any shape, in [0, 1]; see `drjax.bounds.prior`.
 
     Raises:
         ValueError: kappa outside [0, 1].

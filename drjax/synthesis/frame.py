@@ -22,7 +22,7 @@ SIZE_WEIGHT, COUNT_WEIGHT = 0.5, 0.25
 """What a record's size, in [-1/2, 1/2], and its count weigh beside its direction in the sum of the first step."""
 
 LEAST_RADIUS = 0.05
-"""Of the unit ball: a noisy radius is not taken to be less."""
+"""Least radius, as a share of the unit ball's: a noisy radius is not taken to be less."""
 
 CLIP_FACTORS = (0.8, 4.0)
 """Smallest and largest clip factor that is chosen: below 0.8 utility hardly changes (docs/synthesis.md), and hardly any
@@ -55,14 +55,14 @@ class ProjectedSynthesizer:
     Attributes:
         box: The public bounds.
         task: A name in `contract.TASKS`.
-        target_range: Of a regression.
+        target_range: Range of the target of a regression.
         label_weight: b of w = (t, z, b y).
         is_sphere: Whether records are brought to norm 1 about the centre, instead of cut to it.
         decode: Whether `sample` gives features, or components.
-        guarantee: Of everything below.
+        guarantee: Guarantee of all fields below.
         frame: Centre, radius and scale.
         components: (p, m), orthonormal rows.
-        mixture: In units of w without its first entry; the label, if any, is last.
+        mixture: Mixture in units of w without its first entry; the label, if any, is last.
         correction: Correction of the columns' deviations, `drjax.synthesis.correction`; None for none.
     """
 
@@ -176,11 +176,11 @@ def frame_of(
 
     Args:
         noisy: (m + 1,), or (m + 2,) where n is None and among what was summed up.
-        deviation: Of the noise of an entry.
+        deviation: Standard deviation of the noise of an entry.
         m: Features.
         n: Records, or None.
         is_sphere: Whether records have norm 1 and `size` is their norm in the box.
-        clip_factor: Of the radius.
+        clip_factor: Factor on the radius.
         given: A public centre (m,), to be taken instead of the mean.
     """
     n = noisy_count(noisy, deviation) if n is None else n

@@ -42,10 +42,10 @@ def repaired_factor(covariance: Array, deviation: Any, repair: str = "trace") ->
     Args:
         covariance: (..., q, q), symmetric.
         deviation: (...) of its noise off the diagonal, which "shrink" takes.
-        repair: Of the eigenvalues. "clip": negative ones become 0, which adds to the variance. "trace": all are lowered
-            by one number and then clipped, so that the sum stays what the noisy one is (the nearest matrix with that
-            trace). "shrink": what is within the bulk of the noise becomes 0, the others become what is best in mean
-            square for a few strong directions in noise (Shabalin & Nobel 2013; Gavish & Donoho 2017).
+        repair: Repair of the eigenvalues. "clip": negative ones become 0, which adds to the variance. "trace": all are
+            lowered by one number and then clipped, so that the sum stays what the noisy one is (the nearest matrix with
+            that trace). "shrink": what is within the bulk of the noise becomes 0, the others become what is best in
+            mean square for a few strong directions in noise (Shabalin & Nobel 2013; Gavish & Donoho 2017).
 
     Raises:
         ValueError: an unknown repair.
@@ -86,11 +86,11 @@ def mixture_of(
     Args:
         moments: (K, 1 + q, 1 + q), symmetric.
         mean_weight: t, > 0.
-        deviation: Of the noise of an entry off the diagonal.
+        deviation: Standard deviation of the noise of an entry off the diagonal.
         n: Records in all where that is public; the count of a single class is then known, and those of several are
             brought to that sum.
-        repair: As of `repaired_factor`.
-        pooling: In [0, 1]: share of the classes' common covariance in that of each. None: of each class as much as its
+        repair: Repair of the covariances, as for `repaired_factor`.
+        pooling: Share, in [0, 1], of the classes' common covariance in that of each. None: of each class as much as its
             noise explains of what is between the two (James & Stein).
 
     Returns:

@@ -85,12 +85,12 @@ def pca_gauss_mixture(
     """Algorithms 2 and 3 on components z (n, p), with the noise of the authors' code.
 
     Args:
-        key: Of the noise.
+        key: PRNG key of the noise.
         z: Components over sqrt(m).
         group: (n,) classes; algorithm 3 with `n_classes`.
         label: (n,) in [-1, 1], or None; algorithm 2.
         n_classes: Or None.
-        epsilons: Of means and of covariances; algorithm 2 spends both on the covariance.
+        epsilons: Epsilons of means and of covariances; algorithm 2 spends both on the covariance.
     """
     n, p = z.shape
     mean_key, covariance_key = jax.random.split(key)
@@ -123,13 +123,13 @@ def ron_gauss_mixture(
     """RON-Gauss's three algorithms on records v (n, m) of norm 1, with the noise of the authors' code.
 
     Args:
-        key: Of the noise.
+        key: PRNG key of the noise.
         v: Records over their norms.
         components: (p, m), random orthonormal rows.
         group: (n,) classes, each with a mean of its own where `n_classes` is given.
         label: (n,) in [-1, 1], or None.
         n_classes: Or None.
-        epsilons: Of means and of covariances.
+        epsilons: Epsilons of means and of covariances.
 
     Returns:
         Gaussians in p dimensions, or p + 1 with a label; those of classes about their projected means, others about 0,

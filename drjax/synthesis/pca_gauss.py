@@ -55,8 +55,9 @@ class PCAGauss(ProjectedGauss):
         clip_norm: Public bound on the components' norm about the centre, > 0, in units of half the box's width; None
             for `clip_factor` times the records' own size (the root of their mean squared distance from the centre),
             with noise. sqrt(d) about the middle of the box cuts nothing.
-        clip_factor: > 0; None for `frame.chosen_clip_factor` of the noise, which looks at no record.
-        is_divided: With `paper`, whether components are divided by sqrt(m), as lemma 1 asks. The authors' code does not
+        clip_factor: Factor on the clipping radius, > 0; None for `frame.chosen_clip_factor` of the noise, which looks
+            at no record.
+        is_divided: Whether components are divided by sqrt(m) with `paper`, as lemma 1 asks. The authors' code does not
             do it, which makes its noise smaller by that factor, and lemma 1's bound on the components false.
     """
 
@@ -128,7 +129,7 @@ class PCAGauss(ProjectedGauss):
         return Directions(random_components(key, self.n_components, v.shape[1], v.dtype))
 
     def released_directions(self, v: np.ndarray, chosen: np.ndarray, frame: Frame, spending: Plan) -> Directions:
-        """As `directions`, with noise or randomness from the operating system."""
+        """Directions as by `directions`, with noise or randomness from the operating system."""
         if self.projection == "public":
             return Directions(np.asarray(self.components, np.float64))
         if self.projection == "random":

@@ -47,8 +47,9 @@ class ProjectedGauss:
     """Base of `pca_gauss.PCAGauss` and `ron_gauss.RONGauss`.
 
     Attributes:
-        neighbouring: Which data sets the guarantee compares, a name in `drjax.bounds.curve.RELATIONS`; no default.
-            The number of records is public under "zero_out" and "replace_one", and noisy under "add_or_remove".
+        neighbouring: Neighbouring relation: which data sets the guarantee compares, a name in
+            `drjax.bounds.curve.RELATIONS`; no default. The number of records is public under "zero_out" and
+            "replace_one", and noisy under "add_or_remove".
         box: Public bounds of the features.
         n_components: p, in [1, d]; public.
         n_classes: Public number of classes, >= 1: y is an integer from 0. A record of any other class counts for none.
@@ -56,13 +57,13 @@ class ProjectedGauss:
             neither, records have no y.
         budget: Shares of the steps.
         mean_weight: t > 0: more makes means and counts less noisy, and covariances more.
-        label_weight: b > 0, of a regression's label, likewise.
-        repair: Of noisy covariances, a name in `gaussian_model.REPAIRS`.
-        pooling: In [0, 1]: share of the classes' common covariance in that of each; None for as much as its noise
+        label_weight: b > 0, the same for the label of a regression.
+        repair: Repair of noisy covariances, a name in `gaussian_model.REPAIRS`.
+        pooling: Share, in [0, 1], of the classes' common covariance in that of each; None for as much as its noise
             calls for, see `gaussian_model.mixture_of`.
         composition: "serial": every step sees every record. "parallel": `part` of the records, drawn at random, are for
             the first two steps, which may then spend all, and so may the third on the others.
-        part: In (0, 1).
+        part: Share of the records, in (0, 1).
         decode: Whether synthetic records are features, or components.
         correct: Whether decoded columns get back the deviations that clipping, left-out directions and the box take
             off, see `drjax.synthesis.correction`.
@@ -304,7 +305,7 @@ class ProjectedGauss:
             raise ValueError(f"y must be integers for classification, got dtype {jnp.result_type(y)}")
 
     def _bound(self) -> float:
-        """Of w."""
+        """Norm bound of w."""
         return moments.augmented_norm(self.mean_weight, self.label_weight if self.task == "regression" else None)
 
     def _first_rows(self, v: Any, size: Any) -> Any:

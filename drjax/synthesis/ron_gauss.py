@@ -58,7 +58,7 @@ class RONGauss(ProjectedGauss):
         return None
 
     def noisy_frame(self, noisy: Any, deviation: float, m: int, n: Any, spending: Plan) -> Frame:
-        """As for records of norm 1 about the centre."""
+        """Frame as for records of norm 1 about the centre."""
         del spending
         return frame_of(noisy, deviation, m, n, is_sphere=True)
 
@@ -74,7 +74,7 @@ class RONGauss(ProjectedGauss):
         return Directions(np.asarray(random_components(key, self.n_components, v.shape[1], v.dtype)))
 
     def _paper_fit(self, key: Array, x: Array, y: Any, epsilon: float, delta: float) -> ProjectedSynthesizer:
-        """As the authors' code, delta aside, which it does not use."""
+        """Fit as by the authors' code, delta aside, which it does not use."""
         self.plan(epsilon, delta)
         v, _ = in_unit_ball(self.box.encode(x), True)
         (n, m), p = v.shape, self.n_components

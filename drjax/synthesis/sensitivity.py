@@ -49,7 +49,7 @@ def moment_l1(q: int, *, neighbouring: str, n_groups: int = 1) -> float:
     where the record may change its class: in L1 that is twice the cost, and not what parallel composition promises.
 
     Args:
-        q: >= 1.
+        q: Number of rows and columns, >= 1.
         neighbouring: A name in `RELATIONS`.
         n_groups: Sums; every record belongs to one of them.
 
@@ -67,7 +67,7 @@ def moment_l1(q: int, *, neighbouring: str, n_groups: int = 1) -> float:
 
 
 def full_moment_l1(q: int, *, neighbouring: str) -> float:
-    """As `moment_l1` of one sum, but over all entries: q, and sqrt(2) q under "replace_one"."""
+    """L1 norm as `moment_l1` of one sum, but over all entries: q, and sqrt(2) q under "replace_one"."""
     validate.integer(q=q)
     one = moment_sensitivity(1.0, neighbouring=neighbouring)
     return q * (1.0 if q == 1 else one)
@@ -97,7 +97,7 @@ def spectrum_l1(p: int, *, neighbouring: str) -> float:
 
 
 def spectrum_l2(p: int, *, neighbouring: str) -> float:
-    """As `spectrum_l1` in the Euclidean norm: 1, and sqrt(2) under "replace_one" where p > 1."""
+    """Euclidean norm of the change that `spectrum_l1` bounds: 1, and sqrt(2) under "replace_one" where p > 1."""
     validate.integer(p=p)
     return 1.0 if p == 1 else moment_sensitivity(1.0, neighbouring=neighbouring)
 

@@ -35,7 +35,7 @@ class SpectrumSynthesizer:
     """Gaussians of mean 0 and private variances; a pytree.
 
     Attributes:
-        guarantee: Of the variances.
+        guarantee: Guarantee of the variances.
         factor: (p, p), A of the covariance A A^T in units of half the box's width; diagonal but for the paper's.
     """
 
@@ -111,7 +111,7 @@ class PCAGaussSpectrum:
         return float(self.clip_norm or math.sqrt(self.box.d))
 
     def plan(self, epsilon: float, delta: float, *, for_release: bool = False) -> Plan:
-        """As of `projected.ProjectedGauss`."""
+        """Plan as of `projected.ProjectedGauss`."""
         return plan(
             epsilon, delta, Budget(), steps=("moments",), neighbouring=self.neighbouring, for_release=for_release
         )

@@ -152,7 +152,7 @@ def krr_rmse(
         synthetic: x (n, d) and numbers y (n,).
         test: Real records in the same coordinates.
         alpha: Ridge, > 0.
-        gamma: Of exp(-gamma |x - z|^2); 1 / d if None.
+        gamma: Gamma of exp(-gamma |x - z|^2); 1 / d if None.
         kernel: "rbf" or "linear".
         sample_size: Records to train on, >= 2; all if there are fewer.
 

@@ -51,7 +51,7 @@ def marginal_distances(
         real: (n, d), finite.
         synthetic: (m, d).
         box: Public bounds of the d features.
-        n_bins: Between the bounds, >= 1.
+        n_bins: Number of bins between the bounds, >= 1.
         max_pairs: Pairs to compare, >= 1.
 
     Raises:

@@ -126,7 +126,7 @@ class NearestRecord(ModelAttack):
 
 @dataclass(frozen=True, kw_only=True)
 class QuadraticKernel(ModelAttack):
-    """See `drjax.attacks.reconstruction.reconn.fit_quadratic`."""
+    """Kernel regression from model vectors; see `drjax.attacks.reconstruction.reconn.fit_quadratic`."""
 
     name: str = "quadratic"
     label: str = "quadratic kernel"
@@ -153,7 +153,7 @@ class QuadraticKernel(ModelAttack):
 
 @dataclass(frozen=True, kw_only=True)
 class ReconstructorNetwork(ModelAttack):
-    """See `drjax.attacks.reconstruction.reconn.fit`.
+    """Reconstructor network; see `drjax.attacks.reconstruction.reconn.fit`.
 
     Attributes:
         recipe: Key of `reconn.RECIPES`.
@@ -191,7 +191,7 @@ class ReconstructorNetwork(ModelAttack):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingInversion(ModelAttack):
-    """See `reconstruct_model`."""
+    """Inversion of the training; see `reconstruct_model`."""
 
     name: str = "inversion"
     label: str = "inversion of the training"

@@ -24,7 +24,7 @@ from drjax.core.statistics import conformal_radius
 from drjax.core.types import Array
 
 Inputs = Callable[[Any], Any]
-"""From maps to what a kind of attack takes."""
+"""Function from maps to what a kind of attack takes."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class CrossFit:
     """Models of the parts.
 
     Attributes:
-        models: One for each part, trained on the maps of all others.
-        errors: For each part, |expected - true| of its model on its maps.
+        models: Models, one for each part, trained on the maps of all others.
+        errors: Absolute errors |expected - true| of each part's model on the part's maps.
         inputs: What the models take of maps.
     """
 
@@ -74,8 +74,8 @@ def cross_fit(
 
     Args:
         key: Part i uses fold_in(key, i).
-        attack: In `models.KINDS`.
-        parts: At least two, whose records are different, persons too.
+        attack: Kind of attack, a name in `models.KINDS`.
+        parts: Parts, two or more, with different records (and different persons).
         inputs: What the attack takes of maps.
         progress: Show bars.
 
@@ -97,7 +97,7 @@ def cross_fit(
 
 
 def errors_of_guessing(parts: Sequence[ShadowMaps]) -> list[np.ndarray]:
-    """For each part, the absolute errors on its maps of the best constant, the median share of the others' maps."""
+    """Absolute errors, for each part, of the best constant on its maps: the median share of the others' maps."""
     medians = [np.median(np.concatenate([p.shares for j, p in enumerate(parts) if j != i])) for i in range(len(parts))]
     return [np.abs(median - part.shares) for median, part in zip(medians, parts, strict=True)]
 
@@ -109,7 +109,7 @@ def mean_and_deviation(values: Sequence[np.ndarray], overlap: float) -> tuple[fl
     part `overlap` of their records. Errors that chance in the maps has a hand in are correlated less.
 
     Args:
-        values: For each part, one number per map.
+        values: Numbers, one per map, for each part.
         overlap: Records of a map, as a share of the records of a part.
     """
     together = np.concatenate(values)

@@ -22,11 +22,11 @@ from drjax.nets import plot_networks
 def grad_cam(model: PropertyModel, pictures: Array, *, outputs: Array | None = None) -> np.ndarray:
     """Heat maps of the last dense block: where its channels, weighed by the mean slope of an output, are active.
 
-    The slope is that of the output before the softmax or sigmoid. Of a regression it points to larger proportions.
+    The slope is that of the output before the softmax or sigmoid. In a regression it points to larger proportions.
     Members of an ensemble are averaged, and so are the turns of a picture (turned back) that the model answers by.
 
     Args:
-        model: Of kind "picture".
+        model: Model of kind "picture".
         pictures: (g, size, size) or (g, size, size, 3), as in training.
         outputs: (g,) the output to explain of each picture; None is a classifier's most probable class.
 

@@ -24,7 +24,7 @@ RADII = (0.1, 0.2, 0.4, 0.8)
 MIN_POINTS = 3
 QUANTILES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 N_BINS, BIN_WIDTH = 32, 0.1
-"""Of the histogram of distances between points, in the unit of `RADII`; the last bin takes all beyond."""
+"""Bins of the histogram of distances between points, and their width in units of `RADII`; the last is open-ended."""
 
 AXIS_QUANTILES = np.linspace(0.05, 0.95, 13)
 N_RINGS = 10

@@ -26,8 +26,8 @@ class KernelRidge:
     it smooth.
 
     Attributes:
-        scaler: Of the descriptors; its scale is the standard deviation over the weight, see `relevance`.
-        regression: From scaled descriptors (p,) to the proportion.
+        scaler: Scaler of the descriptors; its scale is the standard deviation over the weight, see `relevance`.
+        regression: Regression from scaled descriptors (p,) to the proportion.
         loo_error: Root mean squared leave-one-out error.
     """
 

@@ -57,7 +57,7 @@ def tsne_maps(
     Args:
         key: What map i draws (noise of a defence, random starts) depends on the key and i alone.
         features: (N, d), finite; what an extractor makes of all records.
-        groups: As from `sample_groups`, or their rows (g, n).
+        groups: Groups of records from `sample_groups`, or their rows (g, n).
         method: What is published; a DR method.
         defence: Applied to the features before the map and to its coordinates.
         batch_size: Maps per chunk; from the memory of the device if None. t-SNE's maps do not depend on it; those of

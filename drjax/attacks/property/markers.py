@@ -66,7 +66,7 @@ class Markers(NamedTuple):
 
     Attributes:
         centres: (m, 2) places (x, y) in pixels from the upper left corner, y down.
-        radius: Of all, in pixels.
+        radius: Radius of all markers, in pixels.
         colors: (m,) rows of the palette.
         palette: (c, 3) in [0, 1].
         is_overlapping: (m,) whether another one is nearer than two radii.
@@ -151,7 +151,7 @@ def _split(offset: np.ndarray, direction: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 def color_shares(image: np.ndarray, ground: np.ndarray, palette: np.ndarray) -> list[np.ndarray]:
-    """For each colour (h, w) in [0, 1]: how far a pixel is from the ground to that colour, and 0 if to another one."""
+    """Share (h, w) of each colour, in [0, 1]: how far a pixel is from the ground to it; 0 if of another colour."""
     split = [_split(image - ground, color - ground) for color in palette]
     lengths = [np.linalg.norm(color - ground) for color in palette]
     off = [across * length for (_, across), length in zip(split, lengths, strict=True)]

@@ -50,9 +50,9 @@ class PropertyConfig(TrainConfig):
         n_ensemble: Networks from different keys whose outputs are averaged, >= 1; trained side by side.
         validation_share: Share in (0, 1) of the maps that early stopping looks at; "descriptors" trains on them.
         calibration_share: Share in (0, 1) of the maps that intervals are calibrated on, and nothing else.
-        network: Of kind "picture"; with its `turns`, answers are means over the eight turns of a picture.
+        network: Network of kind "picture"; with its `turns`, answers are means over the eight turns of a picture.
         weights: Path of published weights for it, see `drjax.nets.densenet_files`; None starts at random.
-        set_network: Of kind "set".
+        set_network: Network of kind "set".
         aligned: Kind "set" sees aligned coordinates too; see `invariants.point_features`.
     """
 
@@ -91,7 +91,7 @@ CONFIGS = {
     "set": PropertyConfig(epochs=40, patience=40, batch_size=32, learning_rate=1e-2, aligned=True),
     "descriptors": PropertyConfig(),
 }
-"""By kind: what `fit` uses unless it is told otherwise."""
+"""Default configurations of `fit` by kind of attack."""
 
 
 class Prediction(NamedTuple):
@@ -115,14 +115,14 @@ class PropertyModel:
     Attributes:
         task: "regression" or "classification".
         kind: "picture", "set" or "descriptors".
-        config: As given to `fit`.
+        config: Configuration, as given to `fit`.
         classes: (c,) ascending proportions of a classifier; empty in regression.
         residuals: (r,) ascending |expected - true| on the maps of the calibration part.
         state: Weights of the networks with a leading axis of members; None for "descriptors".
         member_status: (members,) uint32 flags; those with an excluding flag do not enter the mean.
-        scaler: Of the points' features, for "set".
-        kernel: For "descriptors".
-        history: Of the training; None for "descriptors" and after `load`.
+        scaler: Scaler of the points' features, for "set".
+        kernel: Kernel ridge regression, for "descriptors".
+        history: History of the training; None for "descriptors" and after `load`.
     """
 
     task: str
@@ -247,13 +247,13 @@ def fit(
 
     Args:
         key: Decides the split, initialisation, shuffling and turns; ensemble member e uses fold_in(key, e).
-        inputs: For "picture", (m, size, size) or (m, size, size, 3) pictures in [0, 255], white 255 (fastest in uint8);
-            for the other kinds, maps (m, n, 2) or m arrays (n_i, 2).
+        inputs: Maps. For "picture", (m, size, size) or (m, size, size, 3) pictures in [0, 255], white 255 (fastest in
+            uint8); for the other kinds, maps (m, n, 2) or m arrays (n_i, 2).
         proportions: (m,) in [0, 1]; the classes of a classifier are the values that occur.
         task: "regression" or "classification".
         kind: "picture", "set" or "descriptors".
         config: How to train; that of the kind in `CONFIGS` if None.
-        checkpoint: See `drjax.nets.training.train`; yours to delete once the model is saved.
+        checkpoint: Checkpoint file, see `drjax.nets.training.train`; yours to delete once the model is saved.
         redrawn: (m, v, ...) v further pictures of each map for kind "picture", as of the map turned by any angle: in
             training a step sees the map's own picture or one of these, at random. All else sees its own alone.
         progress: Show a bar of epochs on standard error.

@@ -42,7 +42,7 @@ class NoisedProportion:
     """How the records of a plot are chosen.
 
     Attributes:
-        epsilon: Of the pure guarantee, finite and > 0.
+        epsilon: Epsilon of the pure guarantee, finite and > 0.
         n_changed: Records whose property neighbours may differ in, >= 1. See the module.
         low, high: Public limits of the plot's share, 0 <= low < high <= 1.
     """
@@ -105,7 +105,7 @@ class NoisedProportion:
         Args:
             key: Plot i depends on the key and i alone.
             has_property: (N,) bool, of all records.
-            groups: As from `groups.sample_groups`, each with more records than a plot has.
+            groups: Groups from `groups.sample_groups`, each with more records than a plot has.
             group_size: Records of a plot.
         """
         flags = np.asarray(has_property)

@@ -30,10 +30,10 @@ class Sheet(NamedTuple):
 
     Attributes:
         size: Pixels of the side of a square of the plot's area.
-        radius: Of a marker, in pixels.
+        radius: Radius of a marker, in pixels.
         palette: Red, green and blue in [0, 255] of the colours of the markers, as they stand out from white.
-        shares: Of the markers, that have each colour.
-        cohesion: In [0, 1]: 1 where neighbours have one colour, 0 where colours are mixed at random.
+        shares: Share of the markers that have each colour.
+        cohesion: Share in [0, 1]: 1 where neighbours have one colour, 0 where colours are mixed at random.
     """
 
     size: int

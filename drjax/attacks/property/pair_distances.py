@@ -10,7 +10,7 @@ from drjax.core.compiled import njit
 
 
 class PairDistances(NamedTuple):
-    """Of a map of n points.
+    """Distances between the points of a map of n points.
 
     Attributes:
         near: (n, k) float64 distances of the k nearest others, ascending.
@@ -32,7 +32,7 @@ def pair_distances(x: np.ndarray, k: int, radii: tuple[float, ...], width: float
         x: Finite.
         k: Neighbours, 1 <= k < n.
         radii: Ascending.
-        width: Of a bin.
+        width: Width of a bin.
         n_bins: Bins.
     """
     # In order of the first coordinate near neighbours are near in the list.

@@ -1,4 +1,4 @@
-"""From somebody's plot to the share of its records that have a property, with an interval: the attack from end to end.
+"""Predicts, from somebody's plot, the share of its records that have a property, with an interval: the whole attack.
 
 Shadow maps are made of the adversary's own records with shares drawn at random. Where the plot is a picture, every
 shadow map is drawn and read back as the plot was, so that what reading loses is lost in both. The shadow records are
@@ -55,7 +55,7 @@ class Finding(NamedTuple):
 
     Attributes:
         attack: "descriptors", "set" or "picture".
-        proportion: In [0, 1].
+        proportion: Predicted share, in [0, 1].
         low, high: The interval.
         error: Mean absolute error on shadow maps of the half that the model has not seen.
         error_deviation: Standard error of that mean, over other records too.
@@ -83,17 +83,17 @@ class Outcome:
     """What was found.
 
     Attributes:
-        findings: One for each attack.
+        findings: Findings, one for each attack.
         error_of_guessing: Mean absolute error on the same maps of the best constant, the median share of the others.
-        level: Of the intervals.
+        level: Confidence level of the intervals.
         levels: Least and greatest share of the shadow maps.
         n_points: Records of a shadow map.
         n_found: Points of the plot.
-        share_found: Of a shadow map's points, how many are read back on average; 1 for coordinates.
+        share_found: Share of a shadow map's points that are read back, on average; 1 for coordinates.
         n_maps: Shadow maps used of each half.
         n_unread: Shadow maps that could not be read back, left out.
         status: Flags of the shadow maps by name.
-        typicality: In (0, 1]: how often a shadow map is at least as far as the plot from the nearest map of the other
+        typicality: Share in (0, 1] of shadow maps at least as far as the plot from the nearest map of the other
             half, by descriptors. If the plot is exchangeable with the shadow maps, at most t with a probability of
             about t.
         warnings: What a reader of the figures has to know, in sentences.
@@ -147,7 +147,7 @@ def predict_proportion(
         n_points: Records of the plot; None is what its coordinates say, or as many as give its number of points when
             drawn and read back.
         levels: Least and greatest share of the shadow maps; None is the widest range that the shadow records allow.
-        level: In (0, 1).
+        level: Confidence level, in (0, 1).
         defence: What the publisher did to features or coordinates, done to the shadow maps too: the adaptive attack.
         progress: Show bars.
 

@@ -66,7 +66,7 @@ def draw(
     Args:
         coords: (g, n, 2) finite maps of n points each.
         size: Pixels of a side, >= 1.
-        radius: Of a marker, in pixels, > 0; None is size / 150, so that pictures of all sizes look alike.
+        radius: Radius of a marker, in pixels, > 0; None is size / 150, so that pictures of all sizes look alike.
         margin: Share of the range, >= 0.
         color: (g, n) integers, rows of the palette; None draws black.
         palette: (c, 3) red, green and blue in [0, 255].
@@ -107,7 +107,7 @@ class Canvas:
 
     Attributes:
         size: Pixels of a side.
-        radius: Of a marker, in pixels.
+        radius: Radius of a marker, in pixels.
         alpha: Opacity of a marker, in [0, 1].
     """
 

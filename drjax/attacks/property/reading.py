@@ -48,8 +48,8 @@ class Reading:
         pixels: (m, 2) the same in pixels of the file, from its upper left corner, y down.
         colors: (m,) which colour, 0 being the first row of the palette.
         palette: (c, 3) red, green and blue in [0, 255].
-        ground: (3,) likewise, what is around the markers.
-        radius: Of a marker, in pixels of the file.
+        ground: (3,) colour of what is around the markers, on the same scale.
+        radius: Radius of a marker, in pixels of the file.
         n_overlapping: Points whose marker touches another one's. Of markers that lie right over each other one is
             found, so the more overlap there is, the more are missing.
         confidence: Share in [0, 1] of the edges in the plot that are arcs of the found markers.
@@ -77,7 +77,7 @@ def read_picture(path: str | Path, *, size: int = 300, radius: float | None = No
     Args:
         path: PNG, JPEG, BMP or TIFF, see `drjax.data.images.read_image`.
         size: Pixels of a side of the normalised picture.
-        radius: Of a marker in it, see `raster.draw`; take the one of the pictures that the attack was trained on.
+        radius: Radius of a marker in the pictures that the attack was trained on, in pixels; see `raster.draw`.
 
     Raises:
         FileNotFoundError: nothing at `path`.
@@ -183,7 +183,7 @@ def _thickness(shape: tuple[int, ...]) -> int:
 
 
 def _run_lengths(mask: np.ndarray) -> np.ndarray:
-    """For each pixel of a mask, how many lie side by side with it in its row; 0 outside."""
+    """Length of the run of mask pixels in a row that each pixel belongs to; 0 outside the mask."""
     steps = np.diff(np.pad(mask, ((0, 0), (1, 1))).astype(np.int8), axis=1)
     starts, ends = (np.nonzero(steps == sign)[1] for sign in (1, -1))
     lengths = np.zeros(mask.shape, int)

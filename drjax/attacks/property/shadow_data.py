@@ -37,7 +37,7 @@ class ShadowData:
         dataset: The records; those whose attribute is not known are left out.
         features: (N, d) float32, what is mapped.
         has_property: (N,) bool.
-        property: In words, "COLUMN is VALUE".
+        property: Property in words, "COLUMN is VALUE".
         n_unknown: Records left out.
     """
 
@@ -53,9 +53,10 @@ class Features:
     """What the publisher's map was computed from.
 
     Attributes:
-        kind: Of pictures: "pixels" in [0, 1], "pca" or "pca:COMPONENTS" (principal components of the shadow pictures,
-            50 of them) or "onnx:PATH" (the output of a network). Of tables and vectors: "values" as they are, "unit"
-            (each column scaled to [0, 1]) or "standard" (each to mean 0 and variance 1). None is pixels or values.
+        kind: Name of the features. Pictures: "pixels" in [0, 1], "pca" or "pca:COMPONENTS" (principal components of the
+            shadow pictures, 50 of them) or "onnx:PATH" (the output of a network). Tables and vectors: "values" as
+            they are, "unit" (each column scaled to [0, 1]) or "standard" (each to mean 0 and variance 1). None is
+            pixels or values.
         onnx_size: (h, w) that pictures are resized to for the network; None leaves them.
         onnx_imagenet: Copy grey to three channels and standardise as networks for ImageNet expect.
     """
@@ -114,7 +115,7 @@ def read_shadow(
     Args:
         source: A named data set, or a table, array file or folder of images, as `drjax.data.load` takes them.
         attribute: "COLUMN=VALUE", or "COLUMN" where the column has two values: 0 and 1, no and yes, or false and
-            true, in whatever case. The column is no feature. Of all but tables it is "label": the classes of a named
+            true, in whatever case. The column is no feature. For all but tables it is "label": the classes of a named
             set, `y` of an NPZ file, the subfolders of a folder of images.
         features: What was mapped.
         data_dir: Folder of the named data sets.

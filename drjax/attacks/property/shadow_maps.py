@@ -37,7 +37,7 @@ class ShadowMaps(NamedTuple):
 
     Attributes:
         maps: Arrays (n_i, 2), as seen.
-        shares: One for each map, of the group that it was made of.
+        shares: Shares, one for each map: that of the group that it was made of.
         status: (count,) uint32 flags of all that were made.
         n_unread: Maps that could not be read back, left out, as those are whose fit failed.
     """
@@ -96,7 +96,7 @@ def sample_maps(
         levels: Least and greatest share, as from `feasible_levels`.
         method: What maps, to two dimensions.
         sheet: Draw each map so and read it back; None gives coordinates as they are.
-        defence: See `tsne_maps`.
+        defence: Defence of the maps, see `tsne_maps`.
         progress: Show a bar of maps, and one of readings.
 
     Raises:

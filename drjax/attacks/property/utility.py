@@ -22,9 +22,10 @@ class Utility(NamedTuple):
     """Measures of g maps, each (g,).
 
     Attributes:
-        trustworthiness: In [0, 1]; 1 if no record comes into a neighbourhood of the map from afar.
-        knn_preservation: In [0, 1]; mean share of the nearest neighbours that are kept.
-        silhouette: In [-1, 1], of the labels in the map; None without labels, nan where a map has one class only.
+        trustworthiness: Trustworthiness, in [0, 1]; 1 if no record comes into a neighbourhood of the map from afar.
+        knn_preservation: Mean share of the nearest neighbours that are kept, in [0, 1].
+        silhouette: Silhouette of the labels in the map, in [-1, 1]; None without labels, nan where a map has one class
+            only.
     """
 
     trustworthiness: np.ndarray
@@ -54,7 +55,7 @@ def evaluate_maps(
 
     Args:
         features: (N, d), finite: those without a defence, whose neighbourhoods a map should show.
-        groups: As given to `maps.tsne_maps`, or their rows (g, n).
+        groups: Groups as given to `maps.tsne_maps`, or their rows (g, n).
         coords: (g, n, k). A map that is not finite has nan measures.
         labels: (N,) integers >= 0, what the map is coloured by; None for no silhouette.
         n_neighbors: Size of a neighbourhood, 1 <= n_neighbors < n / 2.

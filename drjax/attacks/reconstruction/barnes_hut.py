@@ -21,7 +21,7 @@ ANGLE = 0.5
 """Width of a cell over its distance, below which it stands in for its members; the libraries' default."""
 
 MARGIN = 1e-3
-"""By which the root is wider than the map at its upper end, as a share of the bound there and at least."""
+"""Margin by which the root is wider than the map at its upper end: a share of the bound there, and the least margin."""
 
 SAME = 1e-6
 """Difference of coordinates up to which points count as one."""
@@ -46,7 +46,7 @@ def repulsion(coords: Array, angle: float = ANGLE) -> np.ndarray:
 
     Args:
         coords: (n, k), k of 1 to 3 as in the libraries; finite, n >= 2.
-        angle: 0 or more; at 0 the force is exact.
+        angle: Opening angle, >= 0; at 0 the force is exact.
 
     Raises:
         ValueError: coordinates of another shape or not finite, or a negative angle.
@@ -66,7 +66,7 @@ def repulsion(coords: Array, angle: float = ANGLE) -> np.ndarray:
 
 
 def excess(coords: Array) -> np.ndarray:
-    """By how much the libraries' repulsion (n, k) is more than the exact one; arguments and cost as of `repulsion`."""
+    """Excess (n, k) of the libraries' repulsion over the exact one; arguments and cost as of `repulsion`."""
     return repulsion(coords) - repulsion(coords, angle=0)
 
 

@@ -195,7 +195,7 @@ class NearestRecord(EmbeddingAttack):
 
 @dataclass(frozen=True, kw_only=True)
 class Ridge(EmbeddingAttack):
-    """See `fit_ridge`."""
+    """Ridge regression; see `fit_ridge`."""
 
     name: str = "ridge"
     label: str = "Ridge regression"

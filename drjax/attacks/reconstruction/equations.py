@@ -47,8 +47,8 @@ class Match(_OfRecord):
 
     Attributes:
         method: What was released; differentiable from the record to the coordinates.
-        shared: From `method.prepare`.
-        key: Of the release, where the method draws any.
+        shared: Shared data from `method.prepare`.
+        key: PRNG key of the release, where the method draws any.
         signs: Whether a component may come mirrored.
     """
 
@@ -113,13 +113,13 @@ class _Loading(NamedTuple):
 class TSNERest:
     """`Rest` of t-SNE by formulas: it depends on x through its squared distances s (n-1,) to the known records.
 
-    Of the conditional affinities, row i of a known record depends on s_i alone, and the target's row on all of s, so
-    that all derivatives take O(n^2 k).
+    Row i of the conditional affinities, of a known record, depends on s_i alone, and the target's row on all of s: all
+    derivatives take O(n^2 k).
 
     Attributes:
         known: (n-1, d).
         between: (n-1, n-1), their squared distances.
-        perplexity: Of the release.
+        perplexity: Perplexity of the release.
         n_neighbors: Nearest records to which a record has an affinity; None for all.
         reach: (n-1, 2) squared distances from each known record to its last neighbour but one and its last, among the
             known; where `n_neighbors` is given.
@@ -206,7 +206,7 @@ class TSNERest:
         return jnp.sum((x - self.known) ** 2, axis=1)
 
     def _neighbors(self, s: Array) -> tuple[Array, Array]:
-        """To whom the target (n,) and the known records (n-1, n) have affinities, the target first; bool."""
+        """Masks of the records with affinities to the target (n,) and to the known ones (n-1, n), the target first."""
         m = len(s)
         target, known = jnp.arange(m + 1) != 0, jnp.arange(m + 1) != jnp.arange(1, m + 1)[:, None]
         if self.n_neighbors is None or self.reach is None:
@@ -220,7 +220,7 @@ class TSNERest:
         return _conditional(jnp.concatenate([s_i[None], self.between[i]]), others, self.perplexity)
 
     def _first(self, s: Array, others: Array) -> Array:
-        """Those of the target."""
+        """Conditional affinities (n,) of the target."""
         return _conditional(jnp.concatenate([jnp.zeros(1, s.dtype), s]), others, self.perplexity)
 
     def _joint(self, conditional: Array) -> Array:
@@ -265,7 +265,8 @@ def _ratio(a: Array, slope: Array) -> Array:
 
 
 def forces(coords: Array) -> tuple[Array, Array]:
-    """Of the map (n, k): differences by Student's weights, (n, n, k), and their mean by the map's affinities, (n, k).
+    """Forces in the map (n, k): differences by Student's weights, (n, n, k), and their mean by the map's affinities,
+    (n, k).
 
     Beyond two components scikit-learn and our kernel follow these forces too, where the gradient has the weights' root.
     """

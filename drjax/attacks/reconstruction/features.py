@@ -23,9 +23,9 @@ def run_with_features(attack: EmbeddingAttack, key: Array, threat: EmbeddingThre
     """What an attack finds of targets some of whose features are known; see the module.
 
     Args:
-        attack: One that does not use them itself.
-        key: Of the attack.
-        threat: With `features`.
+        attack: Attack that does not use known features itself.
+        key: PRNG key of the attack.
+        threat: Threat with `features`.
 
     Raises:
         ValueError: too few validation records to learn the errors on.

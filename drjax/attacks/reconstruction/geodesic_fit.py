@@ -16,7 +16,7 @@ MAX_FIT_STEPS = 12
 """Steps of the fit of lengths per change."""
 
 FIT_PATIENCE = 2
-"""Such steps that may make it worse."""
+"""Number of steps that may make the fit worse before it stops."""
 
 
 class Release(NamedTuple):
@@ -28,7 +28,7 @@ class Release(NamedTuple):
 
 @njit
 def geodesics_of(paths, lengths):
-    """Of the target to all known points, (m,), and by which link, an index among the finite lengths, (m,)."""
+    """Geodesics of the target to all known points, (m,), and their links' indices among the finite lengths, (m,)."""
     m = len(lengths)
     reach, by = np.full(m, np.inf), np.zeros(m, np.int64)
     count = 0

@@ -18,7 +18,7 @@ class Known(NamedTuple):
     """The graph of the known points, and what the loss of each one's last neighbour does to its shortest paths.
 
     Attributes:
-        between, neighbors: Of `shortest_paths.Graph`.
+        between, neighbors: Fields of `shortest_paths.Graph`.
         paths: (m, m), the shortest ones.
         start, nodes, weights: The edges, as of `path_insertion.adjacency`.
         reach: (m,), distance to the last of each point's neighbours; inf if a list has room for another one.
@@ -65,7 +65,7 @@ def known_graphs(known: np.ndarray, n_neighbors: int) -> Iterator[Known]:
 
 
 def known_graph(graph: shortest_paths.Graph, n_neighbors: int) -> Known:
-    """With what the loss of each last neighbour does; a repair of the paths for each point.
+    """Known graph with the effect of the loss of each last neighbour; costs a repair of the paths for each point.
 
     Components are joined by their closest pairs of points, as they are in a release unless the target comes between.
     """
@@ -120,7 +120,7 @@ def _joined(graph: shortest_paths.Graph, edges: tuple[Any, Any, Any]) -> tuple[n
 
 
 def links(rows: np.ndarray, known: Known, n_neighbors: int) -> tuple[np.ndarray, np.ndarray]:
-    """From distances of points to the known ones (s, m): lengths of their links, inf where none; who is displaced."""
+    """Lengths of links (inf: none), from distances of points to the known ones (s, m), and who is displaced."""
     enters = rows <= known.reach
     last = min(n_neighbors, rows.shape[1]) - 1
     is_linked = enters | (rows <= np.partition(rows, last, axis=1)[:, last, None])

@@ -36,16 +36,17 @@ def search(known, release, lengths, displaced, n_neighbors, enough, n_starts, fo
     """Searches from several starts until one state explains the release.
 
     Args:
-        known, release: See there.
+        known, release: Instances of `Known` and `Release`.
         lengths, displaced: (s, m) starts, see `links`; the n_starts of the least residual are searched from, once the
             lengths are fitted, which overwrites them.
-        n_neighbors: Of the graph.
+        n_neighbors: Neighbours of the graph.
         enough: Residual at which a state explains the release.
-        n_starts: At most as many.
+        n_starts: Number of starts searched from, at most.
         found: (m,), is overwritten with the lengths of the links of the best state, inf where there is none.
 
     Returns:
-        Its residual, and the residual if links and displacements are what the rule of neighbours makes of its lengths.
+        Residual of the best state, and the residual if links and displacements are what the rule of neighbours makes of
+        its lengths.
     """
     costs = np.empty(len(lengths))
     m, q = len(found), len(release.values)
@@ -150,7 +151,7 @@ class Changes(NamedTuple):
     Attributes:
         scores: Squared residual after a linear fit of the other lengths.
         point: Index of the known point.
-        length: Of its link from then on, inf for none.
+        length: Length of its link after the change, inf for none.
         displaced: Whether it gives up its last neighbour.
     """
 

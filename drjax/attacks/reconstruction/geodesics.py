@@ -81,7 +81,7 @@ def recover(
         starts: (s, d) records to start from, e.g. public ones.
         start_coords: (s, n, k), what each of them would have been released as; see `attacks.shadow`. Lanes that are
             not finite are left out.
-        n_neighbors: Of the attacked Isomap.
+        n_neighbors: Neighbours of the attacked Isomap.
         precision: Largest error of a published coordinate; that of the dtype of coords if None.
         n_starts: Starts per target, at most.
 
@@ -177,8 +177,8 @@ class GeodesicModel:
     Attributes:
         known: (n-1, d).
         reach: Geodesic at which a feature has fallen to exp(-1/2), input units.
-        regression: From features (n-1,) to a record and, as the last of d + 1 numbers, its squared norm, which has no
-            part in the choice of width and penalty.
+        regression: Regression from features (n-1,) to a record and, as the last of d + 1 numbers, its squared norm,
+            which has no part in the choice of width and penalty.
         factor: (r, d + 1); its Gram matrix is the covariance of the leave-one-out errors.
     """
 
@@ -193,7 +193,7 @@ class GeodesicModel:
         Lanes that are not usable give a row of nan with status NON_FINITE, those not certified carry NOT_CONVERGED.
 
         Args:
-            geodesics: From `recover`.
+            geodesics: Geodesics from `recover`.
             bounds: Least and greatest value of each feature, to clip to.
         """
         paths = np.asarray(geodesics.paths, np.float64)
@@ -238,7 +238,7 @@ def fit(known: Array, public: Array, *, n_neighbors: int = 5) -> GeodesicModel:
     Args:
         known: (n-1, d).
         public: (m, d) records the adversary may learn from, m >= 2.
-        n_neighbors: Of the attacked Isomap.
+        n_neighbors: Neighbours of the attacked Isomap.
 
     Raises:
         ValueError: arguments that are not finite numeric matrices of matching width, or n_neighbors out of range.

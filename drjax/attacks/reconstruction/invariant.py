@@ -68,9 +68,10 @@ FEATURES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "local affinities": _local_affinities,
     "aligned": _aligned,
 }
-"""From releases (m, n, k) and known coordinates (n-1, k) to align with, to features (m, p): distances of the target to
-the known records; their logarithms; Student's 1 / (1 + d^2), which t-SNE and UMAP work with; a Gaussian as wide as the
-distance to the fifth nearest; all coordinates after rotation and reflection onto the reference (Procrustes)."""
+"""Features by name: functions of releases (m, n, k) and known coordinates (n-1, k) to align with, to (m, p): distances
+of the target to the known records; their logarithms; Student's 1 / (1 + d^2), which t-SNE and UMAP work with; a
+Gaussian as wide as the distance to the fifth nearest; all coordinates after rotation and reflection onto the reference
+(Procrustes)."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class KernelModel:
     Attributes:
         features: Key of `FEATURES`.
         reference: (n-1, k), centred known coordinates that "aligned" aligns with.
-        regression: From the features (p,) of a release to its target (d,).
+        regression: Regression from the features (p,) of a release to its target (d,).
         loo_mse: {features: least mean squared leave-one-out error per entry} on the shadows that were searched.
     """
 
@@ -160,7 +161,7 @@ def reference_of(releases: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, kw_only=True)
 class InvariantKernel(EmbeddingAttack):
-    """See `fit`."""
+    """Kernel regression on invariant features; see `fit`."""
 
     name: str = "invariant"
     label: str = "Kernel on invariant features"

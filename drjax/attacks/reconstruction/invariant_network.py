@@ -71,14 +71,14 @@ class InvariantNetwork:
     """A trained attack.
 
     Attributes:
-        config: As given to `fit`.
+        config: Configuration, as given to `fit`.
         kernel: The kernel regression beside the network.
-        scaler: Of the features.
+        scaler: Scaler of the features.
         directions: (r, d) principal directions of the training records, orthonormal; mean (d,) of the records.
-        mean: See directions.
+        mean: (d,) mean of the training records.
         state: Weights, with a leading axis of members.
         member_status: (members,) uint32 flags; those with an excluding flag do not enter the mean.
-        weight: Of the network beside the kernel regression, in [0, 1].
+        weight: Weight of the network beside the kernel regression, in [0, 1].
     """
 
     config: InvariantNetworkConfig
@@ -186,7 +186,7 @@ def fit(
         config: How to train; the defaults if None.
         validation: Releases (v, n, k) and targets (v, d), disjoint from the others, on which training stops and on
             which network and kernel regression are weighed.
-        checkpoint: See `drjax.nets.training.train`; yours to delete once the model is saved.
+        checkpoint: Checkpoint file, see `drjax.nets.training.train`; yours to delete once the model is saved.
         progress: Show a bar of epochs on standard error.
 
     Returns:
@@ -254,7 +254,7 @@ def _maker(config: InvariantNetworkConfig, n_inputs: int, n_outputs: int) -> Mak
 
 @dataclass(frozen=True, kw_only=True)
 class ResidualNetwork(EmbeddingAttack):
-    """See `fit`."""
+    """Kernel regression with a network for its residual; see `fit`."""
 
     name: str = "residual-network"
     label: str = "Network on invariant features"

@@ -101,8 +101,8 @@ def reconstruct(
     and inverted as such. Last, features beyond the bounds are held there, in turns.
 
     Args:
-        key: With the seed known that of the releases, as given to `shadow_embeddings(..., randomness="shared")`; else
-            unused.
+        key: PRNG key: with the seed known that of the releases, as given to `shadow_embeddings(...,
+            randomness="shared")`; else unused.
         method: What was released, with its hyperparameters.
         known: (n-1, d).
         coords: (m, n, k) or (n, k), finite.
@@ -301,7 +301,7 @@ def _definite(covariance: np.ndarray) -> np.ndarray:
 
 
 def _invert(plan: _Plan, lanes: PyTree) -> _Found:
-    """On a CPU lane by lane: each ends when it is done, and its products run at full speed."""
+    """Results of all lanes; on a CPU lane by lane: each ends when it is done, and its products run at full speed."""
 
     def one(lane: PyTree) -> _Found:
         return _invert_one(plan, *lane)

@@ -70,7 +70,7 @@ class MixturePrior:
             public: Records the adversary may use: neither the target's nor derived from it.
             components: Numbers of components to try beside one, up to one for every `RECORDS` records.
             pooling: Shares to try, in (0, 1].
-            seed: Of k-means and of the choice of the held-out records.
+            seed: Seed of k-means and of the choice of the held-out records.
 
         Raises:
             ValueError: public is not a finite numeric matrix with two rows, or a number or share is out of range.
@@ -89,7 +89,7 @@ class MixturePrior:
         return cls(weights, parts, single.mean, single.covariance, share)
 
     def raised(self, share: float) -> MixturePrior:
-        """See `GaussianPrior.raised`; every component by a share of its own variance."""
+        """Prior as by `GaussianPrior.raised`, with every component raised by a share of its own variance."""
         whole = GaussianPrior(self.mean, self.covariance, scale=self.components[0].scale).raised(share)
         parts = tuple(part.raised(share) for part in self.components)
         return dataclasses.replace(self, components=parts, covariance=whole.covariance)
@@ -182,7 +182,7 @@ def _mixture(
 
 
 def _log_density(part: GaussianPrior, x: np.ndarray) -> np.ndarray:
-    """Of records (m, d), up to a constant of d and the units of the part."""
+    """Log density of records (m, d), up to a constant of d and the units of the part."""
     d = len(part.mean)
     if part.scale is not None:
         part, x = part.standard(), x / part.scale

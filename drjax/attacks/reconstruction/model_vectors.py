@@ -40,12 +40,12 @@ def representation(
 
     Args:
         training: How the models were trained; its classifier is what they are.
-        params: With a leading axis m, as `train_many` returns them.
+        params: Parameters with a leading axis m, as `train_many` returns them.
         access: "weights": all parameters, layer by layer from the first, in each the bias and then the weight, row by
             row (the order of `jax.flatten_util.ravel_pytree`). "layers": those of some layers. "logits": what the
             model says of chosen points, and nothing else.
-        layers: For "layers": indices from 0, without repetition, in the order wanted.
-        queries: For "logits": points (q, d), in the units of the records; see `choose_queries`.
+        layers: Layers for "layers": indices from 0, without repetition, in the order wanted.
+        queries: Points (q, d) for "logits", in the units of the records; see `choose_queries`.
 
     Returns:
         (m, p) float32; p is the number of those parameters, or q times the number of classes, point by point.
@@ -89,7 +89,7 @@ class Inputs(NamedTuple):
     """What is done to a vector before anything learns from it, fitted on the shadow models to train on alone.
 
     Attributes:
-        scaler: Of every coordinate.
+        scaler: Scaler of every coordinate.
         has_equal_lengths: Whether each coordinate then goes through tanh and each vector is scaled to length sqrt(p).
             How far a target moves a model depends on how surprised by it the model is, which says nothing of its
             pixels; and a coordinate that one shadow model in hundreds moves would outweigh all others in that vector.

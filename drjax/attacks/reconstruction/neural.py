@@ -86,7 +86,7 @@ class NeuralModel:
     """A trained attack.
 
     Attributes:
-        config: As given to `fit`.
+        config: Configuration, as given to `fit`.
         n: Points in a release.
         k: Coordinates of a point.
         d: Entries of a record.
@@ -154,9 +154,10 @@ def fit(
         key: Decides initialisation, shuffling and dropout; ensemble member e uses fold_in(key, e).
         releases: (m, n, k) shadow releases, target in row 0.
         targets: (m, d) the records behind those rows, in [0, 1].
-        config: One of `RECIPES`, or your own.
+        config: Configuration, one of `RECIPES` or your own.
         validation: Releases (v, n, k) and targets (v, d) that early stopping looks at, disjoint from the training ones.
-        checkpoint: See `drjax.nets.training.train`: lets a killed run go on; yours to delete once the model is saved.
+        checkpoint: Checkpoint file, see `drjax.nets.training.train`: lets a killed run go on; yours to delete once the
+            model is saved.
         progress: Show a bar of epochs on standard error.
 
     Returns:
@@ -200,7 +201,7 @@ def reconstruct(model: NeuralModel, releases: Array) -> Reconstruction:
     """The ensemble's mean reconstruction of each release's first row.
 
     Args:
-        model: From `fit` or `NeuralModel.load`.
+        model: Trained model from `fit` or `NeuralModel.load`.
         releases: (m, n, k), target in row 0; a release that is not finite gets status NON_FINITE and nan.
 
     Returns:

@@ -115,7 +115,7 @@ class GaussianPrior:
         return ((scaled @ self.factor.T) @ self.factor + self.floor * scaled) * scale
 
     def raised(self, share: float) -> GaussianPrior:
-        """With variance in every direction: more by this share of the mean variance of a feature, in its units."""
+        """Prior with more variance in every direction, by this share of a feature's mean variance, in its units."""
         scale = np.ones(len(self.mean)) if self.scale is None else self.scale
         more = share * float(np.mean(np.diagonal(self.covariance) / scale**2))
         covariance = self.covariance + more * np.diag(scale**2)
@@ -258,7 +258,7 @@ class _Covariance:
     floor: float = 0.0
 
     def mean_variance(self) -> float:
-        """Of a feature."""
+        """Mean variance of a feature."""
         trace = float(np.trace(self.inside))
         if self.basis is None:
             return trace / len(self.inside)

@@ -47,13 +47,13 @@ class ReconnConfig(TrainConfig):
         hidden: Widths of the hidden layers; see `VectorReconstructor` for this and the next three.
         has_products: Whether the first hidden layer is a product of two linear maps.
         image_shape: (height, width, channels) for a decoder of transposed convolutions, None for a dense one.
-        channels: Of that decoder.
+        channels: Channels of that decoder.
         dropout: Share of hidden units left out in training, in [0, 1).
-        has_equal_lengths: See `Inputs`.
+        has_equal_lengths: Whether the inputs are scaled to equal lengths; see `Inputs`.
         n_components: Directions that the inputs are projected onto, >= 1; None for no projection.
-        adversarial_weight: Of the term of a patch discriminator in the loss, >= 0; 0 for none, and it needs
+        adversarial_weight: Weight of the term of a patch discriminator in the loss, >= 0; 0 for none, and it needs
             `image_shape`.
-        discriminator_learning_rate: > 0.
+        discriminator_learning_rate: Learning rate of that discriminator, > 0.
         n_ensemble: Networks from different keys whose outputs are averaged, >= 1.
     """
 
@@ -133,7 +133,7 @@ class ReconnModel:
     """A trained attack.
 
     Attributes:
-        config: As given to `fit`.
+        config: Configuration, as given to `fit`.
         p: Length of a vector.
         d: Entries of a record.
         inputs: Fitted on the training vectors.
@@ -192,9 +192,10 @@ def fit(
         key: Decides initialisation, shuffling and dropout; ensemble member e uses fold_in(key, e).
         releases: (m, p) vectors of shadow models, from `representation`.
         targets: (m, d) the records that they were trained on beside the known ones, in [0, 1].
-        config: One of `RECIPES`, or your own.
+        config: Configuration, one of `RECIPES` or your own.
         validation: Vectors (v, p) and targets (v, d) that early stopping looks at, disjoint from the training ones.
-        checkpoint: See `drjax.nets.training.train`: lets a killed run go on; yours to delete once the model is saved.
+        checkpoint: Checkpoint file, see `drjax.nets.training.train`: lets a killed run go on; yours to delete once the
+            model is saved.
         progress: Show a bar of epochs on standard error.
 
     Returns:
@@ -233,7 +234,7 @@ def reconstruct(model: ReconnModel, releases: Array) -> Reconstruction:
     """The ensemble's mean reconstruction of the target of each released model.
 
     Args:
-        model: From `fit` or `ReconnModel.load`.
+        model: Trained model from `fit` or `ReconnModel.load`.
         releases: (m, p) as in training; a vector that is not finite gets status NON_FINITE and nan.
 
     Returns:

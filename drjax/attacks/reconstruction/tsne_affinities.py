@@ -43,7 +43,7 @@ def estimate(known: Array, coords: Array, perplexity: float) -> np.ndarray:
     Args:
         known: (n-1, d).
         coords: (m, n, k) maps, finite.
-        perplexity: Of the maps, 1 <= perplexity < n.
+        perplexity: Perplexity of the maps, 1 <= perplexity < n.
 
     Raises:
         ValueError: shapes that do not match, values that are not finite, or a perplexity out of range.
@@ -107,11 +107,11 @@ class AffinityModel:
 
     Attributes:
         known: (n-1, d).
-        perplexity: Of the maps.
+        perplexity: Perplexity of the maps.
         features: Kind of the invariant features, a key of `invariant.FEATURES`.
-        reference: See `invariant.KernelModel`.
+        reference: Reference that maps are aligned with; see `invariant.KernelModel`.
         units: Twice the median squared distance between two shadows, along the estimates and along those features.
-        regression: From both, each over the root of its unit, to the target (d,).
+        regression: Regression from both, each over the root of its unit, to the target (d,).
     """
 
     known: np.ndarray
@@ -150,7 +150,7 @@ def fit(known: Array, coords: Array, targets: Array, *, perplexity: float) -> Af
         known: (n-1, d).
         coords: (m, n, k) maps of the training shadows, target in row 0, finite.
         targets: (m, d), the record in row 0 of each.
-        perplexity: Of the maps.
+        perplexity: Perplexity of the maps.
 
     Raises:
         ValueError: see `estimate`; or fewer than two shadows, or another number of targets.
@@ -192,7 +192,7 @@ def _joined(parts: tuple[np.ndarray, np.ndarray], units: tuple[float, float]) ->
 
 @dataclass(frozen=True, kw_only=True)
 class AffinitiesAtRest(EmbeddingAttack):
-    """See `fit`."""
+    """Kernel regression on t-SNE's affinities; see `fit`."""
 
     name: str = "affinities"
     label: str = "Kernel on affinities at rest"

@@ -23,7 +23,7 @@ KERNELS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "linear": lambda cosine: (cosine + 1) / 2,
     "quadratic": lambda cosine: ((cosine + OFFSET) / (1 + OFFSET)) ** 2,
 }
-"""Of the scalar product of two vectors, whose own is 1 on average over the shadow models."""
+"""Kernels of the scalar product of two vectors; their squared norm is 1 on average over the shadow models."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class RegressionModel:
     Attributes:
         inputs: Fitted on the training vectors.
         length: Divisor of the transformed vectors, for a mean squared length of 1.
-        regression: From those vectors (p,) to the target (d,), before clipping.
+        regression: Regression from those vectors (p,) to the target (d,), before clipping.
     """
 
     inputs: Inputs

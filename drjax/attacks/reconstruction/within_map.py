@@ -78,7 +78,7 @@ def reconstruct_within_map(x: Array, coords: Array, *, rows: Sequence[int] | Arr
 
 @dataclass(frozen=True, kw_only=True)
 class NeighboursInMap(EmbeddingAttack):
-    """See `reconstruct_within_map`."""
+    """Kernel regression within the map; see `reconstruct_within_map`."""
 
     name: str = "map"
     label: str = "Neighbours in the map"

@@ -52,7 +52,7 @@ class Isomap:
 
     Attributes:
         n_components: Output dimension k, 1 <= k <= n.
-        n_neighbors: 1 <= n_neighbors <= n - 1.
+        n_neighbors: Number of neighbours, in [1, n - 1].
 
     Source: Tenenbaum, de Silva & Langford (2000); the eigenpairs by Davidson's method, Liu (1978).
 

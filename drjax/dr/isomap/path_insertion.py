@@ -45,7 +45,7 @@ def insert(between, neighbors, paths, start, nodes, weights, row, n_neighbors, o
 
     Args:
         between, neighbors, paths: The `shortest_paths.Graph` of the m = n - 1 points.
-        start, nodes, weights: Its `adjacency`.
+        start, nodes, weights: Fields of its `adjacency`.
         row: (m,), distances of the new point to them.
         n_neighbors: k, at most m.
         out: (n, n), is overwritten with the lengths of the shortest paths; the new point is row 0.
@@ -128,7 +128,7 @@ def _record(pairs, n_pairs, i, j):
 def join(between, row, out):
     """Joins every pair of components of `out` (n, n) by its closest pair of points, as scikit-learn does.
 
-    Of pairs at equal distance the first counts, by the point in the component that comes later, then by the other.
+    Ties go to the first pair, by the point in the component that comes later, then by the other.
     Components are ordered by their lowest index.
 
     Returns:

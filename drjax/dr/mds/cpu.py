@@ -23,7 +23,7 @@ def smacof_batch(
         between: (n-1, n-1), dissimilarities of the shared points.
         rows: (b, n-1), dissimilarities of each data set's first point to them.
         starts: (b, n_init, n, k), first configurations; the one that ends with the least stress is kept.
-        max_iter: Most iterations.
+        max_iter: Largest number of iterations.
         eps: Stops when the stress falls by less than this share of the sum of squared distances.
 
     Returns:

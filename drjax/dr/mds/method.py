@@ -55,10 +55,11 @@ class MDS:
 
     Attributes:
         n_components: Output dimension k >= 1.
-        init: "random" or "classical" (then deterministic; needs k <= min(n, d)).
-        n_init: Random starts per data set, of which the least stress is kept.
-        max_iter: Most iterations.
-        eps: Stops when the stress falls by less than this share of the sum of squared distances in one iteration.
+        init: Start: "random" or "classical" (then deterministic; needs k <= min(n, d)).
+        n_init: Number of random starts per data set; the one with the least stress is kept.
+        max_iter: Largest number of iterations.
+        eps: Tolerance: it stops when the stress falls by less than this share of the sum of squared distances in one
+            iteration.
 
     Source: de Leeuw (1977); Borg & Groenen (2005), chapter 8; scikit-learn 1.9 `manifold/_mds.py` for the rule.
 

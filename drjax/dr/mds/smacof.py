@@ -22,7 +22,7 @@ def smacof(
     Args:
         dissimilarities: (n, n), symmetric, zero diagonal.
         start: (n, k).
-        max_iter: Most iterations >= 1.
+        max_iter: Largest number of iterations, >= 1.
         eps: Stops when the stress falls by less than this share of the sum of squared distances.
 
     Returns:
@@ -45,14 +45,14 @@ def best_of_starts(
     4 times (forward) and 4 to 6 times (reverse) as long as the loop; reverse mode keeps max_iter n k numbers per start.
 
     Args:
-        rule: When to stop.
+        rule: Stopping rule.
         on_host: Whether a CPU runs `mds.cpu`; the results agree up to rounding.
         between: (n-1, n-1), dissimilarities of the shared points.
         rows: (b, n-1), of each data set's first point to them.
         starts: (b, n_init, n, k).
 
     Returns:
-        Of the start with the least stress: coords (b, n, k), stress (b,), iterations (b,), stopped by eps (b,).
+        coords (b, n, k), stress (b,), iterations (b,) and stopped by eps (b,) of the start with the least stress.
     """
     if on_host:
         cpu, default = (functools.partial(f, rule) for f in (_on_host, in_xla))

@@ -63,6 +63,6 @@ def _orthonormal(columns: jax.Array) -> jax.Array:
 
 
 def _unit(column: jax.Array, least: float) -> jax.Array:
-    """Of norm 1, or 0 where the norm is at most `least`: rounding has no direction."""
+    """Column of norm 1, or 0 where the norm is at most `least`: rounding has no direction."""
     norm = jnp.sqrt(jnp.sum(column**2))
     return column * jnp.where(norm <= least, 0, 1 / jnp.where(norm <= least, 1, norm))

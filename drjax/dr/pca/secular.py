@@ -105,7 +105,7 @@ def largest_roots(poles: Poles, squared: Array) -> Roots:
     derivative). O(M R) per lane and O(K (P + M)) per lane and iteration.
 
     Args:
-        poles: From `make_poles`.
+        poles: Poles from `make_poles`.
         squared: (b, R), q_j^2 > 0. A coefficient that is zero up to rounding must be replaced by a tiny one, which
             deflates its pole to within rounding.
     """

@@ -24,7 +24,7 @@ def joint_probabilities(squared: Array, perplexity: float, *, tol: float = ENTRO
 
     Args:
         squared: (n, n) squared distances; the diagonal is not read.
-        perplexity: 2 to the power of the entropy in bits, below n.
+        perplexity: Perplexity: 2 to the power of the entropy in bits, below n.
         tol: Nats within which the entropy of a point's neighbours is met.
 
     Returns:

@@ -191,7 +191,7 @@ def joint_probabilities(between, row, target, search, p):
 
 @njit
 def _make_joint(p):
-    """From conditional probabilities (n, n) to the joint ones, in place; entries beyond column n are not touched."""
+    """Makes joint probabilities of conditional ones (n, n), in place; entries beyond column n are not touched."""
     n = p.shape[0]
     total = 0.0
     for i in range(n):

@@ -47,7 +47,7 @@ def tsne_batch(
         between: (n-1, n-1), squared distances of the shared points.
         rows: (b, n-1), squared distances of each data set's first point to them.
         starts: (b, n, k), first configurations.
-        perplexity: Of every point's neighbours; below n.
+        perplexity: Perplexity of every point's neighbours; below n.
         descent: How to descend.
 
     Returns:

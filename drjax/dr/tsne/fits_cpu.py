@@ -41,7 +41,7 @@ def tsne_fits(
         rows: (b, n) records of the pool, or None.
         starts: (b, n, k) first configurations, or None for the first principal components.
         k: Output dimension.
-        perplexity: Of every point's neighbours; below n.
+        perplexity: Perplexity of every point's neighbours; below n.
         descent: How to descend.
 
     Returns:

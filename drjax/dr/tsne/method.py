@@ -80,11 +80,11 @@ class TSNE:
         n_components: Output dimension k >= 1; k <= min(n, d) with init="pca".
         perplexity: Effective number of neighbours, 1 <= perplexity < n.
         early_exaggeration: Factor >= 1 on the affinities during the first 250 iterations.
-        learning_rate: > 0, or "auto": max(n / early_exaggeration / 4, 50).
-        max_iter: Most iterations, those under exaggeration included.
-        n_iter_without_progress: Stops when the divergence has not fallen for more than this many iterations.
-        min_grad_norm: Stops when the norm of the gradient, times the gains, is at most this.
-        init: "pca" (then deterministic) or "random", Gaussian; either with standard deviation 1e-4.
+        learning_rate: Learning rate, > 0, or "auto": max(n / early_exaggeration / 4, 50).
+        max_iter: Largest number of iterations, those under exaggeration included.
+        n_iter_without_progress: Number of iterations without a fall of the divergence after which it stops.
+        min_grad_norm: Norm of the gradient, times the gains, at which it stops.
+        init: Start: "pca" (then deterministic) or "random", Gaussian; either with standard deviation 1e-4.
 
     Source: van der Maaten & Hinton (2008); scikit-learn 1.9 `manifold/_t_sne.py` for what the paper leaves open.
 
@@ -266,7 +266,7 @@ class TSNE:
         return platforms.by_platform(keys, x, squared, rows, starts, cpu=on_host, default=elsewhere)
 
     def _fit_many_in_xla(self, x: Array, rows: Array | None, starts: Array | None) -> Embedding:
-        """Of x (b, n, d), or of the records (b, n) of x (N, d); random starts (b, n, k), or None for principal ones."""
+        """Fits x (b, n, d), or records (b, n) of x (N, d); random starts (b, n, k), or None for principal ones."""
 
         def fit(own: Array, drawn: Array | None) -> Embedding:
             own = own if rows is None else x[own]

@@ -75,7 +75,7 @@ def descend_batch(p: Array, starts: Array, descent: Descent) -> tuple[Array, Arr
 
 
 class _State(NamedTuple):
-    """Of a descent; `norm` and `best` are as of the last check."""
+    """State of a descent; `norm` and `best` are as of the last check."""
 
     y: Array
     update: Array
@@ -139,7 +139,7 @@ def gradient(p: Array, y: Array, scale: Array | float = 1.0, *, forces: _Forces 
         p: (n, n) joint probabilities with zero diagonal.
         y: (n, k) coordinates.
         scale: Exaggeration of p.
-        forces: Like `forces_in_xla`, which is the default.
+        forces: Function like `forces_in_xla`, which is the default.
     """
     freedom = max(y.shape[1] - 1, 1)
     attraction, repulsion, weights = (forces or forces_in_xla)(p, y)
@@ -162,7 +162,7 @@ def forces_in_xla(p: Array, y: Array) -> tuple[Array, Array, Array]:
 
 
 def _forces(pairs: Array, y: Array) -> tuple[Array, Array, Array]:
-    """On the device's own kernel if asked for; pairs (n, n) or padded."""
+    """Forces, on the device's own kernel if asked for; pairs (n, n) or padded."""
     n = y.shape[0]
 
     def otherwise(pairs: Array, y: Array) -> tuple[Array, Array, Array]:

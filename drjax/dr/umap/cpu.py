@@ -25,7 +25,7 @@ class Settings(NamedTuple):
     Attributes:
         n_components, n_neighbors, n_epochs, negative_sample_rate: Counts; neighbours include the record itself.
         n_prune: Edges lighter than the heaviest over this are dropped.
-        learning_rate, repulsion, a, b, mix, local_connectivity: As of `UMAP`.
+        learning_rate, repulsion, a, b, mix, local_connectivity: Hyperparameters of `UMAP`.
         is_spectral: Else the start is uniform.
     """
 
@@ -89,7 +89,7 @@ class Lists(NamedTuple):
 
 
 def lists_of(x: np.ndarray, n_neighbors: int, local_connectivity: float) -> Lists:
-    """Of all rows of x (n, d); O(n^2 (d + log n))."""
+    """Lists of all rows of x (n, d); O(n^2 (d + log n))."""
     x = np.ascontiguousarray(x, np.float64)
     n = len(x)
     indices, nearest = np.empty((n, n_neighbors), np.int64), np.empty((n, n_neighbors))
@@ -123,11 +123,11 @@ def insert_lanes(settings: Settings, known: Array, lists: Lists, targets: Array,
     """The callback of an insertion.
 
     Args:
-        settings: For n records.
+        settings: Settings for n records.
         known: (..., n-1, d).
-        lists: Of the known records, each (..., n-1, k); distances and weights as words, see `as_words`.
+        lists: Lists of the known records, each (..., n-1, k); distances and weights as words, see `as_words`.
         targets: (..., d).
-        draws: As for a fit.
+        draws: Draws as for a fit.
     """
     points, others = np.asarray(targets), np.asarray(known)
     dtype = points.dtype

@@ -27,7 +27,7 @@ OFFSET = 1e-3
 """umap-learn's: added to the squared distance of a pair that repels itself."""
 
 DEFAULT_EPOCHS = {True: 500, False: 200}
-"""By whether there are at most 10,000 records."""
+"""Epochs by whether there are at most 10,000 records."""
 
 
 class Neighbors(NamedTuple):
@@ -97,7 +97,7 @@ def memberships(neighbors: Neighbors, local_connectivity: float) -> Array:
     rounding, so that the unit of the data has no effect. Differentiable in the distances, through rho and sigma.
 
     Args:
-        neighbors: Of every record.
+        neighbors: Neighbours of every record.
         local_connectivity: How many records other than its copies each is joined to with weight 1; need not be whole.
 
     Source: umap-learn 0.5 `smooth_knn_dist`, `compute_membership_strengths`.

@@ -44,8 +44,8 @@ def optimise(
         start: (n, k), float32 or float64; not changed.
         head, tail, weight: (e,), each pair once. An epoch goes through both directions of all pairs, `ABREAST` records
             at a time, see there.
-        seed: Of the negative samples.
-        settings: See `cpu.Settings`.
+        seed: Seed of the negative samples.
+        settings: Settings of the layout, see `cpu.Settings`.
 
     Returns:
         coords (n, k), and the number of attractive updates.

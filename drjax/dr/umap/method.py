@@ -32,7 +32,7 @@ class UMAPShared(NamedTuple):
         indices: (n-1, k), int32, nearest first.
         distances: (n-1, k).
         exact_distances, weights: (n-1, 2 k), uint32 words of float64: distances, and directed weights.
-        key: Of the draws, if all shadows share their randomness, else None.
+        key: PRNG key of the draws, if all shadows share their randomness, else None.
     """
 
     known: Array
@@ -77,18 +77,19 @@ class UMAP:
 
     Attributes:
         n_components: Output dimension k >= 1; k < n with init="spectral".
-        n_neighbors: >= 2, each record counted as its own nearest; n - 1 where it is not below n, as in umap-learn.
-        min_dist: In [0, spread]: how close points of the map come.
-        spread: > 0, the unit of the map.
-        n_epochs: >= 1; None is 500 for n <= 10,000 and 200 above.
-        learning_rate: >= 0 of the first epoch; it falls linearly to 0.
-        negative_sample_rate: >= 0, random records that repel per attraction.
-        repulsion_strength: >= 0, their weight.
-        init: "spectral" or "random".
-        set_op_mix_ratio: In [0, 1]: 1 joins two records that either lists, 0 those that both do.
-        local_connectivity: > 0 and below n_neighbors, neighbours joined with weight 1.
-        backend: "drjax", or "umap-learn", which runs that library in a pool of processes, for comparison: an insertion
-            is then a fit of all n records, and the key gives its `random_state`.
+        n_neighbors: Number of neighbours, >= 2, each record counted as its own nearest; n - 1 where it is not below n,
+            as in umap-learn.
+        min_dist: Least distance between points of the map, in [0, spread].
+        spread: Scale of the map, > 0: distance over which affinities in it fall.
+        n_epochs: Number of epochs, >= 1; None is 500 for n <= 10,000 and 200 above.
+        learning_rate: Learning rate of the first epoch, >= 0; it falls linearly to 0.
+        negative_sample_rate: Number of negative samples, random records that repel, per attraction, >= 0.
+        repulsion_strength: Weight of the negative samples, >= 0.
+        init: Start: "spectral" or "random".
+        set_op_mix_ratio: Mix of the union (1) and the intersection (0) of the neighbour graphs, in [0, 1].
+        local_connectivity: Neighbours joined with weight 1, > 0 and below n_neighbors.
+        backend: Library that fits: "drjax", or "umap-learn" in a pool of processes, for comparison: an insertion is
+            then a fit of all n records, and the key gives its random_state.
 
     Source: McInnes, Healy & Melville (2018), arXiv:1802.03426; umap-learn 0.5 for what the paper leaves open.
 

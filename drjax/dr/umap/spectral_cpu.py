@@ -69,14 +69,14 @@ def components(start, nodes, values):
 def spectral_start(start, nodes, values, n_parts, label, k, noise, places, centres, tolerance):
     """The start of umap-learn's `init="spectral"`, not yet rescaled.
 
-    Of a connected graph: the k leading eigenvectors after the trivial one, each of norm 1 and its largest |entry|
+    A connected graph gives the k leading eigenvectors after the trivial one, each of norm 1 and its largest |entry|
     positive. Otherwise each component has a centre of its own, and its eigenvectors, or random places if it has at
     most k + 1 or fewer than 2 k records, reach half way to the nearest other centre. Centres are the 2 k points
     +-e_c, or random ones if there are more components than that (umap-learn embeds their means instead).
 
     Args:
-        start, nodes, values: See `adjacency`.
-        n_parts, label: See `components`.
+        start, nodes, values: Graph as of `adjacency`.
+        n_parts, label: Components as of `components`.
         k: Columns.
         noise, places, centres: (n, k) each, see `cpu.Draws`.
         tolerance: Largest residual of an eigenvector.

@@ -93,7 +93,7 @@ class ClosedForm(KnownOnly):
         return self.suits(every.method, seed_known=False)
 
     def prior(self, threat: EmbeddingThreat) -> GaussianPrior | MixturePrior | None:
-        """See `KnownOnly`."""
+        """Prior as in `KnownOnly`."""
         return GaussianPrior.fit(threat.expected_of)
 
     def cost(self, threat: EmbeddingThreat) -> Cost:
@@ -124,7 +124,7 @@ class ClosedFormMixture(ClosedForm):
         return KnownOnly.fits_each(self, every)
 
     def prior(self, threat: EmbeddingThreat) -> GaussianPrior | MixturePrior | None:
-        """See `KnownOnly`."""
+        """Prior as in `KnownOnly`."""
         return MixturePrior.fit(threat.expected_of)
 
     def cost(self, threat: EmbeddingThreat) -> Cost:
@@ -135,7 +135,7 @@ class ClosedFormMixture(ClosedForm):
 
 @dataclass(frozen=True, kw_only=True)
 class MatrixRecovery(EmbeddingAttack):
-    """See `reconstruct_srp`."""
+    """Recovery of the projection matrix; see `reconstruct_srp`."""
 
     name: str = "srp-closed-form"
     label: str = "Matrix recovery"

@@ -325,7 +325,7 @@ def _levels(
 
 
 def _slope(u: np.ndarray, singular: np.ndarray) -> np.ndarray:
-    """By how much noise of deviation 1 in the scores changes |u|^2 at the most, (m, k)."""
+    """Largest change of |u|^2, (m, k), by noise of deviation 1 in the scores."""
     return 2 * DEVIATIONS * np.sqrt((u**2 / singular**2).sum(axis=-1))
 
 

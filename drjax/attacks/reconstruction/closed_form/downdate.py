@@ -145,7 +145,7 @@ def _roots(poles, weights):
 
 @njit(fastmath={"reassoc", "contract"})
 def _sums(gap, weights, shift):
-    """Of weight / (gap - shift), and of its derivative."""
+    """Sums of weight / (gap - shift) and of its derivative."""
     value, slope = 0.0, 0.0
     for i in range(len(gap)):
         inverse = 1 / (gap[i] - shift)

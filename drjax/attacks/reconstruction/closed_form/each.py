@@ -39,7 +39,7 @@ def reconstruct_pca_each(
         coords: (n, k) scores of the release.
         rows: The records to reconstruct; all if None.
         bounds: Least and greatest possible value of every feature.
-        noise: As of `reconstruct_pca`.
+        noise: Noise of the release, as for `reconstruct_pca`.
 
     Returns:
         As of `reconstruct_pca` for as many releases as there are rows: x (m, d), in the order of `rows`. A record

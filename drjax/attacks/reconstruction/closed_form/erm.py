@@ -43,11 +43,11 @@ SAMPLED = 1024
 """Known records of which the starts are chosen, at most."""
 
 MAX_EVALUATIONS = 100
-"""Of the equations, from one start."""
+"""Evaluations of the equations, at most, from one start."""
 
 OUTSIDE = 0.1
-"""Of the width between the bounds that the search may step outside: a feature that lies at a bound is then no corner
-into which the search creeps."""
+"""Share of the width between the bounds that the search may step outside: a feature that lies at a bound is then no
+corner into which the search creeps."""
 
 ROUNDING = 1e-9
 """Residual of the equations, as a share of g, up to which they count as solved in any case."""
@@ -100,14 +100,14 @@ def reconstruct_erm(
     Args:
         loss: loss(params, x, y) of one record, x (d,) and y (), to a scalar; JAX, twice differentiable. y is an
             integer where all labels are.
-        params: Of the trained model, any pytree of numbers.
+        params: Parameters of the trained model, any pytree of numbers.
         known_x: (n-1, d).
         known_y: (n-1,) numbers.
         reduction: Whether the loss was the "sum" over n records or their "mean".
         l2: Weight of |params|^2 / 2 beside the loss, over all parameters, >= 0.
         penalty: What stood beside the loss instead, penalty(params) to a scalar.
         target_y: Label of the target, if the adversary has it.
-        labels: Those that it may have else, tried one by one. With neither, y is solved for as a real number.
+        labels: Labels tried one by one, where target_y is not given. With neither, y is solved for as a real number.
         start: (d,) where the first search starts; the mean of the known records if None.
         n_starts: Searches for every label, >= 1; after the first they start at known records, most of them at those
             whose gradients, with that label, are nearest to g.
@@ -201,10 +201,10 @@ def gradient_sensitivity(loss: Loss, params: PyTree, x: Array, y: float, *, y_kn
     |e| over this, to first order. 0 where the equations do not determine the record.
 
     Args:
-        loss: As for `reconstruct_erm`.
-        params: Of the model.
+        loss: Loss of one record, as for `reconstruct_erm`.
+        params: Parameters of the model.
         x: (d,).
-        y: Its label.
+        y: Label of the record.
         y_known: Whether the adversary has it, or tries finitely many.
     """
     record = validate.matrix(np.asarray(x)[None], "x")[0].astype(np.float64)
@@ -365,7 +365,7 @@ def _length(offset: np.ndarray) -> float:
 def _result(
     solutions: list[_Solution], status: Status, instead: tuple[np.ndarray, float] | None = None
 ) -> Reconstruction:
-    """Of solutions, the first one's record, or another with its expected error in its place."""
+    """Reconstruction from solutions: the first one's record, or another with its expected error in its place."""
     first = solutions[0]
     candidates = np.array([s.x for s in solutions])
     x, expected = (first.x, first.expected) if instead is None else instead

@@ -75,7 +75,8 @@ def reconstruct_glm(
         refit: Function (x (n, d), y (n,)) -> params that fits as the release was fitted; `of_estimator` makes one.
         gradient_left: Size of the entries of the gradient that the solver may have left, of the sum over all records: a
             number, or a pair for weights and intercept; 0.0 states convergence to rounding. Takes the place of `refit`.
-        prior: Its mean is returned where the equations do not give the record; the known records' mean if None.
+        prior: Prior of the target. Its mean is returned where the equations do not give the record; the known records'
+            mean if None.
 
     Returns:
         x (d,); y () the label, unrounded but for "multinomial"; candidates (c, d), the two or fewer solutions of the

@@ -67,7 +67,7 @@ class Answer(NamedTuple):
         gap: How far its label is from a possible one.
         squared_error: (d,) expected squared error by feature; infinite where nothing bounds it.
         usual: Disagreement of the equations that the gradient left makes.
-        disagreement: That of the answer in these units; 0 if unchecked.
+        disagreement: Disagreement of the answer in units of `usual`; 0 if unchecked.
         is_checked: Whether two unknown records would have shown.
     """
 
@@ -137,7 +137,7 @@ def examined(known: Known, g: np.ndarray, b: np.ndarray, left: list[Gradient]) -
 
 
 def _without_intercept(known: Known, g: np.ndarray, solution: Solution, left: list[Gradient]) -> Answer:
-    """Of several candidates, the one that has values of the known records, else the likeliest."""
+    """Answer among several candidates: the one that has values of the known records, else the likeliest."""
     solution, doubt = _likeliest(known.equations, solution, known.x, known.y)
     squared = [_propagated_without_intercept(known.equations, one, g, left) for one in solution.candidates]
     hits = [_hits_values(known, one, np.sqrt(its)) for one, its in zip(solution.candidates, squared, strict=True)]

@@ -44,10 +44,11 @@ def reconstruct_network(
 
     Args:
         model: A dense one.
-        params: With a leading axis m, as `train_many` returns them; float64 for what float32 rounds away.
+        params: Parameters with a leading axis m, as `train_many` returns them; float64 for what float32 rounds away.
         known_x: (n-1, d).
         known_y: (n-1,) classes.
-        l2: Of the loss, mean cross-entropy of all n records + l2 / 2 |weights|^2, biases excluded; >= 0.
+        l2: Weight of the penalty, >= 0: the loss is the mean cross-entropy of all n records + l2 / 2 |weights|^2,
+            biases excluded.
 
     Returns:
         x (m, d) and y (m,); residual_norm (m,) what x and y leave of the target's gradient, over all layers, as a share

@@ -63,7 +63,7 @@ def reconstruct_srp(
         target_index: Row of the target; the other rows are the known records in their order.
         prior: Fitted on public data. None: the known records' mean and one common variance, that is the smallest
             correction of the known mean that fits the coordinates.
-        density: Of the matrix, in (0, 1]; None is 1 / sqrt(d).
+        density: Density of the matrix, in (0, 1]; None is 1 / sqrt(d).
         precision: Largest error of a released coordinate, units of the coordinates: 0.5e-4 if rounded to 4 decimals.
             None is float32 arithmetic.
         bounds: (low, high) that the entries of a record are clipped to.
@@ -157,7 +157,7 @@ def recover_matrix(
         known: (n-1, d).
         known_coords: (n-1, q); columns of any number of releases side by side.
         n_components: k of one release; it sets v.
-        density: In (0, 1]; None is 1 / sqrt(d).
+        density: Density of the matrix, in (0, 1]; None is 1 / sqrt(d).
         precision: Largest error of a coordinate; None is float32 arithmetic.
 
     Raises:

@@ -55,12 +55,12 @@ def reconstruct_srp_each(
         coords: (n, k), one release.
         rows: The records to reconstruct; all if None.
         expectation: What the adversary expects of a record, one of `EXPECTATIONS`.
-        density: As of `reconstruct_srp`.
-        precision: As of `reconstruct_srp`.
+        density: Density of the matrix, as for `reconstruct_srp`.
+        precision: Precision, as for `reconstruct_srp`.
         bounds: (low, high) that the entries of a record are clipped to.
 
     Returns:
-        As of `reconstruct_srp` for as many releases as there are rows, in the order of `rows`.
+        Reconstruction as of `reconstruct_srp`, one release for each of `rows`, in their order.
 
     Raises:
         ValueError: Shapes that do not fit, arrays not finite, or an argument out of range.
@@ -106,7 +106,7 @@ def _certified(
         everything: Recovered from all rows.
         known: (n-1, d).
         scores: (n-1, k).
-        rank: At most that of the known rows.
+        rank: Rank of the matrix, at most that of the known rows.
         error: Largest error of a score.
     """
     if not everything.is_exact.all():

@@ -53,7 +53,7 @@ def reconstruct_pca_many(
         n_wanted: Reconstruct only the first so many of `unknown`; all if None.
         prior: What is expected of a record. None: the known records' mean and their variance in every direction.
         bounds: Least and greatest possible value of every feature.
-        noise: As of `reconstruct_pca`.
+        noise: Noise of the release, as for `reconstruct_pca`.
 
     Returns:
         x (m, w, d) for w wanted records; residual_norm (m, w) is nan; status (m, w) DEGENERATE where the scores of the

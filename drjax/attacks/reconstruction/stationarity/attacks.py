@@ -85,7 +85,7 @@ class StationarityMixture(Stationarity):
     each = False
 
     def prior(self, threat: EmbeddingThreat) -> GaussianPrior | MixturePrior:
-        """See `Stationarity`."""
+        """Prior as in `Stationarity`."""
         return MixturePrior.fit(threat.expected_of)
 
     def cost(self, threat: EmbeddingThreat) -> Cost:

@@ -61,7 +61,7 @@ class Problem:
         covariance: (d, d), of the prior.
         spread: (d, n-1), covariance @ known.T.
         scale: Typical size of an acceleration in units of the coordinates.
-        bounds: Of every feature, or None.
+        bounds: Bounds of every feature, or None.
     """
 
     known: np.ndarray
@@ -73,7 +73,7 @@ class Problem:
     bounds: tuple[float, float] | None
 
     def distances(self, x: np.ndarray) -> np.ndarray:
-        """Of x (d,) to all known records, (n-1,)."""
+        """Distances of x (d,) to all known records, (n-1,)."""
         return np.sqrt(((x - self.known) ** 2).sum(axis=1))
 
     def matrix(self, x: np.ndarray) -> np.ndarray:

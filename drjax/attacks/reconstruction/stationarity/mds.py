@@ -107,7 +107,7 @@ def reconstruct_mds(
         coords: (n, k) of one release, or (m, n, k) of m releases that share the known records.
         prior: What is expected of a record, from public data. The descent takes a mixture for the one Gaussian of its
             mean and covariance; what the descent finds of the distances is then put to the mixture.
-        scale: Of accelerations in such releases, from `calibrate`; 0 if they have converged to the last digit.
+        scale: Scale of accelerations in such releases, from `calibrate`; 0 if they have converged to the last digit.
         steps: Simulated steps at most; 0 takes the release for converged but for noise.
         target_index: Row of the target in coords.
         bounds: Least and greatest possible value of every feature.

@@ -51,7 +51,7 @@ def expected_mse(
         belief: Directions and variances.
         rounding: (m,) standard deviation, > 0, of the rounding of a parameter: the least that noise can be.
         bounds: Least and greatest value of a feature, or None.
-        seed: Of the directions of Jacobians.
+        seed: Seed of the directions of Jacobians.
     """
     residual = theta - problem.run(x, y)
     square = np.empty(len(x))

@@ -29,7 +29,8 @@ class Shadows(NamedTuple):
 def train_shadows(
     problem: Problem, x: np.ndarray, y: np.ndarray, labels: np.ndarray, n: int, seed: int
 ) -> list[Shadows]:
-    """For each label, the mean of its records among x (N, d) and up to n of them; all records where there is none.
+    """Shadow models by label, at the mean of its records among x (N, d) and up to n of them; all records where it has
+    none.
 
     Which, goes by the seed and the label alone, so that it does not matter what other releases are attacked as well.
     """

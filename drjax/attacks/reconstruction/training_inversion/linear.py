@@ -43,7 +43,7 @@ class Belief(NamedTuple):
 
     @classmethod
     def fit(cls, x: np.ndarray, y: np.ndarray, n_directions: int) -> Belief:
-        """Of records x (n, d), n >= 2, with the variance within classes y (n,); the mean is that of all."""
+        """Belief from records x (n, d), n >= 2, with the variance within classes y (n,); the mean is that of all."""
         validate.integer(n_directions=n_directions)
         centred = x - _class_means(x, y)[y]
         _, singular, v = np.linalg.svd(centred, full_matrices=False)
@@ -151,7 +151,7 @@ def posterior_variance(belief: Belief, linear: Linear, noise: float) -> float:
 
 
 def secant(problem: Problem, belief: Belief, linear: Linear, dx: np.ndarray, dtheta: np.ndarray) -> Secant:
-    """Of a step dx (d,) of length > 0 that changed the parameters by dtheta (P,)."""
+    """Secant of a step dx (d,) of length > 0 that changed the parameters by dtheta (P,)."""
     length = np.linalg.norm(dx)
     unit, change = dx / length, dtheta / length
     along = belief.directions @ unit

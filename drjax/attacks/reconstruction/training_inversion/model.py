@@ -87,7 +87,7 @@ def reconstruct_model(
         known_y: (n-1,) their classes.
         init: Parameters that training began with, without a leading axis.
         batches: (steps, b) records of each step where training was not in full batches; see `train_many`.
-        is_order_known: False for mini-batches in an order that nobody knows; `batches` are left out then. What the
+        is_order_known: Whether the order of mini-batches is known; if not, `batches` are left out. What the
             order does to the parameters counts as noise, as in the next.
         mechanism: Clipping and noise of DP-GD (`drjax.defenses.dp_gd`), whose noise the adversary does not know: x is
             then what is to be expected given the released parameters, over all labels if none is given.
@@ -96,8 +96,8 @@ def reconstruct_model(
         bounds: Least and greatest value of a feature, or None.
         n_labels: Classes tried at most for a release without noise, likeliest first, until one explains it. Those tried
             beside a given one only tell whether it fits.
-        settings: When to stop.
-        seed: Of the choice of shadow records and of directions; any will do.
+        settings: Settings of the solver: when to stop.
+        seed: Seed of the choice of shadow records and of directions; any will do.
 
     Returns:
         x (m, d) and y (m,) float64.
@@ -168,7 +168,7 @@ class _Attack:
         self.linears: dict[int, Linear] = {}
 
     def run(self, theta: np.ndarray, given: np.ndarray | None, n_labels: int, rounding: np.ndarray) -> Reconstruction:
-        """Of releases without noise: labels are tried until one explains the release, then the best from elsewhere."""
+        """Inverts noiseless releases: tries labels until one explains the release, then the best from other starts."""
         m, d = len(theta), self.problem.d
         without = self.problem.run(self.x[:1], np.zeros(1, int), with_target=False)[0]
         scale = np.linalg.norm(theta - without, axis=1)
@@ -241,7 +241,7 @@ class _Attack:
         return np.where(usable, Status.OK, Status.NOT_CONVERGED).astype(np.uint32)
 
     def run_noisy(self, theta: np.ndarray, given: np.ndarray | None) -> Reconstruction:
-        """Of releases with noise: the mean of the posterior over labels, a record for each."""
+        """Inverts releases with noise: the mean of the posterior over labels, a record for each."""
         m = len(theta)
         common = int(np.bincount(self.y).argmax())
         centre = self.x[self.y == common].mean(axis=0)

@@ -32,7 +32,7 @@ class Spread(NamedTuple):
 
     @classmethod
     def fit(cls, deviations: np.ndarray, directions: np.ndarray) -> Spread:
-        """From draws (s, P) of mean 0, with the covariance within the span of directions (q, P), q < s / 2."""
+        """Spread of draws (s, P) of mean 0, with the covariance within the span of directions (q, P), q < s / 2."""
         basis = np.linalg.qr(directions.T)[0].T
         within = deviations @ basis.T
         floor = float(np.sqrt((np.sum(deviations**2) - np.sum(within**2)) / (deviations.size - within.size)))
@@ -58,11 +58,11 @@ class Whitened(Problem):
     def run(
         self, x: np.ndarray, y: np.ndarray, *, with_target: bool = True, noise_key: Array | None = None
     ) -> np.ndarray:
-        """See `Problem.run`."""
+        """Parameters in units of the noise, as from `Problem.run`."""
         return self._spread(self._problem.run(x, y, with_target=with_target, noise_key=noise_key))
 
 
 def measure_spread(problem: Problem, x: np.ndarray, y: int, linear: Linear, key: Array, n: int) -> Spread:
-    """Of n models trained with the record x (d,) of class y, each with noise and an order of its own."""
+    """Spread of n models trained with the record x (d,) of class y, each with noise and an order of its own."""
     theta = problem.run(np.repeat(x[None], n, axis=0), np.full(n, y), noise_key=key)
     return Spread.fit(theta - theta.mean(axis=0), linear.along.astype(np.float64))

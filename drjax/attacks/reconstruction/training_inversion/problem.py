@@ -29,9 +29,9 @@ class Seen(NamedTuple):
     """What `_observe` needs: the context, how features are laid out, and the sketch of each layer.
 
     Attributes:
-        context: From `classifier_training.prepare`.
+        context: Context from `classifier_training.prepare`.
         back: (d,) where each feature went in the split first layer, or None for other models.
-        sketches: For each layer (r, outputs) with orthonormal rows, or None.
+        sketches: Sketch of each layer (r, outputs) with orthonormal rows, or None.
     """
 
     context: Context

@@ -33,7 +33,7 @@ class Settings:
     Attributes:
         max_evaluations: Training runs of one candidate beside Jacobians, >= 1.
         max_refreshes: Jacobians measured at a candidate of its own, >= 0.
-        n_restarts: Other starts that are tried with the best label where no label explains a release, >= 0.
+        n_restarts: Number of other starts tried with the best label where no label explains a release, >= 0.
         n_directions: Directions in which a Jacobian is measured, >= 1; fewer if the records span fewer.
         memory: Secants kept, >= 1.
         tolerance: Misfit at which a candidate is done, relative to that of a model without the target, > 0.
@@ -133,8 +133,8 @@ def solve(
         goal: (m,) misfit at which a candidate is done.
         noise: (m,) standard deviation of every parameter of a release.
         bounds: Least and greatest value of a feature, or None.
-        settings: When to stop.
-        seed: Of the directions of new Jacobians.
+        settings: Settings of the solver: when to stop.
+        seed: Seed of the directions of new Jacobians.
         any_step: Take every step whole, though it raise the cost: under noise the way from what records look like
             matters, and not where it ends.
     """

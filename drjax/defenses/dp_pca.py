@@ -32,13 +32,12 @@ from drjax.core.linalg import HIGHEST
 from drjax.core.types import Array, hyperparams
 from drjax.defenses import dp_pca_sensitivity as sensitivity
 from drjax.defenses.dp_pca_ball import GaussianNoise, InBall
+from drjax.defenses.dp_pca_components import PrivateComponents, components_of
 from drjax.defenses.dp_pca_laplace import LaplaceNoise
 from drjax.defenses.dp_pca_noise import (
     PAPER,
     PUBLIC,
     PCARelease,
-    PrivateComponents,
-    components_of,
     mirrored,
     standardised_not_private,
 )
@@ -369,10 +368,6 @@ class Wishart(InBall):
         shift = 1 / float(self.noise_multiplier)
         curve = sensitivity.wishart_curve(self.excess, shift, neighbouring=self.neighbouring)
         return curve, "exact at some epsilons for real numbers, by the chi-square noise that it is equivalent to"
-
-    def event(self) -> Any:
-        """`NonPrivateDpEvent`, which promises nothing: dp-accounting has no event for this noise."""
-        return require_dp_accounting().NonPrivateDpEvent()
 
 
 MECHANISMS: dict[str, Any] = {

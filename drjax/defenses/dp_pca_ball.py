@@ -27,6 +27,12 @@ class InBall(NoisyMoment):
     noise_multiplier: Any = traced()
 
     POSITIVE: ClassVar[tuple[str, ...]] = ("row_norm", "noise_multiplier")
+    AMOUNT: ClassVar[str] = "noise_multiplier"
+
+    @classmethod
+    def public_arrays(cls) -> tuple[str, ...]:
+        """The bound on the norm, too."""
+        return *super().public_arrays(), "row_norm"
 
     def rows(self, x: Array) -> tuple[jax.Array, Any, Any]:
         """Records of norm at most 1 in units of row_norm, up to rounding; one with a nan is 0."""

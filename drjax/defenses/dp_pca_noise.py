@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
@@ -21,6 +22,9 @@ from drjax.defenses import dp_pca_sensitivity as sensitivity
 from drjax.defenses.dp_pca_components import PrivateComponents, components_of
 
 PUBLIC, PAPER = "public_bounds", "paper_not_private"
+
+BOUNDS = ("lower", "upper", "row_norm")
+"""Fields of mechanisms that bound a record less the centre: ends of its ranges, (d,) each, and largest norm."""
 
 
 class PCARelease(NamedTuple):
@@ -147,8 +151,8 @@ class NoisyMoment:
 
     @classmethod
     def public_arrays(cls) -> tuple[str, ...]:
-        """Bounds that are published with a release, beside its centre, and are fields of the mechanism."""
-        return "lower", "upper"
+        """Names of its fields that are public bounds, beside the centre; a release publishes them."""
+        return tuple(field.name for field in dataclasses.fields(cls) if field.name in BOUNDS)
 
     def parameters(self) -> dict[str, float]:
         """The other numbers that are published with a release, by field: how much noise there is, and of what."""

@@ -278,21 +278,6 @@ class Rounding(AfterMethod):
         return jnp.where(width > 0, jnp.round(coords / safe) * safe, coords)
 
 
-DEFENSES: dict[str, type[Defense]] = {defense.name: defense for defense in (InputNoise, OutputNoise, Rounding)}
-"""Every defence by the name that the command line and the records use."""
-
-
-def defend(name: str, method: DRMethod, scale: float) -> Any:
-    """The method under the named defence at a strength >= 0, its `scale_field`.
-
-    Raises:
-        ValueError: an unknown defence, or a scale that is not a finite number >= 0.
-    """
-    validate.one_of(DEFENSES, defense=name)
-    kind: Any = DEFENSES[name]
-    return kind(method=method, **{kind.scale_field: scale})
-
-
 def spread(coords: Array) -> jax.Array:
     """Root mean square over the coordinates (n, k) of their distance from their column's mean; ()."""
     centred = coords - jnp.mean(coords, axis=0)

@@ -15,6 +15,7 @@ from drjax.bounds.gdp import check_positive
 from drjax.core import validate
 from drjax.core.types import Array
 from drjax.defenses.dp_pca import MECHANISMS
+from drjax.defenses.dp_pca_noise import BOUNDS
 from drjax.releases.bounds import Bounds
 
 MEAN_WEIGHT = 0.625
@@ -87,8 +88,7 @@ def calibrated(
     kind = MECHANISMS[name]
     if bounds.finds_mean and not kind.FINDS_MEAN:
         raise ValueError(f"public records must be given with --mechanism {name}, which finds no mean, got bounds alone")
-    lower, upper = bounds.ranges
-    known = {"lower": lower, "upper": upper, "row_norm": bounds.row_norm}
+    known = dict(zip(BOUNDS, (*bounds.ranges, bounds.row_norm), strict=True))
     return kind.for_release(
         epsilon,
         delta,

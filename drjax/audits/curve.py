@@ -23,26 +23,10 @@ from drjax.audits.config import AuditConfig
 from drjax.audits.folder import RunFolder
 from drjax.core.statistics import UNKNOWN
 from drjax.core.types import Array, DRMethod, Status, count_status, is_usable
-from drjax.defenses import defend
+from drjax.defenses import DEFENSES, defend
 from drjax.reports import plots
 from drjax.reports.curve import CurvePoint, DefenseCurve, figure
 from drjax.reports.ladder import LadderRow
-
-WORDS = {
-    "input-noise": (
-        "Gaussian noise on every feature of every record",
-        "standard deviation of the noise, where every feature runs from 0 to 1",
-    ),
-    "output-noise": (
-        "Gaussian noise on every published coordinate",
-        "standard deviation of the noise over the root mean square of the centred coordinates",
-    ),
-    "rounding": (
-        "Rounding of every published coordinate",
-        "width of the grid over the root mean square of the centred coordinates",
-    ),
-}
-"""Each defence in words, and what its scale counts."""
 
 FIGURE = "defense"
 
@@ -187,10 +171,10 @@ def measure(
             adaptive_choice=adaptive._asdict(),
             non_adaptive_choice=adversaries[0.0]._asdict(),
         )
-    words, unit = WORDS[config.defense]
+    kind = DEFENSES[config.defense]
     return DefenseCurve(
-        defense=words,
-        unit=unit,
+        defense=kind.action,
+        unit=kind.scale_unit,
         points=tuple(points),
         non_adaptive_label=shown[adversaries[0.0].name].label,
         baselines=baselines,

@@ -29,16 +29,15 @@ from drjax.bounds.gdp import check_positive, delta_of
 from drjax.bounds.numeric import require_dp_accounting
 from drjax.core import validate
 from drjax.core.linalg import HIGHEST
-from drjax.core.types import Array, hyperparams
+from drjax.core.types import Array, hyperparams, traced
 from drjax.defenses import dp_pca_sensitivity as sensitivity
 from drjax.defenses.dp_pca_ball import GaussianNoise, InBall
+from drjax.defenses.dp_pca_components import PrivateComponents, components_of
 from drjax.defenses.dp_pca_laplace import LaplaceNoise
 from drjax.defenses.dp_pca_noise import (
     PAPER,
     PUBLIC,
     PCARelease,
-    PrivateComponents,
-    components_of,
     mirrored,
     standardised_not_private,
 )
@@ -326,13 +325,17 @@ class Wishart(InBall):
     comparison only. "zero_out" and "add_or_remove" only.
 
     Attributes:
+        noise_multiplier: Scale of the noise, in units of row_norm^2, > 0; may be swept without retracing.
         excess: Degrees of freedom beyond d - 1, >= 2.
 
     Source: Jiang, Xie & Zhang (2016), whose claim overlooks the support; Sheffet (2015) for the form with a delta.
     """
 
+    noise_multiplier: Any = traced()
     excess: int = 2
 
+    POSITIVE: ClassVar[tuple[str, ...]] = ("row_norm", "noise_multiplier")
+    AMOUNT: ClassVar[str] = "noise_multiplier"
     FINDS_MEAN: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -369,10 +372,6 @@ class Wishart(InBall):
         shift = 1 / float(self.noise_multiplier)
         curve = sensitivity.wishart_curve(self.excess, shift, neighbouring=self.neighbouring)
         return curve, "exact at some epsilons for real numbers, by the chi-square noise that it is equivalent to"
-
-    def event(self) -> Any:
-        """`NonPrivateDpEvent`, which promises nothing: dp-accounting has no event for this noise."""
-        return require_dp_accounting().NonPrivateDpEvent()
 
 
 MECHANISMS: dict[str, Any] = {

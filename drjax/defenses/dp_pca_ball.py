@@ -16,17 +16,15 @@ from drjax.defenses.mechanisms import Gaussian
 
 @hyperparams
 class InBall(NoisyMoment):
-    """Records cut to a Euclidean norm, and noise in units of its square.
+    """Records cut to a Euclidean norm.
 
     Attributes:
         row_norm: Public bound on a record's norm, > 0, in units of the records; may be swept without retracing.
-        noise_multiplier: Scale of the noise, in units of row_norm^2, > 0; may be swept without retracing.
     """
 
     row_norm: Any = traced(default=1.0)
-    noise_multiplier: Any = traced()
 
-    POSITIVE: ClassVar[tuple[str, ...]] = ("row_norm", "noise_multiplier")
+    POSITIVE: ClassVar[tuple[str, ...]] = ("row_norm",)
 
     def rows(self, x: Array) -> tuple[jax.Array, Any, Any]:
         """Records of norm at most 1 in units of row_norm, up to rounding; one with a nan is 0."""
@@ -35,7 +33,16 @@ class InBall(NoisyMoment):
 
 @hyperparams
 class GaussianNoise(InBall):
-    """Gaussian noise: mu-GDP with mu = sensitivity / noise_multiplier."""
+    """Gaussian noise: mu-GDP with mu = sensitivity / noise_multiplier.
+
+    Attributes:
+        noise_multiplier: Scale of the noise, in units of row_norm^2, > 0; may be swept without retracing.
+    """
+
+    noise_multiplier: Any = traced()
+
+    POSITIVE: ClassVar[tuple[str, ...]] = ("row_norm", "noise_multiplier")
+    AMOUNT: ClassVar[str] = "noise_multiplier"
 
     @classmethod
     def from_mu(cls, mu: float, *, neighbouring: str, **fields: Any) -> Any:

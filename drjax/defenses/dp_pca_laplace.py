@@ -30,6 +30,8 @@ class LaplaceNoise(NoisyMoment):
     epsilon: Any = traced()
 
     POSITIVE: ClassVar[tuple[str, ...]] = ("epsilon",)
+    AMOUNT: ClassVar[str] = "epsilon"
+    IS_PURE: ClassVar[bool] = True
     OWN_UNITS: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -37,6 +39,17 @@ class LaplaceNoise(NoisyMoment):
         super().__post_init__()
         if self.convention == PUBLIC and (self.lower is None or self.upper is None):
             raise ValueError("lower and upper must be given: ranges taken from the records are not private")
+
+    @classmethod
+    def for_release(cls, epsilon: float, delta: float, *, neighbouring: str, **fields: Any) -> Any:
+        """The noise whose `release` is proven epsilon-DP; the other fields by name.
+
+        Raises:
+            ValueError: delta is not 0, or a field out of its range.
+        """
+        if delta != 0:
+            raise ValueError(f"delta must be 0 for {cls.__name__}, got {delta!r}")
+        return cls(neighbouring=neighbouring, epsilon=epsilon, **fields)
 
     def unit(self, extents: Any) -> Any:
         """Each feature's own extent, or the largest for all; (d,)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
@@ -15,29 +16,15 @@ from drjax.bounds.curve import RELATIONS
 from drjax.bounds.gdp import check_positive
 from drjax.bounds.numeric import require_dp_accounting
 from drjax.core import validate
-from drjax.core.linalg import HIGHEST, compute_dtype, finite_rows, sign_and_margin
-from drjax.core.types import Array, Status, hyperparams, traced
+from drjax.core.linalg import HIGHEST, compute_dtype, finite_rows
+from drjax.core.types import Array, hyperparams, traced
 from drjax.defenses import dp_pca_sensitivity as sensitivity
-from drjax.defenses.pca_utility import k_for_energy
+from drjax.defenses.dp_pca_components import PrivateComponents, components_of
 
 PUBLIC, PAPER = "public_bounds", "paper_not_private"
 
-
-class PrivateComponents(NamedTuple):
-    """What a fit returns; mapped over keys, every field gains a leading axis.
-
-    Attributes:
-        components: (k, d), orthonormal rows, by decreasing eigenvalue, signs as `drjax.dr.PCA`. Where a share of energy
-            was asked for (d, d), rows from `n_components` on being 0.
-        eigenvalues: (k,) or (d,) of the noisy second moment, in units of the records squared; they may be negative.
-        n_components: (), int32.
-        status: (), uint32 `Status` flags; NON_FINITE results are nan.
-    """
-
-    components: Any
-    eigenvalues: Any
-    n_components: Any
-    status: Any
+BOUNDS = ("lower", "upper", "row_norm")
+"""Fields of mechanisms that bound a record less the centre: ends of its ranges, (d,) each, and largest norm."""
 
 
 class PCARelease(NamedTuple):
@@ -66,6 +53,9 @@ class PCARelease(NamedTuple):
 @hyperparams
 class NoisyMoment:
     """The second moment of bounded records, with noise.
+
+    A mechanism defines `rows`, `noise`, `proven_curve` and, where it can be released, `released` and `for_release`;
+    `deviations` where it finds the mean, and `event` where dp-accounting has one.
 
     Attributes:
         neighbouring: Neighbouring relation: which data sets the guarantee compares, a name in
@@ -99,6 +89,11 @@ class NoisyMoment:
     POSITIVE: ClassVar[tuple[str, ...]] = ()
     SYMMETRIC: ClassVar[bool] = True
     FINDS_MEAN: ClassVar[bool] = True
+    """Whether it takes a `mean_weight`."""
+    IS_PURE: ClassVar[bool] = False
+    """Whether what is proven of a release has delta 0; others have none with delta 0."""
+    AMOUNT: ClassVar[str]
+    """Field that says how much noise there is."""
 
     def __post_init__(self) -> None:
         """Checks every field; a number that is traced, or stands for one, passes."""
@@ -139,6 +134,31 @@ class NoisyMoment:
         lower, upper = sensitivity.check_ranges(self.lower, self.upper)
         object.__setattr__(self, "lower", lower)
         object.__setattr__(self, "upper", upper)
+
+    @classmethod
+    def for_release(cls, epsilon: float, delta: float, *, neighbouring: str, **fields: Any) -> Any:
+        """The least noise whose `release` is proven (epsilon, delta)-DP; the other fields by name.
+
+        Raises:
+            ValueError: the mechanism has no exact sampler, or an argument out of its range.
+        """
+        del epsilon, delta, neighbouring, fields
+        raise ValueError(f"for_release must be of a mechanism with an exact sampler, got one of {cls.__name__}")
+
+    @classmethod
+    def has_exact_sampler(cls) -> bool:
+        """Whether it can be released."""
+        return cls.released is not NoisyMoment.released
+
+    @classmethod
+    def public_arrays(cls) -> tuple[str, ...]:
+        """Names of its fields that are public bounds, beside the centre; a release publishes them."""
+        return tuple(field.name for field in dataclasses.fields(cls) if field.name in BOUNDS)
+
+    def parameters(self) -> dict[str, float]:
+        """The other numbers that are published with a release, by field: how much noise there is, and of what."""
+        names = [self.AMOUNT, *([] if self.mean_weight is None else ["mean_weight"])]
+        return {name: float(getattr(self, name)) for name in names}
 
     def cut(self, z: Any) -> Any:
         """Records (n, d) less the centre, cut to the ranges where there are any.
@@ -311,8 +331,8 @@ class NoisyMoment:
         raise NotImplementedError
 
     def event(self) -> Any:
-        """The event with public bounds."""
-        raise NotImplementedError
+        """The event with public bounds; `NonPrivateDpEvent`, which promises nothing, where there is none."""
+        return require_dp_accounting().NonPrivateDpEvent()
 
     def released(self, records: np.ndarray) -> tuple[Any, Any, tradeoff.TradeOff, str]:
         """The noisy sum (q, q) in whole numbers, their unit as of `query`, curve and note; records are centred."""
@@ -352,37 +372,3 @@ def mirrored(draws: Any) -> Any:
     """A square matrix whose lower triangle is replaced by the mirror image of its upper one."""
     xp = np if isinstance(draws, np.ndarray) else jnp
     return xp.triu(draws) + xp.triu(draws, 1).T
-
-
-def components_of(moment: Any, n_components: int | float, *, symmetric: bool = True) -> PrivateComponents:
-    """Leading eigenvectors of a noisy second moment (d, d); O(d^3).
-
-    Args:
-        moment: Symmetric; or with `symmetric` False any matrix, of which left singular vectors and singular values.
-        n_components: How many, at most d; or the share of the energy, in (0, 1), of which positive eigenvalues count.
-        symmetric: Whether the moment is symmetric.
-
-    Raises:
-        ValueError: at trace time, if n_components > d.
-    """
-    d = moment.shape[0]
-    k = d if isinstance(n_components, float) else n_components
-    validate.at_most(d, "d", n_components=k)
-    finite = jnp.all(jnp.isfinite(moment))
-    # Decompositions of a nan may not return.
-    safe: Any = jnp.where(finite, moment, 0)
-    if symmetric:
-        values, vectors = jnp.linalg.eigh(safe)
-        values, vectors = values[::-1], vectors[:, ::-1]
-    else:
-        vectors, values, _ = jnp.linalg.svd(safe, full_matrices=False)
-    values, loadings = values[:k], vectors.T[:k]
-    loadings = loadings * sign_and_margin(loadings)[0][:, None]
-    chosen = k_for_energy(values, n_components) if isinstance(n_components, float) else k
-    loadings = jnp.where((jnp.arange(k) < chosen)[:, None], loadings, 0)
-    return PrivateComponents(
-        jnp.where(finite, loadings, jnp.nan),
-        jnp.where(finite, values, jnp.nan),
-        jnp.asarray(chosen, jnp.int32),
-        jnp.where(finite, jnp.uint32(Status.OK), jnp.uint32(Status.NON_FINITE)),
-    )

@@ -23,13 +23,49 @@ from drjax.core.types import Array, Cost, DRMethod, Embedding, PyTree, hyperpara
 from drjax.dr import base
 
 
-class _Defense:
-    """What the defences share: size, objective and most of what a method says of itself are the wrapped method's."""
+@hyperparams
+class Defense:
+    """What the defences share: size, objective and most of what a method says of itself are the wrapped method's.
 
-    repeatable = False
+    Attributes:
+        name: Name on the command line and in records.
+        action: What the defence does, in words.
+        scale_field: Field that says how strong the defence is; at 0 it does nothing.
+        scale_unit: What that field counts, in words.
+        method: The wrapped method.
+
+    Raises:
+        ValueError: method is no DR method, or the scale not a finite number >= 0; a scale that is traced passes.
+    """
+
+    name: ClassVar[str]
+    action: ClassVar[str]
+    scale_field: ClassVar[str]
+    scale_unit: ClassVar[str]
+    repeatable: ClassVar[bool] = False
     """Noise is fresh although the method's seed is known, and rounding has no derivative of use."""
 
-    method: DRMethod
+    method: DRMethod = traced()
+
+    def __post_init__(self) -> None:
+        """Checks method and scale."""
+        if isinstance(self.method, type) or not hasattr(self.method, "fit_transform"):
+            raise ValueError(f"method must be a DR method, got {self.method!r}")
+        name, value = self.scale_field, getattr(self, self.scale_field)
+        if validate.is_abstract(value):
+            return
+        is_number = isinstance(value, (Real, np.ndarray, jax.Array)) and not isinstance(value, bool)
+        entries = np.asarray(value if is_number else math.nan)
+        if entries.dtype.kind not in "fiu" or not ((entries >= 0) & (entries < math.inf)).all():
+            raise ValueError(f"{name} must be a finite number >= 0, got {value!r}")
+        if isinstance(value, Real):
+            # Integers and floats would be two programs.
+            object.__setattr__(self, name, float(value))
+
+    @property
+    def deterministic(self) -> bool:
+        """False, unless a defence without noise says otherwise: noise depends on the key."""
+        return False
 
     @property
     def title(self) -> str:
@@ -65,8 +101,13 @@ class _Defense:
         return self.method.objective(coords, x)
 
 
-class _AfterMethod(_Defense):
+@hyperparams
+class AfterMethod(Defense):
     """A defence that changes the coordinates alone: all that the method shares between shadows stays shared."""
+
+    def defended(self, key: Array, coords: Array) -> Array:
+        """What is published for the coordinates (n, k); pure, with a key for noise."""
+        raise NotImplementedError
 
     def fit_transform(self, key: Array, x: Array) -> Embedding:
         """Embeds x (n, d), then defends the coordinates (n, k); objective and diagnostics are those before it."""
@@ -88,10 +129,12 @@ class _AfterMethod(_Defense):
         return jax.vmap(self._released)(own, self.method.insert_batch(inner, shared, targets))
 
     def _keys(self, key: Array) -> tuple[Array, Array]:
-        raise NotImplementedError
+        noise_key, method_key = jax.random.split(key)
+        return noise_key, method_key
 
     def _released(self, key: Array, embedding: Embedding) -> Embedding:
-        raise NotImplementedError
+        coords = self.defended(key, embedding.coords)
+        return embedding._replace(coords=coords, status=embedding.status | base.non_finite(coords))
 
 
 class NoisyShared(NamedTuple):
@@ -102,7 +145,7 @@ class NoisyShared(NamedTuple):
 
 
 @hyperparams
-class InputNoise(_Defense):
+class InputNoise(Defense):
     """Adds independent Gaussian noise to every feature of all n records, unclipped, then embeds them.
 
     Every known record is noised anew in every shadow, so shadows share no distances, graphs or decompositions:
@@ -119,16 +162,11 @@ class InputNoise(_Defense):
     """
 
     name: ClassVar[str] = "input-noise"
-    method: DRMethod = traced()
+    action: ClassVar[str] = "Gaussian noise on every feature of every record"
+    scale_field: ClassVar[str] = "sigma"
+    scale_unit: ClassVar[str] = "standard deviation of the noise, where every feature runs from 0 to 1"
+
     sigma: Any = traced(default=0.0)
-
-    def __post_init__(self) -> None:
-        _check(self, "sigma")
-
-    @property
-    def deterministic(self) -> bool:
-        """False: the noise depends on the key."""
-        return False
 
     def cost(self, n: int, d: int, *, itemsize: int = 4) -> Cost:
         """What shadows take: nothing is shared but the records, so that each takes what the method shares and more."""
@@ -176,7 +214,7 @@ class InputNoise(_Defense):
 
 
 @hyperparams
-class OutputNoise(_AfterMethod):
+class OutputNoise(AfterMethod):
     """Embeds, then adds independent Gaussian noise to every coordinate.
 
     Attributes:
@@ -187,30 +225,21 @@ class OutputNoise(_AfterMethod):
     """
 
     name: ClassVar[str] = "output-noise"
-    method: DRMethod = traced()
+    action: ClassVar[str] = "Gaussian noise on every published coordinate"
+    scale_field: ClassVar[str] = "sigma"
+    scale_unit: ClassVar[str] = "standard deviation of the noise over the root mean square of the centred coordinates"
+
     sigma: Any = traced(default=0.0)
     relative: bool = True
 
-    def __post_init__(self) -> None:
-        _check(self, "sigma")
-
-    @property
-    def deterministic(self) -> bool:
-        """False: the noise depends on the key."""
-        return False
-
-    def _keys(self, key: Array) -> tuple[Array, Array]:
-        noise_key, method_key = jax.random.split(key)
-        return noise_key, method_key
-
-    def _released(self, key: Array, embedding: Embedding) -> Embedding:
-        coords = embedding.coords
+    def defended(self, key: Array, coords: Array) -> Array:
+        """Coordinates (n, k) plus noise."""
         unit = spread(coords) if self.relative else jnp.ones((), coords.dtype)
-        return _with_coords(embedding, coords + _normal(key, coords, self.sigma) * unit)
+        return coords + _normal(key, coords, self.sigma) * unit
 
 
 @hyperparams
-class Rounding(_AfterMethod):
+class Rounding(AfterMethod):
     """Embeds, then rounds every coordinate to the nearest multiple of a step; half-way cases to even multiples.
 
     The derivative is 0 almost everywhere.
@@ -224,12 +253,12 @@ class Rounding(_AfterMethod):
     """
 
     name: ClassVar[str] = "rounding"
-    method: DRMethod = traced()
+    action: ClassVar[str] = "Rounding of every published coordinate"
+    scale_field: ClassVar[str] = "step"
+    scale_unit: ClassVar[str] = "width of the grid over the root mean square of the centred coordinates"
+
     step: Any = traced(default=0.0)
     relative: bool = True
-
-    def __post_init__(self) -> None:
-        _check(self, "step")
 
     @property
     def deterministic(self) -> bool:
@@ -239,32 +268,14 @@ class Rounding(_AfterMethod):
     def _keys(self, key: Array) -> tuple[Array, Array]:
         return key, key
 
-    def _released(self, key: Array, embedding: Embedding) -> Embedding:
+    def defended(self, key: Array, coords: Array) -> Array:
+        """Coordinates (n, k), rounded."""
         del key
-        coords = embedding.coords
         unit = spread(coords) if self.relative else jnp.ones((), coords.dtype)
         width = jnp.asarray(self.step, coords.dtype) * unit
         # The inner choice keeps 0 / 0 out of the branch that is not taken, and so out of the derivative.
         safe = jnp.where(width > 0, width, 1)
-        return _with_coords(embedding, jnp.where(width > 0, jnp.round(coords / safe) * safe, coords))
-
-
-DEFENSES = {defense.name: defense for defense in (InputNoise, OutputNoise, Rounding)}
-"""Every defence by the name that the command line and the records use."""
-
-SCALES = {"input-noise": "sigma", "output-noise": "sigma", "rounding": "step"}
-"""The field of each defence that says how strong it is."""
-
-
-def defend(name: str, method: DRMethod, scale: float) -> Any:
-    """The method under the named defence at a strength >= 0: noise's `sigma`, or the `step` of the grid.
-
-    Raises:
-        ValueError: an unknown defence, or a scale that is not a finite number >= 0.
-    """
-    validate.one_of(DEFENSES, defense=name)
-    options: dict[str, Any] = {SCALES[name]: scale}
-    return DEFENSES[name](method=method, **options)
+        return jnp.where(width > 0, jnp.round(coords / safe) * safe, coords)
 
 
 def spread(coords: Array) -> jax.Array:
@@ -277,23 +288,3 @@ def spread(coords: Array) -> jax.Array:
 
 def _normal(key: Array, like: Array, sigma: Any) -> jax.Array:
     return jax.random.normal(key, like.shape, like.dtype) * jnp.asarray(sigma, like.dtype)
-
-
-def _with_coords(embedding: Embedding, coords: Array) -> Embedding:
-    return embedding._replace(coords=coords, status=embedding.status | base.non_finite(coords))
-
-
-def _check(defense: Any, scale: str) -> None:
-    """Checks the fields of a defence; a scale that is traced, or stands for one, passes."""
-    if isinstance(defense.method, type) or not hasattr(defense.method, "fit_transform"):
-        raise ValueError(f"method must be a DR method, got {defense.method!r}")
-    value = getattr(defense, scale)
-    if validate.is_abstract(value):
-        return
-    is_number = isinstance(value, (Real, np.ndarray, jax.Array)) and not isinstance(value, bool)
-    entries = np.asarray(value if is_number else math.nan)
-    if entries.dtype.kind not in "fiu" or not ((entries >= 0) & (entries < math.inf)).all():
-        raise ValueError(f"{scale} must be a finite number >= 0, got {value!r}")
-    if isinstance(value, Real):
-        # Integers and floats would be two programs.
-        object.__setattr__(defense, scale, float(value))

@@ -21,7 +21,7 @@ from drjax.core import validate
 from drjax.core.statistics import UNKNOWN, Interval, mean_interval, prediction_interval
 from drjax.core.types import Array
 from drjax.defenses import pca_utility
-from drjax.defenses.dp_pca_noise import components_of
+from drjax.defenses.dp_pca_components import components_of
 from drjax.releases.mechanism import MomentNoise, bounded, joint_view
 
 FACTORS = tuple(2.0**i for i in range(-4, 5))

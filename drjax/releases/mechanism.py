@@ -15,18 +15,17 @@ from drjax.bounds.gdp import check_positive
 from drjax.core import validate
 from drjax.core.types import Array
 from drjax.defenses.dp_pca import MECHANISMS
-from drjax.defenses.dp_pca_laplace import LaplaceNoise
-from drjax.defenses.dp_pca_noise import NoisyMoment
+from drjax.defenses.dp_pca_noise import BOUNDS
 from drjax.releases.bounds import Bounds
-
-EXACT = tuple(name for name, kind in MECHANISMS.items() if kind.released is not NoisyMoment.released)
-"""Mechanisms that can be released: those with an exact sampler."""
 
 MEAN_WEIGHT = 0.625
 """Weight of the constant beside records in units of their bound, if the query finds the mean too: docs/dp_pca.md."""
 
 DELTA = 1e-6
-"""Delta with Gaussian noise, if none is asked for."""
+"""Delta of a mechanism that is not pure, if none is asked for."""
+
+PURE, USUAL = "laplace-scalar", "analytic-gauss"
+"""Mechanisms if none is asked for: where delta is 0, and else. They keep the most energy: docs/dp_pca.md."""
 
 
 class Proof(NamedTuple):
@@ -36,10 +35,13 @@ class Proof(NamedTuple):
     note: str
 
 
-def choose(mechanism: str | None, delta: float | None) -> tuple[str, float]:
-    """Name and delta: `analytic-gauss` at `DELTA`, or `laplace-scalar` where delta is 0, unless named otherwise.
+def exact() -> tuple[str, ...]:
+    """Names of the mechanisms that can be released: those with an exact sampler."""
+    return tuple(name for name, kind in MECHANISMS.items() if kind.has_exact_sampler())
 
-    Among the mechanisms with Laplace noise `laplace-scalar` keeps the most energy (docs/dp_pca.md).
+
+def choose(mechanism: str | None, delta: float | None) -> tuple[str, float]:
+    """Name and delta: `USUAL` at `DELTA`, or `PURE` where delta is 0, unless named otherwise.
 
     Raises:
         ValueError: a name of no mechanism or of one without an exact sampler, a delta outside [0, 1), or one that does
@@ -48,22 +50,22 @@ def choose(mechanism: str | None, delta: float | None) -> tuple[str, float]:
     if delta is not None and not 0 <= delta < 1:
         raise ValueError(f"delta must be in [0, 1), got {delta!r}")
     if mechanism is None:
-        mechanism = "laplace-scalar" if delta == 0 else "analytic-gauss"
+        mechanism = PURE if delta == 0 else USUAL
     validate.one_of(MECHANISMS, mechanism=mechanism)
-    if mechanism not in EXACT:
+    kind = MECHANISMS[mechanism]
+    if not kind.has_exact_sampler():
         raise ValueError(
-            f"mechanism must have an exact sampler to be released, one of {', '.join(EXACT)}; got {mechanism!r}, which "
-            "is for experiments"
+            f"mechanism must have an exact sampler to be released, one of {', '.join(exact())}; got {mechanism!r}, "
+            "which is for experiments"
         )
-    is_laplace = issubclass(MECHANISMS[mechanism], LaplaceNoise)
     if delta is None:
-        delta = 0.0 if is_laplace else DELTA
-    if is_laplace and delta:
+        delta = 0.0 if kind.IS_PURE else DELTA
+    if kind.IS_PURE and delta:
         raise ValueError(
             f"delta must be 0 with --mechanism {mechanism}, got {delta:g}: pass --delta 0, or leave it out"
         )
-    if not is_laplace and not delta:
-        raise ValueError(f"delta must be > 0 with --mechanism {mechanism}, got 0: Gaussian noise has no pure guarantee")
+    if not kind.IS_PURE and not delta:
+        raise ValueError(f"delta must be > 0 with --mechanism {mechanism}, got 0: its noise has no pure guarantee")
     return mechanism, float(delta)
 
 
@@ -83,18 +85,20 @@ def calibrated(
         ValueError: a number out of its range.
     """
     check_positive(epsilon=epsilon)
-    fields: dict[str, Any] = {
-        "neighbouring": neighbouring,
-        "n_components": n_components,
-        "divisor": divisor,
-        "center": bounds.scaled(bounds.center),
-        "mean_weight": MEAN_WEIGHT if bounds.finds_mean else None,
-    }
-    fields["lower"], fields["upper"] = bounds.ranges
     kind = MECHANISMS[name]
-    if issubclass(kind, LaplaceNoise):
-        return kind(epsilon=epsilon, **fields)
-    return kind.for_release(epsilon, delta, row_norm=bounds.row_norm, **fields)
+    if bounds.finds_mean and not kind.FINDS_MEAN:
+        raise ValueError(f"public records must be given with --mechanism {name}, which finds no mean, got bounds alone")
+    known = dict(zip(BOUNDS, (*bounds.ranges, bounds.row_norm), strict=True))
+    return kind.for_release(
+        epsilon,
+        delta,
+        neighbouring=neighbouring,
+        n_components=n_components,
+        divisor=divisor,
+        center=bounds.scaled(bounds.center),
+        mean_weight=MEAN_WEIGHT if bounds.finds_mean else None,
+        **{bound: known[bound] for bound in kind.public_arrays()},
+    )
 
 
 def proof_of(mechanism: Any) -> Proof:
@@ -112,38 +116,29 @@ def with_relation(mechanism: Any, neighbouring: str) -> Any:
     return dataclasses.replace(mechanism, neighbouring=neighbouring, divisor=divisor)
 
 
-def parameters(mechanism: Any) -> dict[str, float]:
-    """The numbers that say how much noise there is, by field."""
-    names = ["epsilon" if isinstance(mechanism, LaplaceNoise) else "noise_multiplier"]
-    if mechanism.mean_weight is not None:
-        names.append("mean_weight")
-    return {name: float(getattr(mechanism, name)) for name in names}
-
-
 def rebuilt(name: str, scalars: Mapping[str, float], arrays: Mapping[str, np.ndarray], **fields: Any) -> Any:
     """The mechanism of a published release.
 
     Args:
         name: Key of `MECHANISMS`.
-        scalars: Scalars as `parameters` gives them.
-        arrays: Arrays of the release: center (origin where there is a `mean_weight`), scale, lower, upper, and
-            row_norm where the mechanism has one.
+        scalars: Numbers as its `parameters` gave them.
+        arrays: Arrays of the release: center (origin where there is a `mean_weight`), scale, and the mechanism's
+            `public_arrays`.
         **fields: neighbouring, n_components and divisor.
 
     Raises:
         ValueError: a name or number out of its range, or a missing array.
     """
-    validate.one_of(EXACT, mechanism=name)
+    validate.one_of(exact(), mechanism=name)
     kind = MECHANISMS[name]
-    wanted = ("lower", "upper") if issubclass(kind, LaplaceNoise) else ("lower", "upper", "row_norm")
     middle = "origin" if "mean_weight" in scalars else "center"
-    for array in (middle, "scale", *wanted):
+    for array in (middle, "scale", *kind.public_arrays()):
         if array not in arrays:
             raise ValueError(f"components must hold the array {array} of mechanism {name}, got {', '.join(arrays)}")
     center, scale = arrays[middle], arrays["scale"]
-    own: dict[str, Any] = {bound: (arrays[bound] - center) / scale for bound in ("lower", "upper")}
-    if "row_norm" in wanted:
-        own["row_norm"] = float(arrays["row_norm"])
+    own: dict[str, Any] = {}
+    for bound in kind.public_arrays():
+        own[bound] = float(arrays[bound]) if bound == "row_norm" else (arrays[bound] - center) / scale
     return kind(center=center / scale, **own, **scalars, **fields)
 
 

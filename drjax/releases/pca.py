@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import numpy as np
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from drjax.attacks import roc
 from drjax.bounds.curve import RELATIONS
@@ -24,7 +24,6 @@ from drjax.bounds.gdp import check_positive
 from drjax.core import memory, validate
 from drjax.defenses import pca_utility
 from drjax.defenses.dp_pca import PCARelease
-from drjax.defenses.dp_pca_laplace import LaplaceNoise
 from drjax.releases import budget, expected, manifest, needs, pca_report, private_report
 from drjax.releases import mechanism as mechanisms
 from drjax.releases.bounds import Bounds, make_bounds
@@ -67,8 +66,7 @@ class PCAReleaseConfig:
         epsilon: Epsilon of the guarantee, > 0.
         delta: Delta of the guarantee; 1e-6 with Gaussian noise and 0 with Laplace noise if not given. Below 1 /
             records.
-        mechanism: Mechanism: analytic-gauss, analyze-gauss, laplace-vector, laplace-scalar or lap-pca; if not given
-            analytic-gauss, or laplace-scalar where delta is 0.
+        mechanism: Name of the mechanism; analytic-gauss if not given, laplace-scalar where delta is 0.
         neighbouring: Neighbouring relation that the guarantee is for. replace_one is the strongest; under zero_out the
             same noise has a smaller epsilon; under add_or_remove the number of records is private.
         n_components: Number of components to publish, or the share of the noisy matrix's energy to keep, in (0, 1). If
@@ -92,7 +90,7 @@ class PCAReleaseConfig:
     data: Positional[Path]
     epsilon: float
     delta: float | None = None
-    mechanism: str | None = None
+    mechanism: Annotated[str | None, arg(metavar=f"{{{','.join(mechanisms.exact())}}}")] = None
     neighbouring: str = "replace_one"
     n_components: int | float | None = None
     divisor: float | None = None
@@ -314,7 +312,7 @@ def _arrays(
     if released.mean is not None:
         center = bounds.center + released.mean * bounds.scale
         arrays |= {"joint": released.joint, "origin": bounds.center, "center": center}
-    if not isinstance(mechanism, LaplaceNoise):
+    if "row_norm" in mechanism.public_arrays():
         arrays["row_norm"] = bounds.row_norm
     if private.columns is not None:
         arrays["columns"] = np.array(private.columns)
@@ -336,10 +334,10 @@ def _manifest(
 ) -> dict[str, Any]:
     n, d = private.values.shape
     k = len(released.components)
-    is_laplace = isinstance(mechanism, LaplaceNoise)
+    has_norm = "row_norm" in mechanism.public_arrays()
     used = ["center", *(["origin"] if bounds.finds_mean else []), "scale", "ranges"]
-    used += [] if is_laplace else ["row_norm"]
-    numbers = {} if is_laplace or not bounds.is_public else {"row_norm": bounds.row_norm}
+    used += ["row_norm"] if has_norm else []
+    numbers = {"row_norm": bounds.row_norm} if has_norm and bounds.is_public else {}
     content: dict[str, Any] = {} if bounds.is_public else {"warning": manifest.NOT_PRIVATE}
     return content | {
         "released": f"{k} principal components of {'records' if config.divisor is not None else f'{n:,} records'} with "
@@ -350,7 +348,7 @@ def _manifest(
         "not_covered": manifest.NOT_COVERED,
         "mechanism": {
             "name": name,
-            "parameters": mechanisms.parameters(mechanism),
+            "parameters": mechanism.parameters(),
             "noise": "discrete, exact, from the operating system; nobody can repeat it",
             "n_components": k,
             "n_components_from": k_words,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 from drjax.attacks import roc
-from drjax.bounds import tradeoff
 from drjax.bounds.curve import TradeOff
 from drjax.core.statistics import Interval
 from drjax.defenses.dp_pca import PCARelease
@@ -296,9 +296,16 @@ def _figures(epsilon: float, utility: Utility, membership: Membership, ceiling: 
 
 
 def _curve(curve: TradeOff) -> str:
-    words = {tradeoff.ZCDP: "{rho:.4g}-zCDP", tradeoff.EpsilonDelta: "{epsilon:g}-DP"}
-    parts = tuple(curve.curves) if isinstance(curve, tradeoff.Minimum) else (curve,)
-    return " and ".join(words[type(part)].format(**vars(part)) for part in parts)
+    return " and ".join(_in_letters(**part) for part in manifest.curves_to_json(curve))
+
+
+def _in_letters(kind: str, **numbers: Any) -> str:
+    if kind == "ZCDP":
+        return f"{numbers['rho']:.4g}-zCDP"
+    if kind == "EpsilonDelta":
+        delta = numbers["delta"]
+        return f"({numbers['epsilon']:g}, {delta:g})-DP" if delta else f"{numbers['epsilon']:g}-DP"
+    return f"{kind} of {', '.join(f'{name} {value}' for name, value in numbers.items())}"
 
 
 def _interval(value: Interval) -> str:

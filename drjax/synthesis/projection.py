@@ -12,7 +12,7 @@ import numpy as np
 from drjax.core import validate
 from drjax.core.types import Array
 from drjax.defenses.clipping import in_ball
-from drjax.defenses.dp_pca_noise import components_of
+from drjax.defenses.dp_pca_components import components_of
 from drjax.synthesis import moments
 from drjax.synthesis.budget import Plan
 

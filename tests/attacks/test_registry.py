@@ -8,15 +8,15 @@ import pytest
 from sklearn.datasets import load_digits
 
 from drjax.attacks import practice
-from drjax.attacks.attack import Cost, EmbeddingAttack, EveryRecord
+from drjax.attacks.attack import EveryRecord
 from drjax.attacks.embedding import attack_embedding, decimals_of
-from drjax.attacks.reconstruction.baselines import mean_image
 from drjax.attacks.registry import ATTACKS, answer, fitting
 from drjax.audits import AuditConfig, run
 from drjax.cli import main
 from drjax.core.types import Status
 from drjax.dr import METHODS
 from drjax.reports import records
+from tests import contributing
 from tests.attacks.threats import of_shapes
 
 
@@ -55,26 +55,8 @@ def test_an_attack_says_why_it_does_not_fit():
     assert attacks["nearest"].fits(of_shapes("pca", truth=None)) == "needs the target itself"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Nearest(EmbeddingAttack):
-    """The known record that lies nearest in the map: one file, as CONTRIBUTING says."""
-
-    name: str = "nearest-in-map"
-    label: str = "Nearest in the map"
-    description: str = "Takes the known record that lies nearest in the release."
-    each = True
-
-    def cost(self, threat):
-        return Cost(1e-9 * threat.coords.size, 8.0 * threat.coords.size)
-
-    def run(self, key, threat):
-        del key
-        gaps = np.linalg.norm(threat.coords[:, 1:] - threat.coords[:, :1], axis=2)
-        return mean_image(threat.known, threat.n_releases)._replace(x=threat.known[gaps.argmin(axis=1)])
-
-
 def test_a_new_attack_runs_in_every_place(monkeypatch, tmp_path, capsys):
-    monkeypatch.setitem(ATTACKS["embedding"], "nearest-in-map", Nearest())
+    contributing.add(monkeypatch, "Add an attack")
     sizes = {"n_known": 30, "n_shadow": 40, "n_validation": 10, "n_targets": 5}
     result = run(AuditConfig(method="isomap", attacks=("nearest-in-map",), **sizes), tmp_path / "audit")
     assert "Nearest in the map" in result.report.read_text("utf-8")
@@ -152,14 +134,15 @@ def test_winners_are_the_best_and_those_it_does_not_beat_beyond_chance():
     assert practice.winners({"failed": np.full(3, np.inf), "one": np.ones(3)}) == ["one"]
 
 
-def test_every_record_is_attacked_as_if_it_alone_were_unknown():
+def test_every_record_is_attacked_as_if_it_alone_were_unknown(monkeypatch):
+    nearest = contributing.add(monkeypatch, "Add an attack").NearestInMap()
     x = digits()[:16]
     method = METHODS["isomap"](n_neighbors=5)
     coords = practice.shadows_of(jax.random.key(0), method, x[1:], x[:1]).coords[0]
     every = EveryRecord(method=method, x=x, coords=coords, rows=np.array([3, 9]), stand_ins=lambda _: None)
-    found = Nearest().run_each(jax.random.key(0), every)
+    found = nearest.run_each(jax.random.key(0), every)
     for row, answer_of_all in zip((3, 9), found.x, strict=True):
         threat = every.threat(row)
         np.testing.assert_array_equal(threat.known, np.delete(x, row, axis=0))
         np.testing.assert_array_equal(threat.coords[0, 0], coords[row])
-        np.testing.assert_array_equal(answer(Nearest(), jax.random.key(1), threat).x[0], answer_of_all)
+        np.testing.assert_array_equal(answer(nearest, jax.random.key(1), threat).x[0], answer_of_all)

@@ -16,7 +16,7 @@ import scipy.stats
 from drjax.bounds import accounting, auditing, tradeoff
 from drjax.bounds.ledger import Ledger, fingerprint
 from drjax.core.types import Status
-from drjax.defenses import dp_pca, dp_pca_laplace, dp_pca_noise, dp_pca_sensitivity, pca_utility
+from drjax.defenses import dp_pca, dp_pca_components, dp_pca_laplace, dp_pca_noise, dp_pca_sensitivity, pca_utility
 from drjax.defenses.dp_pca import (
     MECHANISMS,
     PAPER,
@@ -277,7 +277,7 @@ def test_a_share_of_energy_is_taken_from_the_noisy_matrix(name):
 def test_a_lane_that_is_not_finite_says_so_and_spoils_no_other(symmetric):
     moments = np.stack([x.T @ x for x in (records(), records(1))])
     moments[0, 3, 1] = np.nan
-    found = jax.jit(jax.vmap(lambda one: dp_pca_noise.components_of(one, K, symmetric=symmetric)))(moments)
+    found = jax.jit(jax.vmap(lambda one: dp_pca_components.components_of(one, K, symmetric=symmetric)))(moments)
     assert [int(status) for status in found.status] == [Status.NON_FINITE, Status.OK]
     assert np.isnan(found.components[0]).all()
     assert np.isfinite(found.components[1]).all()

@@ -1,8 +1,7 @@
-"""A method that drjax does not know, added as CONTRIBUTING says: one class, one line in `METHODS`, and nothing else."""
+"""A method that drjax does not know, in audits, attacks and benchmarks: one class, one line in `METHODS`."""
 
 from __future__ import annotations
 
-import inspect
 import types
 from typing import ClassVar
 
@@ -22,14 +21,6 @@ from drjax.core import linalg, validate
 from drjax.core.types import Cost, Embedding, Status, hyperparams
 from drjax.dr import METHODS
 from drjax.reports import records
-from tests.dr import test_contract
-
-shared_key = test_contract.shared_key
-
-# The contract suite, of which every test that takes a method is given the one below.
-for name, test in vars(test_contract).items():
-    if name.startswith("test_") and "method" in inspect.signature(test).parameters:
-        globals()[name] = test
 
 
 @hyperparams

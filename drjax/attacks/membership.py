@@ -160,8 +160,8 @@ def informed_game(
     matter. **Without noise every game is won**, unless the candidates are alike in all published directions; the
     adversary needs O(k d^2) operations a game and no eigendecomposition.
 
-    With noise of known scale on the d (d + 1) / 2 entries of A the score is a log-likelihood ratio. Of the published
-    noisy matrix itself it is exact, and no adversary does better. Of its eigenvectors it is that of rotation-invariant
+    With noise of known scale on the d (d + 1) / 2 entries of A the score is a log-likelihood ratio. For the published
+    noisy matrix itself it is exact, and no adversary does better. For its eigenvectors it is that of rotation-invariant
     Gaussian noise: what A, seen from the published directions, has off the diagonal, is the noise there. That leaves
     out how eigenvalues repel each other, the smaller diagonal of noise with equal scale everywhere, and, for Laplace
     noise, that sums of a few entries are not Gaussian: the adversary may do slightly better than measured.

@@ -1,7 +1,7 @@
 """Membership by likelihood ratio: is a candidate's leverage more like a member's or like a stranger's?
 
 The adversary has public records of the same distribution. From them come a precision matrix K, the inverse of the
-scatter of the population, and shadow releases of as many records as the curator's. Of a release V_k with eigenvalues
+scatter of the population, and shadow releases of as many records as the curator's. For a release V_k with eigenvalues
 lam the statistic is the candidate's leverage in the scatter that the release lets one expect, K standing in for what
 was not released:
 
@@ -25,7 +25,7 @@ Where the shift comes from is the method:
 - "offline": none; the score is (mu - u) / s.
 - "gaussian": no shadows but for the eigenvalues: N/2 (e - q_k), the matched filter by itself.
 
-Of a centred release with its mean, z stands for z - mean, and the mean's own likelihood ratio is added. The division by
+In a centred release with its mean, z stands for z - mean, and the mean's own likelihood ratio is added. The division by
 e keeps the two apart: a mean that lies towards z lowers q_k and e alike.
 
 Where it gains little: with N < d and k near N a member's reconstruction error all but vanishes and is enough, which

@@ -67,8 +67,8 @@ class _Adversary(NamedTuple):
 def candidates(threat: EmbeddingThreat, attacks: Mapping[str, EmbeddingAttack]) -> dict[str, EmbeddingAttack]:
     """The attacks that the adversaries choose among, which every scale runs anew.
 
-    Those of the ladder, without baselines and with dear ones only if it has nothing else; beside them those that learn
-    from releases alone, whatever was asked for: an attack that suits the undefended release may be lost under a
+    Those of the ladder, without baselines and with expensive ones only if it has nothing else; beside them those that
+    learn from releases alone, whatever was asked for: an attack that suits the undefended release may be lost under a
     defence, and one trained on defended releases is not.
 
     Args:

@@ -87,5 +87,5 @@ def _app() -> SubcommandApp:
         name="release",
         help="Publish components or synthetic records with differential privacy.",
     )
-    app.command(bound, name="bound", help="Bound what any adversary can do against differential privacy.")
+    app.command(bound, name="bound", help="Bound what any adversary achieves under differential privacy.")
     return app

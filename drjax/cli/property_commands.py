@@ -135,8 +135,8 @@ def attack_property(
     """Predict the share of the records in a plot that have a property, from the plot and records like them.
 
     Shadow maps of the shadow records have shares drawn at random. Where the plot is a picture, they are drawn and read
-    back as it is. The attack is trained on maps of each half of the shadow records; maps of the other half calibrate
-    the interval and measure the error, beside that of guessing.
+    back in the same way. The attack is trained on maps of each half of the shadow records; maps of the other half
+    calibrate the interval and measure the error, beside that of guessing.
 
     Args:
         shadow: The shadow records.

@@ -1,6 +1,6 @@
 """The Guttman transform that SMACOF iterates, its Jacobian, and many of its steps with their derivative.
 
-Of coordinates theta (n, k) and dissimilarities D (n, n) it makes T(theta)_i = 1/n sum_j D_ij (theta_i - theta_j) /
+Coordinates theta (n, k) and dissimilarities D (n, n) give T(theta)_i = 1/n sum_j D_ij (theta_i - theta_j) /
 |theta_i - theta_j|, centred. Point 0 is the target: only its row of D is unknown to an attacker. Compiled loops, one
 pass over the pairs; points that coincide add nothing, as in SMACOF.
 """

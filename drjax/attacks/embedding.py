@@ -13,7 +13,8 @@ import numpy as np
 from drjax.attacks import practice
 from drjax.attacks.attack import EmbeddingAttack, EmbeddingThreat
 from drjax.attacks.registry import ATTACKS, answer, fitting
-from drjax.core import validate
+from drjax.attacks.shadow import shadow_needs
+from drjax.core import memory, validate
 from drjax.core.types import Array, DRMethod, Reconstruction, Status
 
 N_SHADOW, SHARE_OF_VALIDATION = 1000, 0.1
@@ -110,8 +111,15 @@ def attack_embedding(
             why = f": it {all_of_them[attack].fits(threat)}" if attack in all_of_them else ""
             raise ValueError(f"attack must be one of {', '.join(fits)} for this release, got {attack!r}{why}")
         fits = {attack: fits[attack]}
-    errors = _practised(key, fits, threat)
-    name = practice.winners(errors)[0] if errors else min(fits, key=lambda one: fits[one].cost(threat).seconds)
+    pool = _pool(fits, threat)
+    memory.require(
+        bytes_needed(pool, threat),
+        "this attack",
+        f"{n - 1:,} known records with {known.shape[1]:,} features",
+        "run it where there is more",
+    )
+    errors = _practised(key, pool, threat)
+    name = practice.winners(errors)[0] if errors else min(pool, key=lambda one: pool[one].cost(threat).seconds)
     found = answer(fits[name], key, threat)
     reasons = fits[name].misfit(threat) if int(found.status[0]) else []
     single = Reconstruction(
@@ -124,6 +132,29 @@ def attack_embedding(
         found.facts,
     )
     return Answer(fits[name], single, errors, reasons)
+
+
+def _pool(fits: Mapping[str, EmbeddingAttack], threat: EmbeddingThreat) -> dict[str, EmbeddingAttack]:
+    """Attacks that do not take too long, and if all do the one that takes least."""
+    cheap = {name: one for name, one in fits.items() if one.cost(threat).seconds <= MOST_SECONDS}
+    least = min(fits, key=lambda name: fits[name].cost(threat).seconds)
+    return cheap or {least: fits[least]}
+
+
+def bytes_needed(pool: Mapping[str, EmbeddingAttack], threat: EmbeddingThreat) -> float:
+    """Memory at the peak of choosing and running one of the attacks, within a factor of two.
+
+    Args:
+        pool: Attacks among which one is chosen.
+        threat: Release and knowledge; of its arrays the shapes alone count.
+    """
+    n, d = threat.known.shape
+    public = 0 if threat.public is None else min(N_SHADOW, len(threat.public))
+    own = 40.0 * n * d + 16.0 * threat.coords.size + (0.0 if threat.public is None else 24.0 * d**2)
+    if len(pool) == 1 and not any(one.needs_shadows for one in pool.values()):
+        return own
+    made = public or practice.STAND_INS
+    return own + shadow_needs(threat.method, n + 1, d, made, itemsize=8).bytes + 8.0 * made * threat.coords.size
 
 
 def _practised(key: Array, candidates: Mapping[str, EmbeddingAttack], threat: EmbeddingThreat) -> dict[str, np.ndarray]:

@@ -12,10 +12,9 @@ import tyro
 from drjax import data as datasets
 from drjax.attacks.embedding import Answer, attack_embedding
 from drjax.attacks.registry import ATTACKS
-from drjax.attacks.shadow import shadow_needs
 from drjax.cli.commands import check_new
 from drjax.cli.options import MethodOptions, Options, hinted, typed
-from drjax.core import memory, validate
+from drjax.core import validate
 from drjax.core.types import Status, count_status
 from drjax.dr import METHODS
 from drjax.reports import records
@@ -69,14 +68,6 @@ def embedding(
     others = None if public is None else datasets.load_values(public)
     with hinted(method):
         dr_method = METHODS[method](n_components=published.shape[1], **typed(method, options))
-    n, d = records_known.shape
-    made = shadow_needs(dr_method, n + 1, d, 8 if others is None else min(1000, len(others)), itemsize=8)
-    memory.require(
-        made.bytes + 40.0 * n * d + 16.0 * published.size + (0.0 if others is None else 24.0 * d**2),
-        "this attack",
-        f"{n:,} known records with {d:,} features",
-        "run it where there is more",
-    )
     with hinted(method):
         answer = attack_embedding(
             jax.random.key(seed),

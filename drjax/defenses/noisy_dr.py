@@ -42,7 +42,7 @@ class Defense:
     action: ClassVar[str]
     scale_field: ClassVar[str]
     scale_unit: ClassVar[str]
-    repeatable: ClassVar[bool] = False
+    repeatable = False
     """Noise is fresh although the method's seed is known, and rounding has no derivative of use."""
 
     method: DRMethod = traced()

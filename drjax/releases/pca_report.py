@@ -296,10 +296,10 @@ def _figures(epsilon: float, utility: Utility, membership: Membership, ceiling: 
 
 
 def _curve(curve: TradeOff) -> str:
-    return " and ".join(_in_letters(**part) for part in manifest.curves_to_json(curve))
+    return " and ".join(_part_in_words(**part) for part in manifest.curves_to_json(curve))
 
 
-def _in_letters(kind: str, **numbers: Any) -> str:
+def _part_in_words(kind: str, **numbers: Any) -> str:
     if kind == "ZCDP":
         return f"{numbers['rho']:.4g}-zCDP"
     if kind == "EpsilonDelta":

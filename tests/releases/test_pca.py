@@ -8,7 +8,7 @@ import pytest
 from drjax.bounds import tradeoff
 from drjax.bounds.ledger import BudgetExceeded, Ledger
 from drjax.defenses.dp_pca import MECHANISMS, AnalyticGauss
-from drjax.releases import PCAReleaseConfig, budget, manifest, release_pca
+from drjax.releases import PCAReleaseConfig, budget, manifest, pca_report, release_pca
 from drjax.releases import mechanism as mechanisms
 from drjax.releases.bounds import Bounds
 from drjax.releases.published import intercept
@@ -182,6 +182,20 @@ def test_every_release_can_be_charged(tmp_path, accountant, kind, name):
     budget.charge(ledger.path, "0" * 64, "zero_out", proof.curve, delta, name)
     assert ledger.spent().epsilon_at(1e-5) <= 0.5 + 1e-9
     assert made.release(np.random.default_rng(0).normal(size=(20, D))).curve == proof.curve
+
+
+@pytest.mark.parametrize(
+    ("curve", "words"),
+    [
+        (tradeoff.EpsilonDelta(1.5, neighbouring="zero_out"), "1.5-DP"),
+        (tradeoff.EpsilonDelta(1.5, 1e-6, neighbouring="zero_out"), "(1.5, 1e-06)-DP"),
+        (tradeoff.Gaussian(0.5, neighbouring="zero_out"), "Gaussian of mu 0.5"),
+    ],
+)
+def test_the_report_says_all_that_a_curve_proves_and_no_more(curve, words):
+    assert pca_report._curve(curve) == words
+    both = tradeoff.minimum(curve, tradeoff.ZCDP(0.25, neighbouring="zero_out"))
+    assert pca_report._curve(both) == f"{words} and 0.25-zCDP"
 
 
 def test_mechanisms_without_an_exact_sampler_are_refused():

@@ -296,3 +296,13 @@ class EmbeddingAttack(Attack):
             status,
             None if any(one is None for one in expected) else np.concatenate(expected),
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnedAttack(EmbeddingAttack):
+    """An attack that learns all it knows of the release from shadows of public records, whatever the method."""
+
+    trains: bool = True
+    needs_shadows: bool = True
+    needs_public: bool = True
+    takes_hidden = True

@@ -21,7 +21,7 @@ from drjax.audits.report import save_figures
 from drjax.audits.shadows import embeddings
 from drjax.core.progress import announce
 from drjax.core.types import DRMethod, count_status
-from drjax.data import Dataset, split
+from drjax.data import split
 from drjax.reports import plots
 from drjax.reports.curve import DefenseCurve, sections_of
 from drjax.reports.ladder import LadderRow
@@ -41,15 +41,6 @@ class EmbeddingSetting(Setting):
     """An embedding's sampled targets; see the module."""
 
     config: AuditConfig
-
-    def __init__(self, config: AuditConfig, data: Dataset | None = None) -> None:
-        """Takes a configuration without `each_record`.
-
-        Args:
-            config: Configuration of the audit.
-            data: Data set already loaded; loaded by the configuration if None.
-        """
-        self.config, self.statuses, self._given = config, {}, data
 
     def prepare(self, *, progress: bool) -> None:
         """See `Setting`."""

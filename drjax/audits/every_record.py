@@ -26,7 +26,6 @@ from drjax.audits.config import BOUNDS, AuditConfig
 from drjax.audits.pipeline import Attempt, Pages, Session, Setting
 from drjax.core.progress import announce, track
 from drjax.core.types import count_status
-from drjax.data import Dataset
 from drjax.reports import ladder
 from drjax.reports.ladder import LadderRow
 from drjax.reports.sections import Verdict
@@ -39,15 +38,6 @@ class EveryRecordSetting(Setting):
     """Every record of one release; see the module."""
 
     config: AuditConfig
-
-    def __init__(self, config: AuditConfig, data: Dataset | None = None) -> None:
-        """Takes a configuration with `each_record`.
-
-        Args:
-            config: Configuration of the audit.
-            data: Data set already loaded; loaded by the configuration if None.
-        """
-        self.config, self.statuses, self._given = config, {}, data
 
     def prepare(self, *, progress: bool) -> None:
         """See `Setting`."""

@@ -37,15 +37,6 @@ class ModelSetting(Setting):
 
     config: ModelAuditConfig
 
-    def __init__(self, config: ModelAuditConfig, data: Dataset | None = None) -> None:
-        """Takes a configuration.
-
-        Args:
-            config: Configuration of the audit.
-            data: Data set already loaded; loaded by the configuration if None.
-        """
-        self.config, self.statuses, self._given = config, {}, data
-
     def prepare(self, *, progress: bool) -> None:
         """See `Setting`."""
         del progress

@@ -167,6 +167,15 @@ class Setting(ABC):
     statuses: dict[str, dict[str, int]]
     _given: Dataset | None
 
+    def __init__(self, config: Any, data: Dataset | None = None) -> None:
+        """Takes what decides the results.
+
+        Args:
+            config: Configuration that the setting is for.
+            data: Data set, already loaded; by the configuration if None.
+        """
+        self.config, self.statuses, self._given = config, {}, data
+
     def loaded(self) -> Dataset:
         """The data set that was given, or that the configuration names.
 

@@ -25,6 +25,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from drjax.bounds.audit_inputs import arrays_of, check_outputs, check_score, shapes_of
 from drjax.bounds.audit_statistics import (
     Outcome,
     Rates,
@@ -222,18 +223,18 @@ def audit_mechanism(
     for name, function in (("mechanism", mechanism), *([("score", score)] if score is not None else [])):
         if not callable(function):
             raise ValueError(f"{name} must be a function, got {function!r}")
-    arms = [_data(without, "without"), _data(with_target, "with_target")]
+    arms = [arrays_of(without, "without"), arrays_of(with_target, "with_target")]
     # Two parents, so that no run of one input shares its noise with a run of the other.
     contexts = [(arm_key, data) for arm_key, data in zip(jax.random.split(key), arms, strict=True)]
-    outputs = [_traced(mechanism, "mechanism", arm_key, data) for arm_key, data in contexts]
-    _check_outputs(*outputs)
+    outputs = [shapes_of(mechanism, "mechanism", arm_key, data) for arm_key, data in contexts]
+    check_outputs(*outputs)
     runs = np.arange(n, dtype=np.uint32)
     tuning = runs[: _n_tuning(n, tuning_share)]
     if score is None:
         weights = _linear_weights(mechanism, contexts, tuning, batch_size, progress)
         run = _scored(mechanism, lambda output, given: _linear(output, *given))
     else:
-        _check_score(_traced(score, "score", outputs[0]))
+        check_score(shapes_of(score, "score", outputs[0]))
         weights = None
         run = _scored(mechanism, lambda output, _: score(output))
     scores, counts, broken = [], {}, []
@@ -368,43 +369,6 @@ def _linear_weights(
     if largest > 0:
         weights /= largest
     return jnp.asarray((means[0] + means[1]) / 2), jnp.asarray(weights)
-
-
-def _data(value: PyTree, name: str) -> PyTree:
-    for leaf in jax.tree.leaves(value):
-        kind = getattr(np.asarray(leaf), "dtype", np.dtype(object))
-        if kind.kind not in "fiub" and kind.name != "bfloat16":
-            raise ValueError(f"{name} must be arrays of numbers, got {leaf!r}")
-        validate.finite(**{name: leaf})
-    return jax.tree.map(jnp.asarray, value)
-
-
-def _traced(function: Callable, name: str, *arguments: Any) -> PyTree:
-    try:
-        return jax.eval_shape(function, *arguments)
-    except jax.errors.JAXTypeError as error:
-        raise ValueError(
-            f"{name} must be traceable by JAX (audit_samples takes the scores of host functions), got {function!r}"
-        ) from error
-
-
-def _check_outputs(null: PyTree, alternative: PyTree) -> None:
-    for output in (null, alternative):
-        leaves = jax.tree.leaves(output)
-        if not leaves or any(not _is_real(leaf) or not np.prod(leaf.shape) for leaf in leaves):
-            raise ValueError(f"mechanism must return non-empty arrays of real numbers, got {output}")
-    if jax.tree.map(np.shape, null) != jax.tree.map(np.shape, alternative):
-        raise ValueError(f"mechanism must return the same shapes for both inputs, got {null} and {alternative}")
-
-
-def _check_score(value: Any) -> None:
-    if not _is_real(value) or value.shape:
-        raise ValueError(f"score must return a single real number, got {value}")
-
-
-def _is_real(value: Any) -> bool:
-    dtype = getattr(value, "dtype", None)
-    return dtype is not None and any(jnp.issubdtype(dtype, kind) for kind in (np.floating, np.integer, np.bool_))
 
 
 def _check(claim: Any, delta: Any, confidence: Any, tuning_share: Any) -> None:

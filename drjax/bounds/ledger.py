@@ -39,6 +39,7 @@ import numpy as np
 
 from drjax.bounds import tradeoff
 from drjax.bounds.curve import RELATIONS, TradeOff, number
+from drjax.bounds.curve_json import decoded, encoded
 from drjax.bounds.gdp import check_positive
 from drjax.bounds.ledger_file import SCHEMA_VERSION, chained, load, locked, replace
 from drjax.bounds.rounding import root_of_squares
@@ -47,19 +48,6 @@ from drjax.core.types import Array
 
 ACCOUNTANTS = ("basic", "gdp", "losses", "zcdp")
 """How what is spent is added up; see the top of this module."""
-
-KINDS: dict[str, Any] = {
-    kind.__name__: kind
-    for kind in (
-        tradeoff.EpsilonDelta,
-        tradeoff.Gaussian,
-        tradeoff.Laplace,
-        tradeoff.RandomizedResponse,
-        tradeoff.RDP,
-        tradeoff.ZCDP,
-    )
-}
-"""Curves that a file holds, by name: those that a few numbers describe."""
 
 
 class BudgetExceeded(ValueError):
@@ -190,7 +178,7 @@ class Ledger:
         if header != self._header():
             raise ValueError(f"path must still hold the ledger that was opened, got another one in {self.path}")
         return tuple(
-            Entry(row["label"], _decoded(row["curve"], self.neighbouring), row["utc"], row["hash"]) for row in rows
+            Entry(row["label"], decoded(row["curve"], self.neighbouring), row["utc"], row["hash"]) for row in rows
         )
 
     def spend(self, curve: TradeOff, label: str, *, timeout: float = 60.0) -> Entry:
@@ -214,14 +202,14 @@ class Ledger:
             raise ValueError(f"curve must be a trade-off curve, got {curve!r}")
         if curve.neighbouring != self.neighbouring:
             raise ValueError(f"curve must name the ledger's relation, {self.neighbouring}; got {curve.neighbouring}")
-        stored = _encoded(curve)
+        stored = encoded(curve)
         with locked(self.path, timeout):
             before = self.entries
             curves = [*(entry.curve for entry in before), curve]
             if self._fits(curves):
                 content = {"label": label, "curve": stored, "utc": datetime.now(UTC).isoformat(timespec="seconds")}
                 previous = before[-1].hash if before else chained("", self._header())
-                entry = Entry(label, _decoded(stored, self.neighbouring), content["utc"], chained(previous, content))
+                entry = Entry(label, decoded(stored, self.neighbouring), content["utc"], chained(previous, content))
                 self._write([*before, entry])
                 return entry
         left, after = self.remaining(), self._total(curves).epsilon_at(self.delta)
@@ -282,7 +270,7 @@ class Ledger:
 
     def _write(self, entries: Sequence[Entry]) -> None:
         """Puts the file in place of the old one; who calls it holds the lock."""
-        rows = [{**entry._asdict(), "curve": _encoded(entry.curve)} for entry in entries]
+        rows = [{**entry._asdict(), "curve": encoded(entry.curve)} for entry in entries]
         head = entries[-1].hash if entries else chained("", self._header())
         document = {"header": self._header(), "entries": rows, "head": head}
         replace(self.path, document)
@@ -303,35 +291,6 @@ def fingerprint(array: Array) -> str:
     digest = hashlib.sha256(f"{entries.dtype.str} {given.shape} ".encode())
     digest.update(entries.tobytes())
     return digest.hexdigest()
-
-
-def _encoded(curve: TradeOff) -> dict[str, Any]:
-    """A curve as JSON: its kind and parameters; the relation is the ledger's."""
-    name = type(curve).__name__
-    if KINDS.get(name) is not type(curve):
-        raise ValueError(
-            f"curve must be one of {', '.join(KINDS)} to be stored, got {name}: where the accountant is 'basic', spend "
-            "EpsilonDelta(curve.epsilon_at(delta), delta, neighbouring=curve.neighbouring)"
-        )
-    values = {field.name: getattr(curve, field.name) for field in dataclasses.fields(curve)}
-    return {"kind": name, **{key: _plain(value) for key, value in values.items() if key != "neighbouring"}}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_plain(entry) for entry in value]
-    if isinstance(value, (int, np.integer)):
-        return int(value)
-    # JSON has no infinity, which orders of RDP may be.
-    return float(value) if math.isfinite(value) else "inf"
-
-
-def _decoded(stored: dict[str, Any], neighbouring: str) -> TradeOff:
-    def inner(value: Any) -> Any:
-        return [inner(entry) for entry in value] if isinstance(value, list) else math.inf if value == "inf" else value
-
-    parameters = {key: inner(value) for key, value in stored.items() if key != "kind"}
-    return KINDS[stored["kind"]](neighbouring=neighbouring, **parameters)
 
 
 def _mu(curve: TradeOff) -> float:

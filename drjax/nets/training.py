@@ -183,10 +183,9 @@ def train(
     fingerprint = ""
     if checkpoint is not None:
         shapes = [(name, leaf.shape) for name, leaf in flatten(members.params, "").items()]
-        what = (config, tag, shapes) if adversary is None else (config, tag, shapes, adversary)
-        # What is not the default alone, so that checkpoints of before still count.
-        what = what if loss == "errors" else (*what, loss)
-        fingerprint = fingerprint_of(repr(what), jax.random.key_data(keys), *data)
+        # Only what is not the default enters beside these, so that older checkpoints stay valid.
+        further = [*([] if adversary is None else [adversary]), *([] if loss == "errors" else [loss])]
+        fingerprint = fingerprint_of(repr((config, tag, shapes, *further)), jax.random.key_data(keys), *data)
     log: list[_Losses] = []
     seconds: list[float] = []
     if checkpoint is not None and checkpoint.exists():
@@ -317,9 +316,7 @@ def _epoch(
     optimizer = _optimizer(config, n_steps + (spare > 0))
     shuffle_key, dropout_key = jax.random.split(jax.random.fold_in(key, epoch))
     order = jax.random.permutation(shuffle_key, m)
-    batches = order[: n_steps * size].reshape(n_steps, size)
-
-    weights = (config.mse_weight, config.l1_weight)
+    batches, weights = order[: n_steps * size].reshape(n_steps, size), (config.mse_weight, config.l1_weight)
 
     def loss_of(params: PyTree, rest: PyTree, critic: PyTree, rows: Array, step: Array) -> tuple[Array, tuple]:
         # Copied, because BatchNorm may only write to variables made inside this trace.

@@ -14,7 +14,7 @@ from typing import Any
 
 from drjax.bounds import tradeoff
 from drjax.bounds.curve import TradeOff
-from drjax.bounds.ledger import KINDS
+from drjax.bounds.curve_json import KINDS
 from drjax.core.json_files import read_object
 from drjax.data.checksums import sha256
 from drjax.reports import records

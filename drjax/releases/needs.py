@@ -1,7 +1,8 @@
-"""Memory that a release takes, estimated before work; held against peaks in tests/releases/test_needs.py."""
+"""What a release takes, estimated before work: memory, held against peaks in tests/releases/test_needs.py, and time."""
 
 from __future__ import annotations
 
+from drjax.attacks.shadow import DENSE_FLOPS
 from drjax.releases import expected
 from drjax.releases.rehearsal import MOST_REGRESSED, SHARES
 
@@ -45,3 +46,25 @@ def of_synthetic(n: int, columns: int, width: int, *, is_regression: bool, trial
         return release
     judged = SHARES[1] * n * 8.0 * MOST_REGRESSED if is_regression else 0.0
     return release + 16.0 * n * width + judged + PROGRAMS
+
+
+def seconds_of_pca(n: int, d: int, *, trials: int, splits: int) -> float:
+    """Seconds that the rehearsal of `release_pca` takes, to a factor of a few; arguments as of `of_pca`.
+
+    Args:
+        n: Records.
+        d: Columns.
+        trials: Draws of noise that the utility is computed from; 0 for no rehearsal.
+        splits: Splits that the membership figures are computed from.
+    """
+    if not trials:
+        return 0.0
+    decomposition, moment = 10.0 * d**3, 2.0 * n * d**2
+    draws = (trials + 6 * max(expected.LEAST_TRIALS, trials // 4)) * decomposition
+    return (draws + splits * expected.N_SHADOWS * (moment + decomposition)) / DENSE_FLOPS
+
+
+def seconds_of_synthetic(n: int, width: int, *, trials: int) -> float:
+    """Seconds that the rehearsal of `release_synthetic` takes, to a factor of a few; arguments as of `of_synthetic`."""
+    fit, judge = 4.0 * n * width**2 + 20.0 * width**3, 2000.0 * n * width
+    return 3 * trials * (fit + judge) / DENSE_FLOPS

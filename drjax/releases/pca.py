@@ -22,6 +22,7 @@ from drjax.attacks import roc
 from drjax.bounds.curve import RELATIONS
 from drjax.bounds.gdp import check_positive
 from drjax.core import memory, validate
+from drjax.core.progress import announce
 from drjax.defenses import pca_utility
 from drjax.defenses.dp_pca import PCARelease
 from drjax.releases import budget, expected, manifest, needs, pca_report, private_report
@@ -207,6 +208,8 @@ def release_pca(
             f"({memory.would_fit(lambda c: needs.of_pca(n, c, min(c, most), trials=0), d)} then)"
         ),
     )
+    seconds = needs.seconds_of_pca(n, d, trials=config.trials, splits=config.splits)
+    announce("rehearsals of this release", seconds, enabled=progress)
     x = bounds.scaled(bounds.within(private.values))
 
     def calibrate(epsilon: float) -> Any:

@@ -24,6 +24,7 @@ from tyro.conf import Positional
 from drjax.bounds.curve import RELATIONS
 from drjax.bounds.gdp import check_positive
 from drjax.core import json_files, memory, store, validate
+from drjax.core.progress import announce
 from drjax.data import schema_sources, tables
 from drjax.data.checksums import sha256
 from drjax.data.schema import Schema
@@ -203,6 +204,8 @@ def release_synthetic(
         f"{n:,} records and moments of {width:,} encoded columns",
         "leave out the rehearsal with --trials 0, or columns with --drop, those of many categories first",
     )
+    seconds = needs.seconds_of_synthetic(n, width, trials=config.trials)
+    announce("rehearsals of this release", seconds, enabled=progress)
     x, y = schema.encode(private)
     delta = DELTA if config.delta is None else config.delta
     # Of the number of records only what the relation makes public.

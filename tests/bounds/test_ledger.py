@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from drjax.bounds import gdp, ledger, ledger_file, tradeoff
+from drjax.bounds import curve_json, gdp, ledger, ledger_file, tradeoff
 from drjax.bounds.ledger import ACCOUNTANTS, BudgetExceeded, Ledger, fingerprint
 
 RELATION = "zero_out"
@@ -179,7 +179,7 @@ def test_curves_come_back_as_they_went_in(tmp_path, accountant, given):
 
 
 def test_every_kind_that_is_stored_is_tested():
-    assert {type(given).__name__ for _, given in STORED} == set(ledger.KINDS)
+    assert {type(given).__name__ for _, given in STORED} == set(curve_json.KINDS)
 
 
 @pytest.mark.parametrize("accountant", ACCOUNTANTS)

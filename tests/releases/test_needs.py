@@ -4,12 +4,14 @@ Peaks beyond what the process held when the estimate was made, in MB, of one run
 jax 0.10, float64 tables of uniform numbers).
 """
 
+import numpy as np
 import pytest
 
 from drjax.attacks import embedding
 from drjax.attacks.registry import fitting
 from drjax.audits import needs as audit_needs
-from drjax.core import host
+from drjax.cli import main
+from drjax.core import host, progress
 from drjax.dr import METHODS
 from drjax.releases import needs
 from tests.attacks.threats import of_shapes
@@ -51,3 +53,18 @@ def test_an_attack_on_an_embedding(method, measured):
     pool = embedding._pool({n: a for n, a in fitting(threat).items() if not a.is_baseline}, threat)
     assert len(pool) == 1
     assert 0.5 <= embedding.bytes_needed(pool, threat) / 1e6 / measured <= 2
+
+
+@pytest.mark.parametrize("name", ["pca", "synthetic"])
+def test_the_cost_of_rehearsals_is_said_beforehand(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(progress, "LONG", 0.0)
+    rng = np.random.default_rng(0)
+    np.savetxt(tmp_path / "x.csv", rng.random((60, 3)), delimiter=",", header="a,b,c", comments="")
+    (tmp_path / "b.json").write_text('{"a": [0, 1], "b": [0, 1], "c": [0, 1]}')
+    options = ["--epsilon", "5", "--delta", "1e-6", "--bounds", f"{tmp_path}/b.json", "--out", f"{tmp_path}/o"]
+    main(["release", name, f"{tmp_path}/x.csv", *options, "--trials", "4"])
+    said = capsys.readouterr().err
+    assert "drjax: rehearsals of this release take about 0 s" in said
+    assert needs.seconds_of_pca(10**5, 784, trials=400, splits=20) > 60
+    assert needs.seconds_of_pca(10**5, 784, trials=0, splits=20) == 0
+    assert needs.seconds_of_synthetic(10**5, 200, trials=8) > 2 * needs.seconds_of_synthetic(10**4, 200, trials=8)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from drjax.attacks.attack import Cost, EmbeddingAttack, EmbeddingThreat
+from drjax.attacks.attack import Cost, EmbeddingAttack, EmbeddingThreat, LearnedAttack
 from drjax.attacks.metrics import nearest
 from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.attacks.shadow import DENSE_FLOPS
@@ -194,16 +194,12 @@ class NearestRecord(EmbeddingAttack):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ridge(EmbeddingAttack):
+class Ridge(LearnedAttack):
     """Ridge regression; see `fit_ridge`."""
 
     name: str = "ridge"
     label: str = "Ridge regression"
     description: str = "Predicts the record linearly from the published coordinates, fitted on shadow releases."
-    trains: bool = True
-    needs_shadows: bool = True
-    needs_public: bool = True
-    takes_hidden = True
 
     def cost(self, threat: EmbeddingThreat) -> Cost:
         """See `Attack`."""

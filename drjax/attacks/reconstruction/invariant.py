@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from drjax.attacks.attack import Cost, EmbeddingAttack, EmbeddingThreat
+from drjax.attacks.attack import Cost, EmbeddingThreat, LearnedAttack
 from drjax.attacks.shadow import DENSE_FLOPS
 from drjax.core import kernel_regression, validate
 from drjax.core.kernel_regression import KernelRegression, squared_distances, tune
@@ -160,7 +160,7 @@ def reference_of(releases: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True, kw_only=True)
-class InvariantKernel(EmbeddingAttack):
+class InvariantKernel(LearnedAttack):
     """Kernel regression on invariant features; see `fit`."""
 
     name: str = "invariant"
@@ -173,10 +173,6 @@ class InvariantKernel(EmbeddingAttack):
         "A random start turns and mirrors a map, and distances in it do not turn: they still say which known records "
         "the target is like."
     )
-    trains: bool = True
-    needs_shadows: bool = True
-    needs_public: bool = True
-    takes_hidden = True
 
     def cost(self, threat: EmbeddingThreat) -> Cost:
         """See `Attack`."""

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from drjax.attacks.attack import COMPILING, Cost, EmbeddingAttack, EmbeddingThreat
+from drjax.attacks.attack import COMPILING, Cost, EmbeddingThreat, LearnedAttack
 from drjax.attacks.reconstruction import invariant
 from drjax.attacks.shadow import DENSE_FLOPS
 from drjax.core import validate
@@ -253,7 +253,7 @@ def _maker(config: InvariantNetworkConfig, n_inputs: int, n_outputs: int) -> Mak
 
 
 @dataclass(frozen=True, kw_only=True)
-class ResidualNetwork(EmbeddingAttack):
+class ResidualNetwork(LearnedAttack):
     """Kernel regression with a network for its residual; see `fit`."""
 
     name: str = "residual-network"
@@ -262,10 +262,6 @@ class ResidualNetwork(EmbeddingAttack):
         "A network of residual blocks on the same distances, averaged with the regression above by what serves best on "
         "records held out."
     )
-    trains: bool = True
-    needs_shadows: bool = True
-    needs_public: bool = True
-    takes_hidden = True
 
     def cost(self, threat: EmbeddingThreat) -> Cost:
         """See `Attack`."""

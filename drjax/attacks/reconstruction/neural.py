@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from drjax.attacks.attack import COMPILING, Cost, EmbeddingAttack, EmbeddingThreat
+from drjax.attacks.attack import COMPILING, Cost, EmbeddingThreat, LearnedAttack
 from drjax.attacks.reconstruction import ensembles
 from drjax.attacks.shadow import DENSE_FLOPS
 from drjax.core import validate
@@ -257,17 +257,13 @@ def _make_model(config: NeuralConfig, n: int, k: int, d: int) -> MakeModel:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Network(EmbeddingAttack):
+class Network(LearnedAttack):
     """A network trained by a recipe; see `fit`.
 
     Attributes:
         recipe: Key of `RECIPES`.
     """
 
-    trains: bool = True
-    needs_shadows: bool = True
-    needs_public: bool = True
-    takes_hidden = True
     recipe: str
 
     def __post_init__(self) -> None:

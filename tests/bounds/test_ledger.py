@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from drjax.bounds import curve_json, gdp, ledger, ledger_file, tradeoff
+from drjax.bounds import curve_json, gdp, ledger_file, tradeoff
 from drjax.bounds.ledger import ACCOUNTANTS, BudgetExceeded, Ledger, fingerprint
 
 RELATION = "zero_out"

@@ -392,11 +392,7 @@ def renyi_share(order: float) -> float:
 
 
 def check_finite(**values: Any) -> float:
-    """A single finite number >= 0, as float64.
-
-    Raises:
-        ValueError: otherwise.
-    """
+    """A single finite number >= 0, as float64; raises ValueError otherwise."""
     ((name, value),) = values.items()
     found = float(number(**values))
     if not 0 <= found < math.inf:

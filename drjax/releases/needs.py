@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from drjax.attacks.shadow import DENSE_FLOPS
+from drjax.core import memory
+from drjax.core.progress import announce
 from drjax.releases import expected
 from drjax.releases.rehearsal import MOST_REGRESSED, SHARES
 
@@ -68,3 +70,32 @@ def seconds_of_synthetic(n: int, width: int, *, trials: int) -> float:
     """Seconds that the rehearsal of `release_synthetic` takes, to a factor of a few; arguments as of `of_synthetic`."""
     fit, judge = 4.0 * n * width**2 + 20.0 * width**3, 2000.0 * n * width
     return 3 * trials * (fit + judge) / DENSE_FLOPS
+
+
+def require_pca(n: int, d: int, k: int, *, trials: int, splits: int, progress: bool) -> None:
+    """Refuses a release that memory does not suffice for, and says what its rehearsal takes if that is long.
+
+    Raises:
+        MemoryError: one sentence with what it takes, what there is, and what to leave out.
+    """
+    memory.require(
+        of_pca(n, d, k, trials=trials),
+        "this release",
+        f"{n:,} records and moments of {d:,} columns",
+        lambda: (
+            "leave out the rehearsal with --trials 0, or columns with --drop "
+            f"({memory.would_fit(lambda c: of_pca(n, c, min(c, k), trials=0), d)} then)"
+        ),
+    )
+    announce("rehearsals of this release", seconds_of_pca(n, d, trials=trials, splits=splits), enabled=progress)
+
+
+def require_synthetic(n: int, columns: int, width: int, *, is_regression: bool, trials: int, progress: bool) -> None:
+    """As `require_pca`, for synthetic records."""
+    memory.require(
+        of_synthetic(n, columns, width, is_regression=is_regression, trials=trials),
+        "this release",
+        f"{n:,} records and moments of {width:,} encoded columns",
+        "leave out the rehearsal with --trials 0, or columns with --drop, those of many categories first",
+    )
+    announce("rehearsals of this release", seconds_of_synthetic(n, width, trials=trials), enabled=progress)

@@ -21,8 +21,7 @@ from tyro.conf import Positional, arg
 from drjax.attacks import roc
 from drjax.bounds.curve import RELATIONS
 from drjax.bounds.gdp import check_positive
-from drjax.core import memory, validate
-from drjax.core.progress import announce
+from drjax.core import validate
 from drjax.defenses import pca_utility
 from drjax.defenses.dp_pca import PCARelease
 from drjax.releases import budget, expected, manifest, needs, pca_report, private_report
@@ -199,17 +198,7 @@ def release_pca(
     sample = None if public is None else bounds.scaled(matched(public, private.columns, d))
     k, k_words = _n_components(config, bounds, sample, d)
     most = k if isinstance(k, int) else d
-    memory.require(
-        needs.of_pca(n, d, most, trials=config.trials),
-        "this release",
-        f"{n:,} records and moments of {d:,} columns",
-        lambda: (
-            "leave out the rehearsal with --trials 0, or columns with --drop "
-            f"({memory.would_fit(lambda c: needs.of_pca(n, c, min(c, most), trials=0), d)} then)"
-        ),
-    )
-    seconds = needs.seconds_of_pca(n, d, trials=config.trials, splits=config.splits)
-    announce("rehearsals of this release", seconds, enabled=progress)
+    needs.require_pca(n, d, most, trials=config.trials, splits=config.splits, progress=progress)
     x = bounds.scaled(bounds.within(private.values))
 
     def calibrate(epsilon: float) -> Any:

@@ -23,8 +23,7 @@ from tyro.conf import Positional
 
 from drjax.bounds.curve import RELATIONS
 from drjax.bounds.gdp import check_positive
-from drjax.core import json_files, memory, store, validate
-from drjax.core.progress import announce
+from drjax.core import json_files, store, validate
 from drjax.data import schema_sources, tables
 from drjax.data.checksums import sha256
 from drjax.data.schema import Schema
@@ -198,14 +197,9 @@ def release_synthetic(
     n, width = len(private[schema.columns[0].name]), sum(column.width for column in schema.features)
     target = schema.target_column
     is_regression = target is not None and target.kind != "category"
-    memory.require(
-        needs.of_synthetic(n, len(schema.columns), width, is_regression=is_regression, trials=config.trials),
-        "this release",
-        f"{n:,} records and moments of {width:,} encoded columns",
-        "leave out the rehearsal with --trials 0, or columns with --drop, those of many categories first",
+    needs.require_synthetic(
+        n, len(schema.columns), width, is_regression=is_regression, trials=config.trials, progress=progress
     )
-    seconds = needs.seconds_of_synthetic(n, width, trials=config.trials)
-    announce("rehearsals of this release", seconds, enabled=progress)
     x, y = schema.encode(private)
     delta = DELTA if config.delta is None else config.delta
     # Of the number of records only what the relation makes public.

@@ -62,7 +62,7 @@ def test_the_cost_of_rehearsals_is_said_beforehand(name, tmp_path, monkeypatch, 
     np.savetxt(tmp_path / "x.csv", rng.random((60, 3)), delimiter=",", header="a,b,c", comments="")
     (tmp_path / "b.json").write_text('{"a": [0, 1], "b": [0, 1], "c": [0, 1]}')
     options = ["--epsilon", "5", "--delta", "1e-6", "--bounds", f"{tmp_path}/b.json", "--out", f"{tmp_path}/o"]
-    main(["release", name, f"{tmp_path}/x.csv", *options, "--trials", "4"])
+    main(["release", name, f"{tmp_path}/x.csv", *options, "--trials", "19"])
     said = capsys.readouterr().err
     assert "drjax: rehearsals of this release take about 0 s" in said
     assert needs.seconds_of_pca(10**5, 784, trials=400, splits=20) > 60

@@ -10,7 +10,8 @@ from drjax.sklearn.patch import PATCHES, XFAIL_LIST, Entry, read_list
 
 
 def run(*args):
-    command = [sys.executable, "-m", "pytest", "-p", "drjax.sklearn.patch", "-p", "no:cacheprovider", "--pyargs", *args]
+    options = ["-n", "0", "-p", "drjax.sklearn.patch", "-p", "no:cacheprovider", "--pyargs"]
+    command = [sys.executable, "-m", "pytest", *options, *args]
     result = subprocess.run(command, capture_output=True, text=True, timeout=600)
     return result.returncode, result.stdout + result.stderr
 

@@ -8,7 +8,7 @@ print(result.verdict.sentence)
 from __future__ import annotations
 
 import dataclasses
-import os
+import json
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,13 +21,14 @@ import pyarrow.parquet as pq
 from drjax.attacks.embedding import Answer, attack_embedding
 from drjax.attacks.shadow import shadow_embeddings
 from drjax.audits import AuditConfig, AuditResult, run
+from drjax.audits.folder import run_folder
 from drjax.bounds import rero
 from drjax.bounds.statement import Mechanism
 from drjax.core import validate
 from drjax.core.types import Array, DRMethod, Embedding
 from drjax.data import load, load_values
-from drjax.data.frames import arrow_of
-from drjax.dr import METHODS
+from drjax.data.frames import arrow_of, values_from_memory
+from drjax.dr import METHODS, make_method
 from drjax.releases import PCAReleaseConfig, release_pca
 from drjax.releases.synthetic import SyntheticReleaseConfig, release_synthetic
 
@@ -83,7 +84,7 @@ def audit(
         **columns,
         **{name: value for name, value in options.items() if name in names},
     )
-    folder = _run_folder(f"{Path(config.data).stem}-{method}-n{config.n_known + 1}") if out is None else Path(out)
+    folder = run_folder(config.run_name, resume=resume) if out is None else Path(out)
     return run(config, folder, data=found, resume=resume, progress=progress)
 
 
@@ -155,7 +156,7 @@ def embed(
         method: Key of `METHODS`, or a method with its hyperparameters.
         n_components: k.
         seed: Seed of a randomised method, for experiments: who knows it knows the draws.
-        dtype: What is computed in.
+        dtype: Floating-point type of the computation.
         **hyperparameters: Hyperparameters of the method by name.
 
     Raises:
@@ -185,8 +186,9 @@ def release(
             a folder that nobody else can read, while the release is made.
         epsilon: Epsilon of the guarantee, > 0.
         out: Folder to write, a new one.
-        kind: What is published.
-        **options: Further fields of `PCAReleaseConfig` or `SyntheticReleaseConfig`: bounds, public, delta, ledger, ...
+        kind: Kind of release: principal components, or a synthetic table.
+        **options: Further fields of `PCAReleaseConfig` or `SyntheticReleaseConfig`: delta, ledger, ...; `public` as
+            `data`, `bounds` as a path or as what such a file holds.
 
     Returns:
         `PCAReleaseResult` or `SyntheticReleaseResult`: the folder, the manifest, and what to expect of it.
@@ -195,21 +197,26 @@ def release(
         ValueError: as of `drjax.releases`.
 
     Example:
-        >>> import drjax, json, numpy as np, pathlib, tempfile
+        >>> import drjax, numpy as np, tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     bounds = pathlib.Path(folder, "bounds.json")
-        ...     _ = bounds.write_text(json.dumps({"lower": [0, 0, 0], "upper": [1, 1, 1]}))
         ...     x = np.random.default_rng(0).random((500, 3))
-        ...     result = drjax.release(x, epsilon=1, out=f"{folder}/out", bounds=bounds, trials=0)
+        ...     ranges = {"lower": [0, 0, 0], "upper": [1, 1, 1]}
+        ...     result = drjax.release(x, epsilon=1, out=f"{folder}/out", bounds=ranges, trials=0)
         >>> result.manifest["guarantee"]["holds"]
         True
     """
     validate.one_of(_RELEASES, kind=kind)
     config, make = _RELEASES[kind]
-    paths = {name: Path(value) for name, value in options.items() if name in ("bounds", "public", "ledger") and value}
-    with tempfile.TemporaryDirectory(prefix="drjax-") as folder:
-        path = Path(data) if isinstance(data, str | Path) else _written(data, Path(folder))
-        return make(config(data=path, epsilon=epsilon, **{**options, **paths}), Path(out), progress=False)
+    with tempfile.TemporaryDirectory(prefix="drjax-") as name:
+        folder = Path(name)
+        paths = {"data": _written(data, folder, "records")}
+        if options.get("public") is not None:
+            paths["public"] = _written(options["public"], folder, "public")
+        if options.get("bounds") is not None:
+            paths["bounds"] = _bounds_file(options["bounds"], folder)
+        if options.get("ledger") is not None:
+            paths["ledger"] = Path(options["ledger"])
+        return make(config(epsilon=epsilon, **{**options, **paths}), Path(out), progress=False)
 
 
 def bound(kappa: Any, *, targets: int = 1, **mechanism: Any) -> np.ndarray:
@@ -247,36 +254,29 @@ def _method(method: str | DRMethod, n_components: int, hyperparameters: Mapping[
         if hyperparameters:
             raise ValueError(f"hyperparameters must be left out with a method that has its own, got {hyperparameters}")
         return method
-    validate.one_of(METHODS, method=method)
-    names = {field.name for field in dataclasses.fields(METHODS[method]) if field.init}
-    if not hyperparameters.keys() <= names:
-        raise ValueError(
-            f"hyperparameters must be among {', '.join(sorted(names))} for method {method!r}, got "
-            f"{', '.join(sorted(hyperparameters))}"
-        )
-    return METHODS[method](n_components=n_components, **hyperparameters)
+    return make_method(method, n_components, hyperparameters)
 
 
 def _numbers(records: Any) -> np.ndarray:
+    return load_values(records) if isinstance(records, str | Path) else values_from_memory(records)
+
+
+def _written(records: Any, folder: Path, name: str) -> Path:
+    """Path of records; what is in memory is written into a folder that is private."""
     if isinstance(records, str | Path):
-        return load_values(records)
+        return Path(records)
     if isinstance(records, Array):
-        return np.asarray(records)
-    table = arrow_of(records)
-    return np.column_stack([np.asarray(table[name].to_numpy(), np.float64) for name in table.column_names])
+        path = folder / f"{name}.npy"
+        np.save(path, np.asarray(records), allow_pickle=False)
+    else:
+        path = folder / f"{name}.parquet"
+        pq.write_table(arrow_of(records), path)
+    return path
 
 
-def _written(records: Any, folder: Path) -> Path:
-    os.chmod(folder, 0o700)
-    if isinstance(records, Array):
-        np.save(folder / "records.npy", np.asarray(records), allow_pickle=False)
-        return folder / "records.npy"
-    pq.write_table(arrow_of(records), folder / "records.parquet")
-    return folder / "records.parquet"
-
-
-def _run_folder(name: str) -> Path:
-    folder, number = Path("runs") / name, 2
-    while folder.exists():
-        folder, number = Path("runs") / f"{name}-{number}", number + 1
-    return folder
+def _bounds_file(bounds: Any, folder: Path) -> Path:
+    if not isinstance(bounds, Mapping):
+        return Path(bounds)
+    path = folder / "bounds.json"
+    path.write_text(json.dumps({name: np.asarray(ends).tolist() for name, ends in bounds.items()}))
+    return path

@@ -1,6 +1,7 @@
 """What `import drjax` offers: at once, without JAX, and every name with an example that runs."""
 
 import doctest
+import json
 import subprocess
 import sys
 
@@ -116,10 +117,58 @@ def test_attack_takes_frames_and_refuses_what_the_method_lacks():
     )
     method = drjax.PCA(n_components=2)
     assert drjax.attack(frame.iloc[1:], coords, method=method).found.x.shape == (5,)
-    with pytest.raises(ValueError, match="hyperparameters must be among n_components for method 'pca', got perplexity"):
+    with pytest.raises(ValueError, match=r"options must be among \[\] for method 'pca', got \['perplexity'\]"):
         drjax.attack(frame.iloc[1:], coords, perplexity=3)
     with pytest.raises(ValueError, match="must be left out with a method that has its own"):
         drjax.embed(frame, method=method, perplexity=3)
+
+
+def test_frames_that_hold_no_numbers_are_refused_by_the_column():
+    frame = table()
+    coords = drjax.embed(frame.drop(columns="sex"))
+    with pytest.raises(ValueError, match="must hold numbers only: column 'sex' holds text"):
+        drjax.embed(frame)
+    hole = frame.drop(columns="sex").astype({"a": float})
+    hole.loc[4, "b"] = None
+    for given in (hole, pl.from_pandas(hole)):
+        with pytest.raises(ValueError, match=r"must hold numbers only: column 'b' has 1 missing.* first in row 3"):
+            drjax.attack(given.iloc[1:] if given is hole else given[1:], coords)
+    assert drjax.embed(pd.DataFrame({"a": ["1", "2", "3", "5"], "b": [True, False, True, True]})).shape == (4, 2)
+
+
+def test_runs_without_a_folder_get_one_by_name_and_a_number_behind(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    sizes = {"n_known": 12, "n_shadow": 8, "n_validation": 4, "n_targets": 4, "attacks": ("closed-form",)}
+    for _ in range(2):
+        drjax.audit("digits", **sizes)
+    drjax.audit(table().drop(columns="sex")[:20], each_record=True, attacks=("closed-form",))
+    names = sorted(path.name for path in (tmp_path / "runs").iterdir())
+    assert names[1:] == ["digits-pca-n13", "digits-pca-n13-2"]
+    assert names[0].startswith("DataFrame-")
+    assert names[0].endswith("-pca-each")
+
+
+def test_a_release_takes_bounds_and_public_records_from_memory(tmp_path):
+    frame = table().drop(columns="sex")
+    bounds = {name: [-9.0, 9.0] for name in frame}
+    made = drjax.release(frame, epsilon=1.0, out=tmp_path / "o", bounds=bounds, public=frame[:30], trials=0)
+    assert made.manifest["guarantee"]["holds"]
+    files = drjax.release(frame, epsilon=1.0, out=tmp_path / "p", bounds=_file(tmp_path, bounds), trials=0)
+    memory = drjax.release(frame, epsilon=1.0, out=tmp_path / "q", bounds=bounds, trials=0)
+    noised = ("files", "provenance")
+    of_both = [{k: v for k, v in one.manifest.items() if k not in noised} for one in (memory, files)]
+    assert of_both[0] == of_both[1]
+    x = frame.to_numpy()
+    pair = {"lower": -9 * np.ones(5), "upper": 9 * np.ones(5)}
+    assert drjax.release(x, epsilon=1.0, out=tmp_path / "r", bounds=pair, trials=0).manifest["guarantee"]["holds"]
+    with pytest.raises(ValueError, match="bounds must be given for every column, got none for 'e'"):
+        drjax.release(frame, epsilon=1.0, out=tmp_path / "s", bounds={n: bounds[n] for n in "abcd"}, trials=0)
+
+
+def _file(folder, bounds):
+    path = folder / "bounds.json"
+    path.write_text(json.dumps(bounds))
+    return path
 
 
 def test_a_release_of_a_frame_publishes_what_one_of_its_file_does(tmp_path, monkeypatch):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -19,13 +18,6 @@ from drjax.core.types import Array, DRMethod, Reconstruction, Status
 
 N_SHADOW, SHARE_OF_VALIDATION = 1000, 0.1
 """Public records that shadow releases are made of, at most, and the share that trainings are stopped on."""
-
-PRACTICE = 12
-"""Practice releases, at most."""
-
-MOST_SECONDS = 30.0
-"""An attack that takes longer, on practice releases with its training, is not tried unless it is asked for, or nothing
-else fits."""
 
 MOST_DECIMALS = 9
 """Coordinates that are equal to themselves rounded to so many decimals are taken for rounded."""
@@ -90,11 +82,17 @@ def attack_embedding(
         progress: Show bars on standard error.
 
     Raises:
-        ValueError: arrays not finite or of shapes that do not match, or an attack that is none for such a release.
+        ValueError: arrays not finite or of shapes that do not match, negative decimals, bounds without a range, or an
+            attack that is none for such a release.
 
         known = digits.x[1:200]; published = sklearn.manifold.TSNE().fit_transform(digits.x[:200])
         attack_embedding(jax.random.key(0), TSNE(), known, published, public=digits.x[200:]).found.x
     """
+    validate.prng_key(key)
+    if decimals is not None:
+        validate.integer(minimum=0, decimals=decimals)
+    if bounds is not None and not (len(bounds) == 2 and bounds[0] < bounds[1]):
+        raise ValueError(f"bounds must be two numbers, the first less than the second, got {bounds}")
     known = validate.matrix(known, "known", min_rows=3)
     published = validate.matrix(coords, "coords")
     n, k = len(known) + 1, method.n_components
@@ -136,7 +134,7 @@ def attack_embedding(
 
 def _pool(fits: Mapping[str, EmbeddingAttack], threat: EmbeddingThreat) -> dict[str, EmbeddingAttack]:
     """Attacks that do not take too long, and if all do the one that takes least."""
-    cheap = {name: one for name, one in fits.items() if one.cost(threat).seconds <= MOST_SECONDS}
+    cheap = {name: one for name, one in fits.items() if one.cost(threat).seconds <= practice.MOST_SECONDS}
     least = min(fits, key=lambda name: fits[name].cost(threat).seconds)
     return cheap or {least: fits[least]}
 
@@ -158,19 +156,11 @@ def bytes_needed(pool: Mapping[str, EmbeddingAttack], threat: EmbeddingThreat) -
 
 
 def _practised(key: Array, candidates: Mapping[str, EmbeddingAttack], threat: EmbeddingThreat) -> dict[str, np.ndarray]:
-    tried = practice.practice(threat, PRACTICE) if len(candidates) > 1 else None
+    tried = practice.practice(threat) if len(candidates) > 1 else None
     if tried is None:
         return {}
-    candidates = {name: one for name, one in candidates.items() if one.cost(tried).seconds <= MOST_SECONDS}
-    is_scored = np.ones(threat.known.shape[1], bool)
-
-    def errors(name: str) -> np.ndarray:
-        assert tried is not None
-        assert tried.truth is not None
-        found = answer(candidates[name], key, dataclasses.replace(tried, truth=None))
-        return practice.errors_of(found, tried.truth, is_scored)
-
-    return practice.compared(candidates, tried, errors)
+    candidates = {name: one for name, one in candidates.items() if one.cost(tried).seconds <= practice.MOST_SECONDS}
+    return practice.compared(candidates, tried, lambda name: practice.errors_of(candidates[name], key, tried))
 
 
 def _threat(

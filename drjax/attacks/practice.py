@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import jax
 import numpy as np
 
 from drjax.attacks.attack import EmbeddingAttack, EmbeddingThreat, Shadows
+from drjax.attacks.registry import answer
 from drjax.attacks.shadow import Randomness, shadow_embeddings
 from drjax.core.statistics import mean_interval
-from drjax.core.types import Array, DRMethod, Reconstruction, is_usable
+from drjax.core.types import Array, DRMethod, is_usable
 
 STAND_INS = 8
 """Known records that stand in for the target where there are no public ones, at most."""
+
+RELEASES = 12
+"""Practice releases, at most."""
+
+MOST_SECONDS = 30.0
+"""An attack that takes longer on practice releases, its training included, is not tried there."""
 
 EXACT, QUICK_SECONDS = 1e-6, 1.0
 """Once an attack errs by less than the first, in units of the records' variance, only those are tried that take no
@@ -45,7 +53,7 @@ def shadows_of(
         records: (s, d).
         n_validation: How many of them, the last ones, are kept to stop a training on.
         decimals: Decimals that coordinates are rounded to; None if they are not.
-        dtype: What releases are computed in.
+        dtype: Floating-point type of the releases, "float32" or "float64".
         randomness: Whether shadows share their draws, as for `shadow_embeddings`.
         progress: Show a bar on standard error.
 
@@ -74,51 +82,63 @@ def stand_in_shadows(
         method: DR method, as the adversary believes it to be.
         known: (p, d), p >= 2; the first ones stand in.
         decimals: Decimals that coordinates are rounded to; None if they are not.
-        dtype: What releases are computed in.
+        dtype: Floating-point type of the releases, "float32" or "float64".
     """
     records, rest = np.split(known, [min(STAND_INS, len(known) // 2)])
     return shadows_of(key, method, rest, records, decimals=decimals, dtype=dtype)
 
 
-def practice(threat: EmbeddingThreat, most: int) -> EmbeddingThreat | None:
-    """The same threat on releases whose targets the adversary has as `truth`; None where there are none.
+def practice(threat: EmbeddingThreat) -> EmbeddingThreat | None:
+    """The same threat on releases whose targets the adversary has as `truth`; None where there are fewer than two.
 
-    They are validation releases, which are then no longer there to stop a training on, or without public records those
-    of stand-ins.
-
-    Args:
-        threat: Threat with the releases under attack.
-        most: How many practice releases there are at most.
+    They are validation releases, or without public records half of those of the stand-ins. The practice threat knows
+    nothing else of their targets: they are among neither its public records nor its shadows.
     """
     shadows = threat.shadows()
     if threat.public is None:
-        return dataclasses.replace(
-            threat, known=shadows.known, coords=shadows.coords[:most], truth=shadows.records[:most], seed_key=None
-        )
-    n = min(most, len(shadows.validation) - 1)
-    if n < 2:
+        truth, records = np.split(shadows.records, [len(shadows.records) // 2])
+        coords, shadow_coords = np.split(shadows.coords, [len(truth)])
+        kept = dataclasses.replace(shadows, records=records, coords=shadow_coords)
+        rest: dict[str, Any] = {"known": shadows.known, "seed_key": None}
+        hidden = None
+    else:
+        split = [len(shadows.validation) - max(0, min(RELEASES, len(shadows.validation) - 1))]
+        validation, truth = np.split(shadows.validation, split)
+        validation_coords, coords = np.split(shadows.validation_coords, split)
+        kept = dataclasses.replace(shadows, validation=validation, validation_coords=validation_coords)
+        rest = {"public": np.concatenate([shadows.records, validation])}
+        hidden = None if shadows.validation_hidden is None else np.split(shadows.validation_hidden, split)[1]
+    is_usable_release = np.isfinite(coords).all(axis=(1, 2))
+    if is_usable_release.sum() < 2:
         return None
-    kept = dataclasses.replace(
-        shadows, validation=shadows.validation[:-n], validation_coords=shadows.validation_coords[:-n]
-    )
-    truth = shadows.validation[-n:]
+    truth = truth[is_usable_release]
     features = threat.features
-    if features is not None:
-        features = features._replace(values=truth[:, features.which])
-    hidden = None if shadows.validation_hidden is None else shadows.validation_hidden[-n:]
     return dataclasses.replace(
         threat,
-        coords=shadows.validation_coords[-n:],
+        coords=coords[is_usable_release],
         truth=truth,
         shadows=lambda: kept,
-        features=features,
-        hidden=hidden,
+        features=None if features is None else features._replace(values=truth[:, features.which]),
+        hidden=None if hidden is None else hidden[is_usable_release],
+        **rest,
     )
 
 
-def errors_of(found: Reconstruction, truth: np.ndarray, is_scored: np.ndarray) -> np.ndarray:
-    """Mean squared errors (m,) over the features that are scored; infinite where an attack found nothing."""
-    errors = np.mean((np.asarray(found.x, np.float64) - truth)[:, is_scored] ** 2, axis=1)
+def errors_of(
+    attack: EmbeddingAttack, key: Array, tried: EmbeddingThreat, is_scored: np.ndarray | None = None
+) -> np.ndarray:
+    """Mean squared errors (m,) of an attack on practice releases; infinite where it found nothing.
+
+    Args:
+        attack: Attack that fits the threat.
+        key: PRNG key of the attack.
+        tried: Practice threat, from `practice`; the attack is not told its truth.
+        is_scored: Features that count, (d,) bool; all of them if None.
+    """
+    assert tried.truth is not None
+    found = answer(attack, key, dataclasses.replace(tried, truth=None))
+    which = slice(None) if is_scored is None else is_scored
+    errors = np.mean((np.asarray(found.x, np.float64) - tried.truth)[:, which] ** 2, axis=1)
     usable = is_usable(np.asarray(found.status)) & np.isfinite(errors)
     return np.where(usable, errors, np.inf)
 
@@ -131,7 +151,7 @@ def compared(
     Args:
         candidates: Attacks that fit the threat, by name.
         threat: Practice threat, from `practice`.
-        errors: Runs the attack of a name on it, and gives `errors_of`.
+        errors: Runs the attack of a name on it, and gives its `errors_of`.
     """
     truth = threat.truth
     assert truth is not None

@@ -10,7 +10,7 @@ import numpy as np
 
 from drjax.attacks import practice
 from drjax.attacks.attack import EmbeddingAttack, EmbeddingThreat, EveryRecord
-from drjax.attacks.registry import ATTACKS, answer
+from drjax.attacks.registry import ATTACKS
 from drjax.audits.config import AuditConfig
 from drjax.audits.folder import RunFolder
 from drjax.core.types import Array, DRMethod
@@ -18,14 +18,8 @@ from drjax.core.types import Array, DRMethod
 ALL = "all"
 """Word in place of the names of attacks: every one that works on the method."""
 
-PRACTICE = 12
-"""Practice releases, at most."""
-
 LEAST_SECONDS, TIMES_RELEASES = 600.0, 10.0
 """An attack is a candidate by default if it takes no longer than the first, or than so many times the releases."""
-
-PRACTICE_SECONDS = 30.0
-"""And if what it takes on practice releases, its training included, is no more than this."""
 
 
 def possible(method: DRMethod, *, seed_known: bool) -> dict[str, EmbeddingAttack]:
@@ -123,13 +117,13 @@ def _best(
 ) -> list[str]:
     """Names of the attacks that err least on practice releases; of one that fits alone, or without any, of all."""
     attacks = {name: attack for name, attack in fits.items() if not attack.is_baseline}
-    tried = practice.practice(threat, PRACTICE)
+    tried = practice.practice(threat)
     if tried is None:
         return list(attacks)
     candidates = {
         name: attack
         for name, attack in attacks.items()
-        if attack.cost(threat).seconds <= most_seconds and attack.cost(tried).seconds <= PRACTICE_SECONDS
+        if attack.cost(threat).seconds <= most_seconds and attack.cost(tried).seconds <= practice.MOST_SECONDS
     }
     if len(candidates) < 2:
         # Whatever works, however long it takes.
@@ -147,9 +141,7 @@ def _errors(
 ) -> Callable[[str], np.ndarray]:
     def errors(name: str) -> np.ndarray:
         def make() -> tuple[dict[str, Any], dict[str, Any]]:
-            assert tried.truth is not None
-            found = answer(candidates[name], key, dataclasses.replace(tried, truth=None))
-            return {"error": practice.errors_of(found, tried.truth, is_scored)}, {}
+            return {"error": practice.errors_of(candidates[name], key, tried, is_scored)}, {}
 
         file = f"practice/{name}"
         return folder.timed(file, make, stage=file)[0]["error"]

@@ -6,6 +6,7 @@ import ast
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any, Literal
 
 from drjax.attacks import matching
@@ -14,7 +15,7 @@ from drjax.attacks.shadow import RANDOMNESS, Randomness
 from drjax.core import validate
 from drjax.core.types import DRMethod
 from drjax.defenses import DEFENSES
-from drjax.dr import METHODS
+from drjax.dr import METHODS, make_method
 
 DTYPES = ("float32", "float64")
 
@@ -116,12 +117,7 @@ class AuditConfig:
                 raise ValueError(f"max_records must be left out without each_record, got {self.max_records}")
         validate.one_of(neural.RECIPES, network=self.network, dense_network=self.dense_network)
         self._check_defense()
-        names = {entry.name for entry in fields(METHODS[self.method])} - {"n_components"}
-        if not self.options.keys() <= names:
-            raise ValueError(
-                f"options must be among {sorted(names)} for method {self.method!r}, got {sorted(self.options)}"
-            )
-        _ = self.dr_method  # checks their values
+        _ = self.dr_method  # checks the options
         self._check_adversary()
 
     def _check_adversary(self) -> None:
@@ -154,6 +150,11 @@ class AuditConfig:
             given += [name for name in SIZES if getattr(self, name) != defaults[name]]
         if self.each_record and given:
             raise ValueError(f"{given[0]} must be left out with each_record, got {getattr(self, given[0])}")
+
+    @property
+    def run_name(self) -> str:
+        """Name of the folder that a run is written to, unless told otherwise."""
+        return f"{Path(self.data).stem}-{self.method}-{'each' if self.each_record else f'n{self.n_known + 1}'}"
 
     @property
     def n_hidden(self) -> int:
@@ -199,7 +200,7 @@ class AuditConfig:
     @property
     def dr_method(self) -> DRMethod:
         """The method with its hyperparameters."""
-        return METHODS[self.method](n_components=self.n_components, **self.options)
+        return make_method(self.method, self.n_components, self.options)
 
     @property
     def randomness(self) -> Randomness:

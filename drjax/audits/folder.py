@@ -16,6 +16,14 @@ from drjax.reports import records
 CONFIG, RECORDS, REPORT = "config.json", "records.jsonl", "report.html"
 
 
+def run_folder(name: str, *, resume: bool) -> Path:
+    """runs/NAME, with a number behind it if that exists and is not to be resumed."""
+    folder, number = Path("runs") / name.replace(":", "-"), 2
+    while folder.exists() and not resume:
+        folder, number = Path("runs") / f"{name.replace(':', '-')}-{number}", number + 1
+    return folder
+
+
 class RunFolder:
     """A folder of one audit, which several processes may work on at once.
 

@@ -20,6 +20,7 @@ from rich.table import Table
 from drjax import data as datasets
 from drjax.attacks.shadow import shadow_embeddings
 from drjax.audits import AuditConfig, needs, quality, run
+from drjax.audits.folder import run_folder
 from drjax.cli.options import MethodOptions, Options, hinted, typed
 from drjax.core import validate
 from drjax.core.progress import announce
@@ -53,7 +54,7 @@ def audit(
     """
     with hinted(config.method):
         config = dataclasses.replace(config, options=typed(config.method, options))
-    folder = out or _default_folder(config, resume=resume)
+    folder = out or run_folder(config.run_name, resume=resume)
     console = Console(quiet=quiet)
     command = shlex.join(["drjax", *sys.argv[1:]]) if Path(sys.argv[0]).stem == "drjax" else None
     with hinted(config.method):
@@ -233,16 +234,3 @@ def _defended(method: Any, defense: str, scale: float | None) -> Any:
     if scale is None or not 0 < scale < math.inf:
         raise ValueError(f"defense_scale must be a finite number > 0 with --defense {defense}, got {scale}")
     return defend(defense, method, scale)
-
-
-def _default_folder(config: AuditConfig, *, resume: bool) -> Path:
-    size = "each" if config.each_record else f"n{config.n_known + 1}"
-    return run_folder(f"{Path(config.data).stem.replace(':', '-')}-{config.method}-{size}", resume=resume)
-
-
-def run_folder(name: str, *, resume: bool) -> Path:
-    """runs/NAME, with a number behind it if that exists and is not to be resumed."""
-    folder, number = Path("runs") / name, 2
-    while folder.exists() and not resume:
-        folder, number = Path("runs") / f"{name}-{number}", number + 1
-    return folder

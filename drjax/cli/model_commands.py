@@ -18,7 +18,8 @@ from rich.console import Console
 from drjax.attacks.reconstruction.training_inversion import reconstruct_model
 from drjax.attacks.reconstruction.training_inversion.model import mean_error
 from drjax.audits import ModelAuditConfig, run
-from drjax.cli.commands import check_new, run_folder
+from drjax.audits.folder import run_folder
+from drjax.cli.commands import check_new
 from drjax.core import validate
 from drjax.core.types import Status
 from drjax.data import tables
@@ -262,7 +263,7 @@ def audit_model(
     )
     console = Console(quiet=quiet)
     command = shlex.join(["drjax", *sys.argv[1:]]) if Path(sys.argv[0]).stem == "drjax" else None
-    folder = out or run_folder(f"{Path(data).stem.replace(':', '-')}-model-n{n_known + 1}", resume=resume)
+    folder = out or run_folder(f"{Path(data).stem}-model-n{n_known + 1}", resume=resume)
     result = run(config, folder, resume=resume, progress=not quiet, command=command, console=console)
     ladder.print_ladder(console, result.rows)
     assert result.accuracy is not None
@@ -347,14 +348,8 @@ def _of_table(path: Path, label: str | None) -> tuple[np.ndarray, np.ndarray]:
     classes = {label: columns.pop(label)}
     if not columns:
         raise ValueError(f"{path} must have columns beside its label, got {label} alone")
-    found = []
-    for part in (columns, classes):
-        try:
-            found.append(tables.numeric(part))
-        except ValueError as error:
-            # Behind the colon are options of other commands that recode columns.
-            raise ValueError(f"{path} must hold numbers only: {str(error).rpartition(': ')[0]}") from error
-    return found[0], found[1][:, 0]
+    x, y = (tables.numeric(str(path), part, "write numbers") for part in (columns, classes))
+    return x, y[:, 0]
 
 
 def _order(path: Path) -> np.ndarray:

@@ -12,7 +12,8 @@ import tyro
 from rich.console import Console
 from rich.text import Text
 
-from drjax.cli.commands import Positional, run_folder
+from drjax.audits.folder import run_folder
+from drjax.cli.commands import Positional
 from drjax.releases import PCAReleaseConfig, PCAReleaseResult, release_pca
 from drjax.releases.manifest import NOT_PRIVATE
 from drjax.releases.pca_report import NO_BETTER

@@ -87,7 +87,7 @@ def load_values(path: str | Path, *, finite: bool = True) -> np.ndarray:
     suffix = path.suffix.lower()
     blob = path.read_bytes()
     if suffix in SUFFIXES:
-        return _numeric(path, columns_of(path, blob))
+        return tables.numeric(str(path), columns_of(path, blob), "correct the file, or take the column out")
     if suffix not in _ARRAYS:
         raise ValueError(f"{path} must end in one of {', '.join((*SUFFIXES, *_ARRAYS))}, got {suffix!r}")
     x = _read_arrays(path, blob)[0]
@@ -97,15 +97,6 @@ def load_values(path: str | Path, *, finite: bool = True) -> np.ndarray:
     if finite:
         validate.finite(**{str(path): values})
     return values
-
-
-def _numeric(path: Path, columns: tables.Columns) -> np.ndarray:
-    try:
-        return tables.numeric(columns)
-    except ValueError as error:
-        # Behind the colon are options of commands that recode columns, which others lack.
-        what = str(error).rpartition(": ")[0]
-        raise ValueError(f"{path} must hold numbers only: {what}; correct the file, or take the column out") from error
 
 
 def _read_arrays(path: Path, blob: bytes) -> tuple[np.ndarray, np.ndarray | None]:

@@ -45,6 +45,23 @@ def from_memory(
     return tables.from_table(provenance.source, columns, provenance, categorical=categorical, drop=drop, label=label)
 
 
+def values_from_memory(records: Any) -> np.ndarray:
+    """The numbers of an array or a DataFrame as they are, not scaled, as `load_values` gives those of its file.
+
+    Args:
+        records: (n, d) or images; an array is handed on unchecked.
+
+    Raises:
+        ValueError: a column that holds no numbers, or a missing or infinite value.
+        TypeError: neither an array nor a DataFrame.
+    """
+    if isinstance(records, Array):
+        return np.asarray(records)
+    table = arrow_of(records)
+    columns = {name: table[name] for name in table.column_names}
+    return tables.numeric("a DataFrame", columns, "convert the column, or take it out")
+
+
 def arrow_of(frame: Any) -> pa.Table:
     """A DataFrame as a table of Arrow.
 

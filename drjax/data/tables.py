@@ -122,13 +122,23 @@ def encode(columns: Columns, categorical: Iterable[str]) -> Encoded:
     return Encoded(np.concatenate(blocks, axis=1), np.concatenate(offsets), np.concatenate(scales), tuple(names))
 
 
-def numeric(columns: Columns) -> np.ndarray:
+def numeric(source: str, columns: Columns, advice: str) -> np.ndarray:
     """All columns as they are, (n, d) float64.
+
+    Args:
+        source: Name of the table, for messages.
+        columns: Columns by name.
+        advice: What to do where a column is not numeric; the end of the message.
 
     Raises:
         ValueError: a column that is not numeric, or a missing or infinite value.
     """
-    return np.column_stack([number_column(name, column) for name, column in columns.items()])
+    try:
+        return np.column_stack([number_column(name, column) for name, column in columns.items()])
+    except ValueError as error:
+        # Behind the colon are options of commands that recode columns, which others lack.
+        what = str(error).rpartition(": ")[0]
+        raise ValueError(f"{source} must hold numbers only: {what}; {advice}") from error
 
 
 def read_csv(name: str, blob: bytes, *, keep_empty: bool = False) -> Columns:

@@ -57,11 +57,15 @@ def read_table(
     unknown = [name for name in (*drop, *(() if label is None else (label,))) if name not in columns]
     if unknown:
         raise ValueError(f"{path} must have the columns that options name, got no {unknown[0]!r} in {_listed(columns)}")
-    found = None if label is None else _numeric(path, {label: columns.pop(label)})[:, 0]
+    advice = "write numbers, or leave it out with --drop"
+    found = None if label is None else tables.numeric(str(path), {label: columns.pop(label)}, advice)[:, 0]
     kept = {name: column for name, column in columns.items() if name not in drop}
     if not kept:
         raise ValueError(f"{path} must have a column left, got all of {_listed(columns)} dropped")
-    values = np.column_stack([*map(tables.cell_numbers, kept.values())]) if is_private else _numeric(path, kept)
+    if is_private:
+        values = np.column_stack([*map(tables.cell_numbers, kept.values())])
+    else:
+        values = tables.numeric(str(path), kept, advice)
     return Table(path, values, tuple(kept), found, sha256(path.read_bytes()))
 
 
@@ -87,17 +91,6 @@ def matched(table: Table, columns: Sequence[str] | None, d: int) -> np.ndarray:
     if table.values.shape[1] != d:
         raise ValueError(f"{table.source} must have {d} columns, got {table.values.shape[1]}")
     return table.values
-
-
-def _numeric(path: Path, columns: tables.Columns) -> np.ndarray:
-    try:
-        return tables.numeric(columns)
-    except ValueError as error:
-        # Behind the colon are options of other commands that recode columns.
-        what = str(error).rpartition(": ")[0]
-        raise ValueError(
-            f"{path} must hold numbers only: {what}; write numbers, or leave it out with --drop"
-        ) from error
 
 
 def _listed(names: Sequence[str] | tables.Columns) -> str:

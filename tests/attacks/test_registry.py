@@ -8,7 +8,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from drjax.attacks import practice
-from drjax.attacks.attack import EveryRecord
+from drjax.attacks.attack import EveryRecord, Shadows
 from drjax.attacks.embedding import attack_embedding, decimals_of
 from drjax.attacks.registry import ATTACKS, answer, fitting
 from drjax.audits import AuditConfig, run
@@ -123,6 +123,69 @@ def test_bad_input_of_the_attack_on_one_embedding():
         attack_embedding(key, method, x[:19], x[:20, :2], attack="geodesics")
     with pytest.raises(ValueError, match="got 'ridge': it needs public records"):
         attack_embedding(key, method, x[:19], x[:20, :2], attack="ridge")
+    with pytest.raises(ValueError, match="key must be a single key"):
+        attack_embedding(3, method, x[:19], x[:20, :2])
+    with pytest.raises(ValueError, match="decimals must be an integer >= 0, got -1"):
+        attack_embedding(key, method, x[:19], x[:20, :2], decimals=-1)
+    for bounds in ((1.0, 0.0), (0.0, np.nan), (0.0,)):
+        with pytest.raises(ValueError, match="bounds must be two numbers, the first less than the second"):
+            attack_embedding(key, method, x[:19], x[:20, :2], bounds=bounds)
+
+
+def numbered(n, first=0):
+    return first + np.arange(n, dtype=np.float64)[:, None] * np.ones(3)
+
+
+def of_records(n_validation=6, **changes):
+    """A threat whose records say which they are, and whose releases hold their target."""
+    known, records, validation = numbered(5), numbered(8, 100), numbered(n_validation, 200)
+
+    def releases(rows):
+        return np.repeat(rows[:, None, :2], 6, axis=1)
+
+    shadows = Shadows(
+        known=known,
+        records=records,
+        coords=releases(records),
+        validation=validation,
+        validation_coords=releases(validation),
+    )
+    threat = of_shapes("mds", n_known=5, d=3, m=2, public=np.concatenate([records, validation]))
+    return dataclasses.replace(threat, known=known, shadows=lambda: shadows, **changes)
+
+
+def test_no_practice_target_is_known_to_the_attack_in_any_other_way():
+    tried = practice.practice(of_records())
+    assert len(tried.truth) == 5
+    np.testing.assert_array_equal(tried.coords[:, 0], tried.truth[:, :2])
+    shadows = tried.shadows()
+    held = np.concatenate([tried.known, tried.public, shadows.records, shadows.validation])
+    assert not set(held[:, 0]) & set(tried.truth[:, 0])
+    # Without public records some known ones stand in: half of them for practice, half to learn from.
+    known, stand_ins = numbered(6), numbered(8, 50)
+    own = Shadows(
+        known=known,
+        records=stand_ins,
+        coords=np.repeat(stand_ins[:, None, :2], 7, axis=1),
+        validation=stand_ins[:0],
+        validation_coords=np.zeros((0, 7, 2)),
+    )
+    alone = dataclasses.replace(of_records(), public=None, shadows=lambda: own)
+    tried = practice.practice(alone)
+    assert len(tried.truth) == 4
+    held = np.concatenate([tried.known, tried.expected_of, tried.shadows().records])
+    assert not set(held[:, 0]) & set(tried.truth[:, 0])
+    assert len(tried.shadows().records) == 4
+
+
+def test_releases_that_failed_are_no_practice():
+    threat = of_records()
+    threat.shadows().validation_coords[-2:] = np.nan
+    tried = practice.practice(threat)
+    assert np.isfinite(tried.coords).all()
+    assert len(tried.truth) >= 2
+    threat.shadows().validation_coords[:] = np.nan
+    assert practice.practice(threat) is None
 
 
 def test_winners_are_the_best_and_those_it_does_not_beat_beyond_chance():

@@ -68,7 +68,7 @@ class ComponentsThreat(Threat):
             "public": self.public is not None,
             "n_records": self.release.n_records is not None,
             "eigenvalues": self.release.eigenvalues is not None,
-            "embedding": self.release.scores is not None,
+            "embedding": self.release.coordinates is not None,
             "noise": self.noise is not None,
             "matrix": self.matrix is not None,
             "others": self.others is not None,

@@ -22,6 +22,9 @@ from drjax.core.types import Array
 ORTHONORMAL = 1e-3
 """How far released rows may be from orthonormal: components rounded to three decimals still pass."""
 
+EQUAL = 5e-3
+"""How much the mean squares of whitened scores may differ from column to column, in shares: rounded ones still pass."""
+
 PROBES = 4
 """Random directions along which orthonormality is checked: k d operations each, where a Gram matrix takes k^2 d."""
 
@@ -79,6 +82,21 @@ class Release:
     def n_components(self) -> int:
         """k."""
         return self.components.shape[0]
+
+    @property
+    def coordinates(self) -> np.ndarray | None:
+        """Scores in the units of the records, (N, k), whitened ones with the eigenvalues put back.
+
+        None without scores, or where they are whitened and nothing says what they were divided by.
+        """
+        if self.scores is None or self.n_components < 2:
+            return self.scores
+        squares = np.mean(self.scores**2, axis=0)
+        if squares.max() > (1 + EQUAL) * squares.min():
+            return self.scores
+        if self.eigenvalues is None:
+            return None
+        return self.scores * np.sqrt(self.eigenvalues / squares)
 
     def leading(self, k: int) -> Release:
         """What an adversary has who intercepts the first k components only.
@@ -233,12 +251,21 @@ def embedding_distances(release: Release, candidates: Array) -> np.ndarray:
     without its mean shifts all rows by one unknown vector; then the embedding's own mean, which is 0, says nothing, and
     the distances are those without subtracting any mean.
 
+    Whitened scores, whose columns all have the same mean square, are compared with eigenvalues put back.
+
     Costs 2 m N k. Squared distances cancel: below about 1e-8 of the coordinates' size they are rounding.
 
     Raises:
-        ValueError: the release has no scores, or candidates not a finite (m, d) matrix.
+        ValueError: the release has no scores, or whitened ones and no eigenvalues; or candidates not a finite (m, d)
+            matrix.
     """
-    rows = need(release, "scores")
+    need(release, "scores")
+    rows = release.coordinates
+    if rows is None:
+        raise ValueError(
+            "scores must not be whitened without eigenvalues, got columns of equal mean squares: multiply each by the "
+            "deviation that whitening divided by"
+        )
     z = check_candidates(candidates, release.components.shape[1], release.mean)
     return np.sqrt(nearest(z @ release.components.T, rows)[1])
 

@@ -127,6 +127,26 @@ def test_what_other_fits_release_proves_nothing_wrong(fit, n):
     assert roc.auc(-pca_scores(release.components, x, mean=release.mean), np.repeat([1, 0], n)).estimate > 0.5
 
 
+@pytest.mark.parametrize("decimals", [None, 3])
+def test_whitened_scores_are_no_proof_of_membership_unless_eigenvalues_undo_it(decimals):
+    x, n = digits()[:400], 200
+    model = PCA(9, whiten=True).fit(x[:n])
+    scores = model.transform(x[:n])
+    scores = scores if decimals is None else scores.round(decimals)
+    bare = Release(model.components_, None, model.mean_, scores)
+    assert membership.strongest_attack(bare).name == "ratio"
+    assert membership.strongest_attack(bare, has_public=False).name == "reconstruction"
+    with pytest.raises(ValueError, match="scores must not be whitened"):
+        membership.embedding_distances(bare, x)
+    # The eigenvalues of A, not the variances that whitening divided by, of n - 1 degrees of freedom.
+    known = Release(model.components_, model.singular_values_**2 / n, model.mean_, scores)
+    assert membership.strongest_attack(known).name == "embedding"
+    found = membership.embedding_distances(known, x)
+    assert found[:n].max() < 0.1 * found[n:].min()
+    # One column is no more whitened than records scaled beforehand.
+    assert membership.strongest_attack(bare.leading(1)).name == "embedding"
+
+
 def test_members_are_rows_of_the_embedding():
     release = release_of(digits()[:100], 10, centred=True, scores=True)
     found = membership.embedding_distances(release, digits()[:200])

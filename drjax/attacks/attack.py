@@ -12,6 +12,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -44,7 +45,7 @@ class MembershipScores(NamedTuple):
     """
 
     scores: np.ndarray
-    facts: Mapping[str, Any] = {}
+    facts: Mapping[str, Any] = MappingProxyType({})
 
 
 Finding = Reconstruction | MembershipScores

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import jax
 import numpy as np
 from jax.sharding import Mesh
 
+from drjax.attacks.attack import Cost
 from drjax.core import batching, host, validate
 from drjax.core.linalg import compute_dtype
 from drjax.core.types import Array, DRMethod, Embedding, PyTree
@@ -114,24 +115,19 @@ def shadow_batch_size(
     return batching.choose_batch_size(kernel, context, lanes, also=also)
 
 
-class ShadowNeeds(NamedTuple):
-    """What making shadows takes: bytes at the peak, without the results, and seconds on this machine's cores."""
-
-    bytes: float
-    seconds: float
-
-
-def shadow_needs(method: DRMethod, n: int, d: int, m: int, *, itemsize: int = 4) -> ShadowNeeds:
+def shadow_needs(method: DRMethod, n: int, d: int, m: int, *, itemsize: int = 4) -> Cost:
     """What `shadow_embeddings` of m data sets of n records with d features take, by the method's own `cost`.
+
+    Seconds are of this machine's cores, and bytes without the results.
 
     A method of a caller's own that does not say what it costs is taken to need no more than the records.
     """
     if not hasattr(method, "cost"):
-        return ShadowNeeds(8.0 * n * d, 0.0)
+        return Cost(0.0, 8.0 * n * d)
     cost, at_once = method.cost(n, d, itemsize=itemsize), min(m, host.n_cores())
     # A chunk of lanes that XLA computes together is kept to a size of its own.
     own = max(at_once * cost.bytes, min(m * cost.bytes, batching.CPU_CHUNK_BYTES))
-    return ShadowNeeds(cost.shared_bytes + own, (cost.shared_flops + m * cost.flops / at_once) / FLOPS)
+    return Cost((cost.shared_flops + m * cost.flops / at_once) / FLOPS, cost.shared_bytes + own)
 
 
 def _plan(

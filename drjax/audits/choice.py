@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from drjax.attacks.attack import EmbeddingAttack, EmbeddingThreat, EveryRecord
 from drjax.attacks.registry import ATTACKS
 from drjax.audits.config import AuditConfig
 from drjax.audits.folder import RunFolder
+from drjax.core.progress import announce
 from drjax.core.types import Array, DRMethod
 
 ALL = "all"
@@ -79,10 +80,11 @@ def chosen(
         seconds: What the releases take.
     """
     fits = {name: configured(name, config) for name, attack in ATTACKS["embedding"].items() if not attack.fits(threat)}
-    if ALL in config.attacks:
-        return fits
-    wanted = config.attacks or _best(folder, key, threat, fits, max(LEAST_SECONDS, TIMES_RELEASES * seconds))
-    return {name: attack for name, attack in fits.items() if name in wanted or attack.is_baseline}
+    wanted = fits if ALL in config.attacks else config.attacks
+    wanted = wanted or _best(folder, key, threat, fits, max(LEAST_SECONDS, TIMES_RELEASES * seconds))
+    found = {name: attack for name, attack in fits.items() if name in wanted or attack.is_baseline}
+    _announce(f"attacks on {threat.n_releases:,} releases", found.values(), threat)
+    return found
 
 
 def chosen_each(config: AuditConfig, every: EveryRecord) -> tuple[dict[str, EmbeddingAttack], dict[str, str]]:
@@ -128,8 +130,15 @@ def _best(
     if len(candidates) < 2:
         # Whatever works, however long it takes.
         return list(candidates or attacks)
+    _announce(f"trials of {len(candidates)} attacks where the answer is known", candidates.values(), tried)
     is_scored = np.ones(threat.known.shape[1], bool) if threat.features is None else ~threat.features.which
     return practice.winners(practice.compared(candidates, tried, _errors(folder, key, tried, candidates, is_scored)))
+
+
+def _announce(what: str, attacks: Iterable[EmbeddingAttack], threat: EmbeddingThreat) -> None:
+    costs = [attack.cost(threat) for attack in attacks]
+    seconds, n_bytes = sum(cost.seconds for cost in costs), max(cost.bytes for cost in costs)
+    announce(what, seconds, n_bytes, enabled=threat.progress)
 
 
 def _errors(

@@ -169,15 +169,29 @@ def choose_batch_size(
         also: Numbers of lanes of other calls of `fn` in the same process; where one size suits all, it is found.
     """
     budget = budget if budget is not None else memory_budget()
+    m = max(1, int(np.shape(jax.tree.leaves(lanes)[0])[0]))
+    whole = _one_of_few(m, 2 * m)
+    if not also and _fits(fn, context, lanes, whole, budget):
+        return whole
     own, shared = _lane_costs(fn, context, lanes)
     fits = max(1, budget // max(1, own))
-    m = max(1, int(np.shape(jax.tree.leaves(lanes)[0])[0]))
     if shared:
         fits = min(fits, max(HOST_LANES_PER_CORE * host.n_cores(), budget // shared))
         return math.ceil(m / math.ceil(m / fits))
     sizes = {count: _one_of_few(count, fits) for count in (m, *also)}
     least = min(sizes.values())
     return least if all(least >= count / 4 and _surplus(count, least) <= count / 8 for count in sizes) else sizes[m]
+
+
+def _fits(fn: BatchedFn, context: PyTree, lanes: PyTree, size: int, budget: int) -> bool:
+    """Whether a chunk of that size takes no more than the budget beside its context and calls no host code.
+
+    Costs nothing if such a chunk is run: `jit` keeps what it traces.
+    """
+    chunk = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((size, *np.shape(leaf)[1:]), _dtype(leaf)), lanes)
+    jaxpr = jax.jit(fn).trace(context, chunk).jaxpr.jaxpr
+    shared = sum(_n_bytes(var.aval) for var in jaxpr.invars[: len(jaxpr.invars) - len(jax.tree.leaves(lanes))])
+    return _host_bytes(jaxpr) == 0 and _peak_bytes(jaxpr) - shared <= budget
 
 
 def _one_of_few(m: int, fits: int) -> int:

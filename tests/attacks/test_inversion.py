@@ -14,7 +14,7 @@ from drjax.attacks.reconstruction.equations import Rest, TSNERest
 from drjax.attacks.reconstruction.gauss_newton import Belief, Noise, descend
 from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.attacks.shadow import shadow_embeddings
-from drjax.core.types import Status
+from drjax.core.types import Status, hyperparams
 from drjax.dr import MDS, PCA, TSNE, UMAP, Isomap, SparseRandomProjection
 from drjax.dr.tsne.affinity import joint_probabilities
 from drjax.dr.tsne.xla import gradient
@@ -234,6 +234,7 @@ def test_forces_of_other_dimensions_are_those_of_the_descent(k):
 
 
 def test_a_descent_on_linear_equations_ends_in_the_closed_form():
+    @hyperparams
     class Linear(Rest):
         def residual(self, release, x, about=None):
             assert about is None or about.shape == x.shape

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from typing import Any, NamedTuple
 
@@ -229,6 +230,7 @@ class TSNERest:
         return jnp.where(jnp.eye(n, dtype=bool), 0, jnp.maximum(joint, P_FLOOR))
 
 
+@functools.partial(jax.jit, static_argnames="perplexity")
 def _conditional(squared: Array, others: Array, perplexity: float) -> Array:
     """Gaussian affinities (n,) of one point of the wanted perplexity, from its squared distances (n,) to the others."""
     nearest = jnp.min(jnp.where(others, squared, jnp.inf))

@@ -8,8 +8,9 @@ steps are refused until the damping has all but stopped them.
 
 from __future__ import annotations
 
+import functools
 from itertools import pairwise
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -122,6 +123,7 @@ class _State(NamedTuple):
     converged: Array
 
 
+@functools.partial(jax.jit, static_argnames="max_iter")
 def descend(equations: Equations, release: PyTree, noise: Noise, prior: Belief, start: Array, *, max_iter: int) -> Fit:
     """The nearest mode of the posterior from a start (d,); pure, in the dtype of the prior.
 
@@ -130,9 +132,7 @@ def descend(equations: Equations, release: PyTree, noise: Noise, prior: Belief, 
     loading = equations.loading(prior.covariance)
 
     def linearised(x: Array) -> Model:
-        residual, derivative = equations.linearise(release, x)
-        derivative = noise.whiten(derivative)
-        return Model(residual, derivative, derivative @ equations.gram(x, loading) @ derivative.T)
+        return _linearised(equations, release, noise, loading, x)
 
     def cost_of(r: Array, x: Array, dual: Array) -> Array:
         return jnp.sum(r**2) + jnp.dot(x - prior.mean, dual)
@@ -161,7 +161,7 @@ def descend(equations: Equations, release: PyTree, noise: Noise, prior: Belief, 
 
         away = x - prior.mean
         step, change = toward(r, along(away), away, dual)
-        probed = noise.whiten(equations.residual(release, x + PROBE * step, x))
+        probed = noise.whiten(_residual(equations, release, x + PROBE * step, x))
         bend = 2 / PROBE * ((probed - r) / PROBE - along(step))
         zero = jnp.zeros_like(x)
         correction, second = toward(bend / 2, jnp.zeros_like(bend), zero, zero)
@@ -169,7 +169,7 @@ def descend(equations: Equations, release: PyTree, noise: Noise, prior: Belief, 
         new, new_dual = x + step + correction, dual + change + second
         old_cost = cost_of(r, x, dual)
         # A step is judged on this side of all jumps: over them there is no descent, and most are small.
-        cost = cost_of(noise.whiten(equations.residual(release, new, x)), new, new_dual)
+        cost = cost_of(noise.whiten(_residual(equations, release, new, x)), new, new_dual)
         # The bend of a step that is next to nothing is rounding.
         is_straight = (4 * bent <= MOST_BEND**2 * length) | (bent < TINY)
         is_over = over(state)
@@ -200,6 +200,19 @@ def descend(equations: Equations, release: PyTree, noise: Noise, prior: Belief, 
     end = jax.lax.while_loop(lambda s: s.is_stale | ~over(s), body, state)
     cost = cost_of(noise.whiten(end.model.residual), end.x, end.dual)
     return Fit(end.x, cost, end.model, end.n_iter, end.converged)
+
+
+# Jitted within a program, so that each is traced once and not wherever it stands.
+@jax.jit
+def _linearised(equations: Equations, release: PyTree, noise: Noise, loading: Any, x: Array) -> Model:
+    residual, derivative = equations.linearise(release, x)
+    derivative = noise.whiten(derivative)
+    return Model(residual, derivative, derivative @ equations.gram(x, loading) @ derivative.T)
+
+
+@jax.jit
+def _residual(equations: Equations, release: PyTree, x: Array, about: Array) -> Array:
+    return equations.residual(release, x, about)
 
 
 def variance(equations: Equations, prior: Belief, fit: Fit) -> Array:

@@ -259,17 +259,21 @@ def _makings(equations: Any, releases: np.ndarray, starts: np.ndarray) -> list[t
     if len(makings) == 1:
         return [(makings[0], np.arange(len(releases)))]
 
-    def force(equations: TSNERest, lane: tuple[Array, ...]) -> Array:
+    forces = []
+    for making in makings:
+        lanes = (releases, starts[:, 1]) + (() if making.excess is None else (making.excess,))
+        forces.append(np.asarray(batching.map_lanes(_median_forces, making.equations, lanes)))
+    best = np.argmin(forces, axis=0)
+    return [(makings[one], np.flatnonzero(best == one)) for one in np.unique(best)]
+
+
+def _median_forces(equations: TSNERest, lanes: tuple[Array, ...]) -> Array:
+    def one(lane: tuple[Array, ...]) -> Array:
         release, x, *excess = lane
         rows = _with_excess(equations, excess).residual(release, x).reshape(release.shape)
         return jnp.median(jnp.linalg.norm(rows[1:], axis=1))
 
-    forces = []
-    for making in makings:
-        lanes = (releases, starts[:, 1]) + (() if making.excess is None else (making.excess,))
-        forces.append(np.asarray(batching.map_lanes(jax.vmap(force, (None, 0)), making.equations, lanes)))
-    best = np.argmin(forces, axis=0)
-    return [(makings[one], np.flatnonzero(best == one)) for one in np.unique(best)]
+    return jax.vmap(one)(lanes)
 
 
 def _with_excess(equations: Any, excess: list[Array] | tuple[Array, ...]) -> Any:

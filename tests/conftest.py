@@ -1,6 +1,7 @@
 """Two CPU devices for every test, so that sharding over a mesh is tested on any machine; and programs made quickly."""
 
 import gc
+import io
 import os
 
 # Two thirds of the tests' time is tracing and compiling programs that run once or twice. So all are compiled with
@@ -18,8 +19,10 @@ for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
 import chex  # noqa: E402 (JAX reads its environment when it is imported)
 import jax  # noqa: E402
 import pytest  # noqa: E402
+from PIL import Image  # noqa: E402
 
 from drjax.core import platforms  # noqa: E402
+from drjax.reports import plots  # noqa: E402
 
 jax.config.update("jax_num_cpu_devices", 2)
 
@@ -47,6 +50,22 @@ def all_platforms():
     """Programs hold the branches of all platforms, to be exported to another one."""
     with platforms.for_all():
         yield
+
+
+def _blank():
+    file = io.BytesIO()
+    Image.new("RGB", (8, 8), "white").save(file, format="png")
+    return file.getvalue()
+
+
+BLANK = _blank()
+
+
+@pytest.fixture(autouse=True)
+def _blank_figures(request, monkeypatch):
+    # Drawing takes a second a figure: what draws them is tested where they are looked at, which the mark says.
+    if request.node.get_closest_marker("figures") is None:
+        monkeypatch.setattr(plots, "png", lambda _: BLANK)
 
 
 @pytest.fixture(params=["float32", "float64"])

@@ -112,12 +112,15 @@ class Cost(NamedTuple):
         flops: Operations of one more shadow.
         bytes: Memory that each shadow takes while it is made, beside the results; as many are made at a time as there
             are cores.
+        derivative_flops: Operations of one derivative in the target beside `flops` for each direction; 0 where these
+            are all.
     """
 
     shared_flops: float
     shared_bytes: float
     flops: float
     bytes: float
+    derivative_flops: float = 0.0
 
 
 @runtime_checkable

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 from collections.abc import Mapping
 from typing import Any
@@ -117,10 +116,3 @@ def roc_under_ceilings(
         ticks.get_major_formatter().set_scientific(False)
     figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False, fontsize=8.5)
     return figure
-
-
-def png(figure: Figure) -> bytes:
-    """The figure as a PNG, as `plots.save_figure` writes it."""
-    file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=plots.DPI, facecolor="white")
-    return file.getvalue()

@@ -12,6 +12,7 @@ from drjax.core.statistics import Interval
 from drjax.defenses.dp_pca import PCARelease
 from drjax.releases import expected, figures, manifest, private_report
 from drjax.releases.expected import Membership, Utility
+from drjax.reports import plots
 from drjax.reports.sections import Figure, Report, Table
 
 LIMITS = (
@@ -276,7 +277,7 @@ def _figures(epsilon: float, utility: Utility, membership: Membership, ceiling: 
             caption="Captured variance about the mean over the most that as many components capture, with the range "
             "that 90% of releases are in; dotted, what as many random directions capture. "
             "The epsilon of this release is marked. Private: do not choose epsilon by it (see below).",
-            png=figures.png(kept),
+            png=plots.png(kept),
             alt="Line of the variance kept over epsilon on a logarithmic axis, the chosen epsilon marked.",
         ),
         Figure(
@@ -289,7 +290,7 @@ def _figures(epsilon: float, utility: Utility, membership: Membership, ceiling: 
                 if ceiling is not None
                 else "There is no ceiling: nothing is guaranteed."
             ),
-            png=figures.png(drawn),
+            png=plots.png(drawn),
             alt="ROC curves on linear and logarithmic axes, under the ceiling that the guarantee proves.",
         ),
     )

@@ -236,7 +236,7 @@ def _figures(
     columns = Picture(
         title="Columns side by side",
         caption="Private records (grey) and the published ones (colour), as shares. Private.",
-        png=figures.png(_columns(schema, private, published)),
+        png=plots.png(_columns(schema, private, published)),
         alt="Histograms of each column, private and synthetic.",
     )
     if rehearsed is None:
@@ -256,7 +256,7 @@ def _figures(
             title="What is kept at other epsilons",
             caption=f"The {rehearsed.measure}, at {', '.join(f'{factor:g}' for factor in FACTORS)} times the epsilon. "
             "Private: do not choose epsilon by it (see below).",
-            png=figures.png(kept),
+            png=plots.png(kept),
             alt="Line of utility over epsilon on a logarithmic axis, the chosen epsilon marked.",
         ),
         columns,
@@ -264,7 +264,7 @@ def _figures(
             title="Telling members from others",
             caption="Share of members found over the share of others called members, of all rehearsals together."
             + ("" if curve is None else " No attack reaches the shaded area, whatever it knows."),
-            png=figures.png(figures.roc_under_ceilings(shown, ceilings)),
+            png=plots.png(figures.roc_under_ceilings(shown, ceilings)),
             alt="ROC curves on linear and logarithmic axes, under the ceiling that the guarantee proves.",
         ),
     )

@@ -6,6 +6,7 @@ line style says it a second time. Sizes suit a column 1,000 pixels wide.
 
 from __future__ import annotations
 
+import io
 import itertools
 import math
 import textwrap
@@ -56,10 +57,17 @@ def plain(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def save_figure(fig: Figure, path: Path | str) -> None:
-    """Writes the figure as PNG, atomically; the same figure gives the same bytes under one matplotlib version."""
+def png(figure: Figure) -> bytes:
+    """The figure as a PNG; the same figure gives the same bytes under one matplotlib version."""
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=DPI, facecolor="white")
+    return file.getvalue()
+
+
+def save_figure(figure: Figure, path: Path | str) -> None:
+    """Writes the figure as a PNG, atomically."""
     with atomic_open(path) as file:
-        fig.savefig(file, format="png", dpi=DPI, facecolor="white")
+        file.write(png(figure))
 
 
 def image_grid(

@@ -107,6 +107,7 @@ def test_a_ladder_without_attacks_is_no_report():
         report(rows=ROWS[:2])
 
 
+@pytest.mark.figures
 def test_figures_are_saved_and_become_sections(tmp_path):
     drawing = plots.error_distribution({"a": [0.1, 0.2]}, [0.2, 0.3])
     (figure,) = save_figures(tmp_path, [("errors", drawing, ("Errors", "How far off.", "A curve."))])

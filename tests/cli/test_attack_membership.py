@@ -47,6 +47,7 @@ def rows(path):
         return list(csv.DictReader(file))
 
 
+@pytest.mark.figures
 def test_scores_are_those_of_the_library(files, capsys):
     folder, x, release = files
     main(["attack", "membership", "--components", f"{folder}/v.npy", "--members", f"{folder}/members.csv", "--others",

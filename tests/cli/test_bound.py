@@ -14,6 +14,7 @@ def result(capsys, *arguments):
     return json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.figures
 def test_rero_is_the_library(capsys, tmp_path):
     plot = tmp_path / "bound.png"
     found = result(
@@ -96,6 +97,7 @@ def test_scales_of_noise_on_one_result(capsys):
         assert laplace == pytest.approx(3.0)
 
 
+@pytest.mark.figures
 @pytest.mark.parametrize(
     "arguments",
     [

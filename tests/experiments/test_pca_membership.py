@@ -55,6 +55,7 @@ def test_a_second_run_computes_nothing_again(results):
         run.run(dataclasses.replace(SMALL, trials=4), results)
 
 
+@pytest.mark.figures
 def test_the_report(results):
     report.main(results=results)
     lines = (results / "tables.md").read_text().splitlines()
@@ -185,6 +186,7 @@ def test_an_interrupted_run_computes_what_is_missing_and_the_same(private_result
         private.run(dataclasses.replace(PRIVATE, games=201), tmp_path)
 
 
+@pytest.mark.figures
 def test_the_private_report(private_results, tmp_path):
     (tmp_path / private.RESULTS).write_bytes((private_results / private.RESULTS).read_bytes())
     private_report.main(results=tmp_path)

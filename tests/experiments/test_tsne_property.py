@@ -118,6 +118,7 @@ def test_a_networks_training_is_kept_until_its_cell_is_done(tmp_path, monkeypatc
     assert [file.exists() for file in seen] == [False]
 
 
+@pytest.mark.figures
 def test_the_report(results, tmp_path, monkeypatch):
     monkeypatch.setitem(run.SCALES, "smoke", SMALL)
     report.main(results=results, out=tmp_path)

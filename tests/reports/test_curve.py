@@ -13,6 +13,8 @@ from drjax.reports.ladder import LadderRow
 from drjax.reports.plots import save_figure
 from drjax.reports.sections import Report, Verdict
 
+pytestmark = pytest.mark.figures
+
 
 def scores(mse, share=0.5):
     around = Interval(share, max(0, share - 0.1), min(1, share + 0.1))

@@ -12,6 +12,8 @@ from PIL import Image
 from drjax.reports import page, plots
 from drjax.reports.sections import Facts, Figure, Report, Table, Text, Verdict, provenance
 
+pytestmark = pytest.mark.figures
+
 VOID = {"meta", "img", "br", "link", "input", "hr"}
 
 

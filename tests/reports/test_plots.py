@@ -17,6 +17,8 @@ from drjax.releases import figures
 from drjax.reports import bound_plots, plots
 from drjax.reports.ladder import LadderRow
 
+pytestmark = pytest.mark.figures
+
 
 def uniform(*shape, seed=0):
     return np.random.default_rng(seed).uniform(size=shape)

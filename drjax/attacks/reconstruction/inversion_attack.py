@@ -46,7 +46,8 @@ class Inversion(EmbeddingAttack):
         if threat.method.stationary:
             step = 2.0 * n**2 * q + 4.0 * d**2
         else:
-            step = min(q, d) * threat.method.cost(n, d, itemsize=8).flops + 4.0 * q * d**2
+            own = threat.method.cost(n, d, itemsize=8)
+            step = min(q, d) * own.flops + own.derivative_flops + 4.0 * q * d**2
         return Cost(threat.n_releases * STEPS * step / FLOPS, 8.0 * (4 * q * max(d, n) + 8 * d**2))
 
     def run(self, key: Array, threat: EmbeddingThreat) -> Reconstruction:

@@ -7,6 +7,7 @@ Sources: Lumbut & Ponnoprat, "Reconstruction attack on dimensionality reduction"
 from __future__ import annotations
 
 import dataclasses
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -256,6 +257,12 @@ def _make_model(config: NeuralConfig, n: int, k: int, d: int) -> MakeModel:
     return make
 
 
+@functools.lru_cache(maxsize=64)
+def _n_weights(config: NeuralConfig, n: int, k: int, d: int) -> float:
+    state = abstract_state(_make_model(config, n, k, d), config.n_ensemble)
+    return float(sum(leaf.size for leaf in jax.tree.leaves(state)))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Network(LearnedAttack):
     """A network trained by a recipe; see `fit`.
@@ -274,8 +281,7 @@ class Network(LearnedAttack):
         """See `Attack`; as many epochs as the recipe has at most."""
         assert threat.public is not None
         config, (n, k), d = RECIPES[self.recipe], threat.coords.shape[1:], threat.known.shape[1]
-        state = abstract_state(_make_model(config, n, k, d), config.n_ensemble)
-        weights = float(sum(leaf.size for leaf in jax.tree.leaves(state)))
+        weights = _n_weights(config, n, k, d)
         flops = FLOPS_PER_WEIGHT * weights * config.epochs * len(threat.public)
         return Cost(COMPILING + flops / DENSE_FLOPS, 16.0 * weights + 8.0 * len(threat.public) * (n * k + d))
 

@@ -17,7 +17,8 @@ import tyro
 from drjax.core.statistics import Interval
 from drjax.reports import plots, records
 from experiments.pca_gauss import claims, figures, practice, theory, trials
-from experiments.pca_gauss.run import RESULTS, entries
+from experiments.pca_gauss.run import entries
+from experiments.sweep import RESULTS
 
 Line = Mapping[str, Any]
 

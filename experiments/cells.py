@@ -62,8 +62,8 @@ class Group:
 
     Attributes:
         cells: The cells, in the order of computing.
-        compute: Computes those of them that it is given, and yields each with its facts; it is asked for the next when
-            the line of the last is on the disk. Cells beside those asked for are kept too.
+        compute: Generator that takes those of the cells that are missing and yields each with its facts. It is asked
+            for the next when the line of the last is on the disk. Other cells that it yields are kept too.
         seconds: Seconds that the group is expected to take; None where nobody knows.
         share: Share of all work, in any unit, for the time left.
         is_whole: Whether a part of the sweep has all of its cells or none.

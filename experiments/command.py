@@ -11,7 +11,7 @@ import tyro
 
 from drjax.core import validate
 from experiments import sweep
-from experiments.sweep import ALL, Asked, C, Sweep
+from experiments.sweep import ALL, Asked, C, Claim, Sweep
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +66,22 @@ def listing(experiment: Sweep[C], asked: Asked[C], part: str = ALL) -> Iterator[
     yield f"# {counts[True]:,} cells done, {counts[False]:,} to do"
 
 
+def claims_of(experiment: Sweep[C], asked: Asked[C]) -> str:
+    """What the paper says and whether it holds by the lines of a folder, as a Markdown table.
+
+    Raises:
+        ValueError: an experiment that tests no claims, or a folder without results or of another configuration.
+    """
+    if experiment.claims is None:
+        raise ValueError(f"claims must be asked of an experiment that tests some, got {experiment.name}")
+    lines = sweep.found(asked.out / experiment.results, asked.config)
+    if len(lines) < 2:
+        raise ValueError(f"out must hold results, got {asked.out} without any")
+    names = [field.name for field in dataclasses.fields(Claim)]
+    rows = [names, ["---"] * len(names), *(map(str, vars(claim).values()) for claim in experiment.claims(lines))]
+    return "\n".join(f"| {' | '.join(word.replace('|', chr(92) + '|') for word in row)} |" for row in rows)
+
+
 def _command(experiment: Sweep[Any]) -> Callable[..., None]:
     defaults = Nothing() if experiment.options is None else experiment.options
 
@@ -76,6 +92,7 @@ def _command(experiment: Sweep[Any]) -> Callable[..., None]:
         part: str = ALL,
         minutes: float | None = None,
         is_list: Annotated[bool, tyro.conf.arg(name="list")] = False,
+        is_claims: Annotated[bool, tyro.conf.arg(name="claims")] = False,
         merge: tuple[Path, ...] = (),
         out: Path | None = None,
         options: Any = defaults,
@@ -88,6 +105,7 @@ def _command(experiment: Sweep[Any]) -> Callable[..., None]:
             part: i/n computes one of n disjoint parts, for as many processes, which may share a folder.
             minutes: Begin nothing that is not expected to end within these minutes.
             is_list: List the cells in the order in which they are computed, and compute nothing.
+            is_claims: Print what the paper says and whether it holds by what is computed, and compute nothing.
             merge: Put these folders, which hold parts of one configuration, together in --out; compute nothing.
             out: Folder of the results; below runs, by name and scale, if not given.
             options: Of the experiment.
@@ -100,6 +118,9 @@ def _command(experiment: Sweep[Any]) -> Callable[..., None]:
         config = experiment.configured(experiment.scales[scale], options)
         if is_list:
             print(*listing(experiment, experiment.asked(config, folder, only, options), part), sep="\n")
+            return
+        if is_claims:
+            print(claims_of(experiment, experiment.asked(config, folder)))
             return
         told: dict[str, Any] = {"only": only, "part": part, "minutes": minutes, "options": options}
         left = sweep.run(experiment, config, folder, progress=True, **told).left

@@ -83,22 +83,23 @@ class Sweep(Generic[C]):
         name: Name of the experiment, and of its folder below `runs`.
         about: What its command does.
         scales: Configurations by name, dataclasses with a field `seed`.
-        groups: Gives the cells in the order of computing.
-        sources: Gives the data that the groups to compute use, by name if there are several, for the first line; fails
-            where records are too few.
-        identity: Tells lines apart.
-        said: Says in a line of text what was computed; None for nothing.
+        groups: Function that gives the cells in the order of computing.
+        sources: Function that gives the data of the groups to compute, by name if there are several; fails where
+            records are too few.
+        identity: Function from a line to what tells it from others.
+        said: Text about a line that was just computed; None for nothing.
         scale: Scale that is run by default.
         plain: Scale whose default folder is named without it.
         results: Name of the file of results.
         options: Further options of the command with their defaults, a dataclass that only `groups` sees.
-        configured: Puts options that are part of the configuration into that of a scale.
-        select: Takes the cells that some patterns name.
-        listed: Lists cells; None for their paths.
-        place: From the first line and another to what orders lines of one kind in a merged file; None for the order of
-            the parts.
-        beside: Reads what folders have beside lines and returns what writes it into another, for merging.
-        report: Writes or says what the results show, from the folder and the configuration.
+        configured: Function that puts options which are part of the configuration into that of a scale.
+        select: Function that takes the cells which some patterns name.
+        listed: Lines of a list of cells; None for paths and whether they are done.
+        place: Order of the lines of one kind in a merged file, from the first line and another; None for that of the
+            parts.
+        beside: Function that reads what folders have beside lines and returns what writes it into another folder.
+        report: Text about the results in a folder, which may write figures too; None for nothing.
+        claims: What the paper says, judged by all lines; None where the experiment tests no claims.
         x64: Whether float64 is computed in.
     """
 
@@ -119,6 +120,7 @@ class Sweep(Generic[C]):
     place: Callable[[Line, Line], Any] | None = None
     beside: Callable[[Sequence[Path]], Callable[[Path], None]] | None = None
     report: Callable[[Path, C], str | None] = lambda *_: None
+    claims: Callable[[Sequence[Line]], list[Claim]] | None = None
     x64: bool = False
 
     def asked(self, config: C, out: Path, only: str | Sequence[str] = (), options: Any = None) -> Asked[C]:
@@ -142,6 +144,25 @@ class Sweep(Generic[C]):
             ValueError: the folder is of another configuration.
         """
         return {self.identity(line) for line in found(asked.out / self.results, asked.config)[1:]}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """What a paper says, and whether it holds here.
+
+    Attributes:
+        claim: The claim.
+        paper: Where the paper says it, or the value that it gives.
+        ours: Value found here; empty where the claim was not tested.
+        verdict: Whether the claim holds.
+        note: What the verdict is of: data, attack or variant, and how the run differs from the paper's.
+    """
+
+    claim: str
+    paper: str
+    ours: str
+    verdict: str
+    note: str
 
 
 def run(
@@ -190,7 +211,7 @@ def run(
     with Bar([(len(group.cells), group.share) for group in left], shown=progress) as bar:
         while left:
             group, is_cut = left[0], False
-            needed = group.seconds() if group.seconds else 0.0
+            needed = group.seconds() if group.seconds and minutes is not None else 0.0
             # Another group may have had the same cells.
             if (missing := group.missing(done)) and is_over(needed):
                 expected = f" takes about {ladder.duration(needed)}" if group.seconds else ""

@@ -27,7 +27,7 @@ from drjax.data import Dataset, Summary, describe, load
 from drjax.reports import ladder, records
 from experiments import command
 from experiments.cells import Cell, Computed, Group, Line
-from experiments.dr_reconstruction import cells, forecast, order
+from experiments.dr_reconstruction import cells, claims, forecast, order
 from experiments.dr_reconstruction.config import ADAPTIVE, SCALES, Config, Release
 from experiments.dr_reconstruction.order import Task
 from experiments.dr_reconstruction.results import IMAGES, examples
@@ -176,6 +176,7 @@ SWEEP = Sweep(
     place=_place,
     beside=_images,
     report=_report,
+    claims=claims.judged_claims,
 )
 
 

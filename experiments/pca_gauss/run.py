@@ -31,7 +31,7 @@ from experiments import command
 from experiments.cells import Computed, Group, LeftOut, Line
 from experiments.pca_gauss import data, methods, practice, theory, trials
 from experiments.pca_gauss.config import SCALES, TABLES, Config, Part
-from experiments.sweep import Asked, Sweep
+from experiments.sweep import Asked, Claim, Sweep
 
 FEW = ("real", "normal", "li", "jiang", "pca-gauss-printed", "pca-gauss")
 """Rows at other numbers of clusters."""
@@ -275,6 +275,12 @@ def _said(line: Line) -> str | None:
     return f"{line['shown']}, {line['method']}{where}: {line['metric']} {line['mean']:.4f}, {line['seconds']:.1f} s"
 
 
+def _claims(lines: Sequence[Line]) -> list[Claim]:
+    from experiments.pca_gauss import report  # which reads what this module computes
+
+    return report.judged_claims(lines)
+
+
 SWEEP = Sweep(
     name="pca_gauss",
     about=__doc__,
@@ -286,6 +292,7 @@ SWEEP = Sweep(
     said=_said,
     options=Options(),
     place=place,
+    claims=_claims,
 )
 
 

@@ -509,6 +509,22 @@ def test_a_verdict_says_how_a_run_differs_from_the_paper_s():
         assert ("500 shadows (paper: 4,000)" in report.claims_table(found)) == (scale == "cpu")
 
 
+def test_every_claim_on_the_data_of_a_run_is_judged_as_in_its_table(smoke):
+    head = {"kind": "run", "fingerprint": "of all", "config": records.to_json(config.of_scale("cpu"))}
+    lines = [head, *everything()[1:]]
+    found = experiment.SWEEP.claims(lines)
+    table = report.claims_table(results.Results(lines))
+    assert len(found) == sum(
+        table.count(f"| **{outcome}** |") for outcome in (CONFIRMED, REFUTED, UNDECIDED, NOT_TESTED)
+    )
+    assert CONFIRMED in {claim.verdict for claim in found}
+    for claim in found:
+        assert f"| **{claim.verdict}** | {claim.note} | " in table
+        assert claim.ours in table
+    # Of digits the paper says nothing.
+    assert experiment.SWEEP.claims(records.read_records(smoke[0] / sweep.RESULTS)) == []
+
+
 def test_an_estimate_covers_targets_and_repeats():
     def interval(estimate, error):
         reach = stats.norm.ppf(0.975) * error

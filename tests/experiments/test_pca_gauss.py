@@ -1,5 +1,6 @@
 import dataclasses
 import math
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -152,6 +153,17 @@ def test_ratios_are_those_of_a_hand_computation():
     (judged,) = claims.judge(lines, claims.REGRESSION["sound"], claims.RULES[0])
     assert judged.found == pytest.approx((4.0, 3.0, 5.0))
     assert judged.verdict == "fails"
+
+
+def test_claims_are_those_of_the_committed_tables():
+    folder = Path(report.__file__).parent / "results"
+    found = run.SWEEP.claims(records.read_records(folder / sweep.RESULTS))
+    text = (folder / "tables.md").read_text()
+    rows = [row for row in text.splitlines() if any(f" | {rule} | " in row for rule in claims.RULES)]
+    for claim, row in zip(found, rows, strict=True):
+        value, _, interval = claim.ours.partition(" ")
+        assert row.startswith(f"| {claim.claim} | ")
+        assert f" | {value} | {interval.strip('()')} | {claim.verdict} |" in row
 
 
 def test_the_bootstrap_agrees_with_the_delta_method():

@@ -436,6 +436,20 @@ def test_the_command_lists_computes_merges_and_reports(tmp_path, capsys):
     assert command.folder_of(one, "smoke") == Path("runs/toy-smoke")
 
 
+def test_the_command_prints_what_the_paper_says_and_whether_it_holds(tmp_path, capsys):
+    def claims(lines):
+        return [sweep.Claim(claim="a | b", paper="> 2", ours=f"{len(lines) - 1}", verdict="holds", note="on a")]
+
+    out = ["--out", str(tmp_path), "--claims"]
+    with pytest.raises(ValueError, match="out must hold results"):
+        command.main(toy(claims=claims), out)
+    run(tmp_path)
+    command.main(toy(claims=claims), out)
+    assert capsys.readouterr().out.splitlines()[2] == r"| a \| b | > 2 | 6 | holds | on a |"
+    with pytest.raises(ValueError, match="claims must be asked of an experiment that tests some, got toy"):
+        command.main(toy(), out)
+
+
 def test_options_that_are_the_configuration_change_that_of_a_scale():
     configured = command.overriding(Config())
     small = Config(sizes=(9,))

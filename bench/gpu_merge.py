@@ -21,7 +21,7 @@ from bench.gpu_hour.hour import RECORDS
 from bench.peers import ROOT
 from drjax.core.store import atomic_open
 from drjax.reports import records
-from experiments import merging
+from experiments import merging, sweep
 
 ROWS = Path("bench/results/shadow_embeddings.jsonl")
 CELLS = Path("bench/results/gpu_hour.jsonl")
@@ -82,9 +82,9 @@ def _parts(name: str, taken: Iterable[Path], into: Path) -> list[Path]:
     files = [file for file in found if records.has_cells(file)]
     committed = into / papers.KEPT[name].committed
     if committed.exists():
-        merging.gathered([committed, *files], papers.KEPT[name].identity)
+        merging.gathered([committed, *files], papers.KEPT[name].sweep.identity)
         return files
-    wanted = records.config_fingerprint(papers.KEPT[name].config())
+    wanted = records.config_fingerprint(papers.KEPT[name].config)
     for file in files:
         if records.read_records(file)[0]["fingerprint"] != wanted:
             raise ValueError(f"folders must hold {name} in its present configuration, got {file.parents[2]} of another")
@@ -92,12 +92,13 @@ def _parts(name: str, taken: Iterable[Path], into: Path) -> list[Path]:
 
 
 def _merged(name: str, files: Sequence[Path], into: Path) -> int:
-    committed, identity = into / papers.KEPT[name].committed, papers.KEPT[name].identity
+    committed, identity = into / papers.KEPT[name].committed, papers.KEPT[name].sweep.identity
     before = {identity(line) for line in records.read_records(committed)[1:]} if committed.exists() else set()
     new = {identity(line) for file in files for line in records.read_records(file)[1:]} - before
     if new:
         own = [committed.parent] if committed.exists() else []
-        papers.KEPT[name].merge([*own, *(file.parent for file in files)], committed.parent)
+        folders = [*own, *(file.parent for file in files)]
+        sweep.merge(papers.KEPT[name].sweep, folders, committed.parent)
     return len(new)
 
 

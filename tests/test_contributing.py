@@ -17,7 +17,8 @@ from drjax.cli import main
 from drjax.defenses.dp_pca import MECHANISMS
 from drjax.defenses.noisy_dr import spread
 from drjax.releases.published import intercept
-from drjax.reports import page
+from drjax.reports import page, records
+from experiments import command, sweep
 from tests import contributing
 from tests.audits import test_report
 from tests.dr import test_contract
@@ -47,7 +48,7 @@ def _examples_end_with_their_test():
 
 def test_the_page_says_in_about_half_a_page_how_to_add_each_kind_of_thing():
     found = contributing.sections()
-    assert len(found) == 6
+    assert len(found) == 7
     for heading, text in found.items():
         assert contributing.block(heading)
         assert len(text.splitlines()) <= 56, heading
@@ -208,3 +209,17 @@ def test_a_new_report_section_is_rendered_and_its_text_escaped(monkeypatch):
     assert "<h2 id" in text
     assert '<meter value="0.75">0.75</meter> a &lt;b&gt;' in text
     assert text.count("<meter") == 1
+
+
+def test_a_new_experiment_is_computed_once_by_its_command(tmp_path, monkeypatch, capsys):
+    one = contributing.add(monkeypatch, "Add an experiment").SWEEP
+    words = ["--scale", "smoke", "--out", str(tmp_path)]
+    command.main(one, [*words, "--part", "1/2"])
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    command.main(one, words)
+    assert len(capsys.readouterr().out.splitlines()) == 1
+    command.main(one, [*words, "--list"])
+    assert capsys.readouterr().out.splitlines()[-1] == "# 3 cells done, 0 to do"
+    for line in records.read_records(tmp_path / sweep.RESULTS)[1:]:
+        assert 0.2 < line["captured"] < 0.5
+        assert line["provenance"]

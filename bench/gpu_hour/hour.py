@@ -20,7 +20,7 @@ from bench.peers import PeerPool
 from bench.shadow_embeddings import NaiveRates, n_workers
 from drjax.core.store import atomic_write_text, key_of
 from drjax.reports import records
-from experiments import resume
+from experiments import sweep
 
 RECORDS = "hour.jsonl"
 """One line a cell."""
@@ -66,7 +66,7 @@ class Hour:
         out.mkdir(parents=True, exist_ok=True)
         for folder in done:
             archive.take_over(folder, out)
-        resume.take_up(out / RECORDS, scale, {})
+        sweep.take_up(out / RECORDS, scale, {})
         self.naive_rates: NaiveRates = {}
         self._pool: PeerPool | None = None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,21 +22,17 @@ from drjax.attacks.property.models import PropertyConfig
 from drjax.data.sources import DATA_VARIABLE
 from drjax.nets.plot_networks import PlotNetworkConfig
 from drjax.reports import records
-from experiments.dr_reconstruction import cells as dr_cells
+from experiments import sweep
 from experiments.dr_reconstruction import config as dr_config
-from experiments.dr_reconstruction import merge as dr_merge
 from experiments.dr_reconstruction import order as dr_order
 from experiments.dr_reconstruction import run as dr_run
 from experiments.informed_adversary import config as models_config
-from experiments.informed_adversary import merge as models_merge
 from experiments.informed_adversary import run as models_run
+from experiments.sweep import Sweep
 from experiments.tsne_property import cells as plots_cells
 from experiments.tsne_property import config as plots_config
-from experiments.tsne_property import merge as plots_merge
 from experiments.tsne_property import run as plots_run
 from experiments.tsne_property.pretrained import FILES
-
-Line = Mapping[str, Any]
 
 NETWORKS = (dr_config.NETWORK, dr_config.DENSE_NETWORK)
 FOLDER = "experiments"
@@ -48,41 +44,32 @@ class Kept:
 
     Attributes:
         committed: File of the repository that results are filed into, relative to its root.
-        identity: Function from a line to its cell's identity.
-        config: The configuration that is run.
-        merge: Puts several folders of results together in one, which may be among them.
+        sweep: The experiment.
+        scale: Its scale that is run.
     """
 
     committed: str
-    identity: Callable[[Line], Any]
-    config: Callable[[], Any]
-    merge: Callable[[Sequence[Path], Path], int]
+    sweep: Sweep[Any]
+    scale: str
+
+    @property
+    def config(self) -> Any:
+        """The configuration that is run."""
+        return self.sweep.scales[self.scale]
 
 
 KEPT = {
     "dr_reconstruction-full": Kept(
-        committed="experiments/dr_reconstruction/results/full/results.jsonl",
-        identity=dr_cells.identity,
-        config=lambda: dr_config.of_scale("full"),
-        merge=dr_merge.merge,
+        committed="experiments/dr_reconstruction/results/full/results.jsonl", sweep=dr_run.SWEEP, scale="full"
     ),
     "informed_adversary-paper": Kept(
-        committed="experiments/informed_adversary/results/paper/results.jsonl",
-        identity=models_run.identity,
-        config=lambda: models_run.Config(scale=models_config.SCALES["paper"]),
-        merge=models_merge.merge,
+        committed="experiments/informed_adversary/results/paper/results.jsonl", sweep=models_run.SWEEP, scale="paper"
     ),
     "informed_adversary-cpu": Kept(
-        committed="experiments/informed_adversary/results/results.jsonl",
-        identity=models_run.identity,
-        config=lambda: models_run.Config(scale=models_config.SCALES["cpu"]),
-        merge=models_merge.merge,
+        committed="experiments/informed_adversary/results/results.jsonl", sweep=models_run.SWEEP, scale="cpu"
     ),
     "tsne_property-full": Kept(
-        committed="experiments/tsne_property/results/results.jsonl",
-        identity=lambda line: line["id"],
-        config=lambda: plots_config.SCALES["full"],
-        merge=plots_merge.merge,
+        committed="experiments/tsne_property/results/results.jsonl", sweep=plots_run.SWEEP, scale="full"
     ),
 }
 """By the name of the folder below `experiments` in that of a run."""
@@ -154,7 +141,8 @@ def _reconstruction(scale: Scale, data: str) -> Iterator[Cell]:
 
 
 def _run_releases(config: dr_config.Config, only: str, keep: bool, out: Path) -> None:
-    dr_run.run(config, out, only=only, keep=keep, say=_say)
+    options = dr_run.Options(keep=keep)
+    sweep.run(dr_run.SWEEP, config, out, only=only, options=options, say=_say)
 
 
 TINY_MODELS = models_run.Config(
@@ -214,7 +202,8 @@ def _settings(
 
 
 def _run_models(config: models_run.Config, factor: str, only: str, out: Path) -> None:
-    models_run.run(config, out, factors=(factor,), only=only, say=_say)
+    options = models_run.Options(factors=(factor,))
+    sweep.run(models_run.SWEEP, config, out, only=only, options=options, say=_say)
 
 
 TINY_PLOTS = plots_config.Config(
@@ -263,7 +252,8 @@ def _run_plots(config: plots_config.Config, only: str, out: Path) -> None:
     if config.extractor in FILES and not (cache / FILES[config.extractor]).exists():
         cache.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(_extractor(config.extractor), cache / FILES[config.extractor])
-    plots_run.run(config, out, parts=PLOTS, only=only, say=_say)
+    options = plots_run.Options(parts=PLOTS)
+    sweep.run(plots_run.SWEEP, config, out, only=only, options=options, say=_say)
 
 
 def _lacks_plots(config: plots_config.Config, prop: str) -> str | None:
@@ -281,10 +271,10 @@ def _extractor(name: str) -> Path:
 
 
 def committed(folder: str) -> set[Any]:
-    """What the repository holds of an experiment already, by `Kept.identity`."""
+    """What the repository holds of an experiment already, by `Sweep.identity`."""
     file = ROOT / KEPT[folder].committed
     found = records.read_records(file) if file.exists() else []
-    return {KEPT[folder].identity(line) for line in found if line["kind"] != "run"}
+    return {KEPT[folder].sweep.identity(line) for line in found if line["kind"] != "run"}
 
 
 def _in_folder(folder: str, compute: Callable[[Path], None]) -> Callable[[Hour], dict[str, Any]]:

@@ -1,7 +1,8 @@
 """The strongest attack on each method, on releases of drjax's kernels and of the reference libraries themselves.
 
-    python -m experiments.best_attacks.run            # MNIST, 199 known, 4,000 public; 1,000 targets, 100 for libraries
-    python -m experiments.best_attacks.run --smoke    # digits: the same code in a minute
+    python -m experiments.best_attacks.run                  # MNIST, 199 known, 4,000 public; 1,000 targets, 100 for
+                                                            # libraries
+    python -m experiments.best_attacks.run --scale smoke    # digits: the same code in a minute
 
 A cell is one kind of release by one maker, and the attacks on it are those that `drjax audit` would run by default (of
 PCA and MDS with one Gaussian for a prior, from which a mixture differs little with so many known records), with shadow
@@ -12,17 +13,17 @@ of `results.jsonl`, kept when it is done; the same command goes on with an inter
 from __future__ import annotations
 
 import dataclasses
+import functools
 import tempfile
 import time
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import jax
 import numpy as np
-import tyro
 from joblib import Parallel, delayed
 from sklearn.decomposition import PCA
 from sklearn.manifold import MDS, TSNE, Isomap
@@ -36,12 +37,12 @@ from drjax.audits import choice
 from drjax.audits.config import BOUNDS, AuditConfig
 from drjax.core import validate
 from drjax.core.types import count_status
-from drjax.data import load, split
+from drjax.data import Dataset, Splits, load, split
 from drjax.dr import UMAP
 from drjax.reports import ladder, records
-from experiments.resume import cell_name, take_up
-
-RESULTS = "results.jsonl"
+from experiments import command
+from experiments.cells import Cell, Computed, Group, Line, by, cell_of
+from experiments.sweep import RESULTS, Asked, Sweep, cell_name
 
 OURS = "drjax"
 
@@ -174,43 +175,23 @@ SMOKE = Config(
 )
 
 
-def run(config: Config, out: Path, *, say: Callable[[str], None] = print) -> list[dict[str, Any]]:
-    """Computes the cells that `out` does not hold yet and returns the records of all attacks.
-
-    Args:
-        config: What to compute.
-        out: Folder of `results.jsonl`; made if missing.
-        say: Told of each attack as it is done.
-
-    Raises:
-        ValueError: results of another configuration in `out`, or too few records for the split.
-        OSError: `out` cannot be written, or the data set is not there.
-    """
-    data = load(config.data)
-    key = jax.random.key(config.seed)
-    parts = split(
-        jax.random.fold_in(key, 0),
-        data,
-        n_known=config.n_known,
-        n_shadow=config.n_shadow,
-        n_validation=config.n_validation,
-        n_targets=config.targets,
-    )
-    file = out / RESULTS
-    done = {(r["row"], r["maker"], r["attack"]) for r in take_up(file, config, data) if r["kind"] == "attack"}
-    arrays = [data.x[rows] for rows in (parts.known, parts.shadow, parts.validation, parts.targets)]
-    for i, name in enumerate(config.rows):
+def groups(asked: Asked[Config]) -> Iterator[Group]:
+    """The attacks on each kind of release by each maker, which have the releases and the shadows in common."""
+    config = asked.config
+    for i, row in enumerate(config.rows):
         for j, maker in enumerate((OURS, "library")):
             count = config.targets if maker == OURS else config.library_targets
-            attacks = _attacks(_audit(config, ROWS[name]))
-            missing = [attack for attack in attacks if (name, maker, attack) not in done]
-            if not missing or not count:
-                continue
-            for attack, fields in _cell(config, name, maker, missing, arrays, count, key):
-                place = cell_name(i, j, list(attacks).index(attack), name, maker, attack)
-                records.put_record(file, "attack", place, row=name, maker=maker, attack=attack, **fields)
-                say(f"{name}, by {maker}: {attacks[attack].label}, MSE {fields['scores'].mse.estimate:.3g}")
-    return [r for r in records.gather_records(file) if r["kind"] == "attack"]
+            cells = [
+                cell_of(cell_name(i, j, place, row, maker, attack), row=row, maker=maker, attack=attack)
+                for place, attack in enumerate(_attacks(_audit(config, ROWS[row])))
+            ]
+            if count:
+                yield Group(cells=tuple(cells), compute=functools.partial(_compute, config, row, maker, count))
+
+
+def _said(line: Line) -> str:
+    label = ATTACKS["embedding"][line["attack"]].label
+    return f"{line['row']}, by {line['maker']}: {label}, MSE {line['scores']['mse']['estimate']:.3g}"
 
 
 def to_markdown(found: Iterable[Mapping[str, Any]]) -> str:
@@ -248,21 +229,18 @@ def to_markdown(found: Iterable[Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def main(
-    config: Annotated[Config, tyro.conf.arg(name="")] = Config(),
-    *,
-    out: Path | None = None,
-    smoke: bool = False,
-) -> None:
-    """Attacks releases of drjax's kernels and of the reference libraries with the strongest attack on each method.
-
-    Args:
-        config: What to compute.
-        out: Folder of the results; runs/best_attacks or runs/best_attacks-smoke if not given.
-        smoke: Only show that everything runs: on digits, with sizes that take a minute, whatever else is given.
-    """
-    folder = out or Path("runs") / ("best_attacks-smoke" if smoke else "best_attacks")
-    print(to_markdown(run(SMOKE if smoke else config, folder)))
+@functools.lru_cache(maxsize=1)
+def _given(config: Config) -> tuple[Dataset, Splits]:
+    """The data set, and who knows which record."""
+    data = load(config.data)
+    return data, split(
+        jax.random.fold_in(jax.random.key(config.seed), 0),
+        data,
+        n_known=config.n_known,
+        n_shadow=config.n_shadow,
+        n_validation=config.n_validation,
+        n_targets=config.targets,
+    )
 
 
 def _audit(config: Config, row: Row) -> AuditConfig:
@@ -287,13 +265,14 @@ def _attacks(audit: AuditConfig) -> dict[str, EmbeddingAttack]:
     return {name: a for name, a in possible.items() if a.is_baseline or name in audit.attacks}
 
 
-def _cell(
-    config: Config, name: str, maker: str, wanted: list[str], arrays: list[np.ndarray], count: int, key: jax.Array
-) -> Iterable[tuple[str, dict[str, Any]]]:
+def _compute(config: Config, name: str, maker: str, count: int, missing: Sequence[Cell]) -> Iterator[Computed]:
     """Attacks one kind of release by one maker."""
     row = ROWS[name]
-    audit = _audit(config, row)
-    known, shadow, validation, targets = arrays
+    audit, key = _audit(config, row), jax.random.key(config.seed)
+    data, parts = _given(config)
+    known, shadow, validation, targets = (
+        data.x[rows] for rows in (parts.known, parts.shadow, parts.validation, parts.targets)
+    )
     targets = targets[:count]
     own = jax.random.fold_in(key, zlib.crc32(name.encode()))
     shadow_key, release_key, attack_key = jax.random.split(own, 3)
@@ -328,7 +307,8 @@ def _cell(
                 checkpoint=Path(folder) / "training.npz",
             )
             decoy_key, score_key = jax.random.split(jax.random.fold_in(key, 1))
-            for attack in wanted:
+            for cell in missing:
+                attack = cell.fields["attack"]
                 first = slice(config.dear_targets if attack in DEAR else None)
                 n_seen = len(targets[first])
                 begun = time.perf_counter()
@@ -363,7 +343,7 @@ def _cell(
                     "release_s": release_s,
                     "facts": facts[0] if len(facts) == 1 else facts,
                 }
-                yield attack, fields
+                yield cell, fields
 
 
 def _releases(
@@ -390,5 +370,20 @@ def _releases(
     return np.stack(made), np.zeros(len(targets), np.uint32)
 
 
+SWEEP = Sweep(
+    name="best_attacks",
+    about=__doc__,
+    scales={"smoke": SMOKE, "cpu": Config()},
+    plain="cpu",
+    groups=groups,
+    sources=lambda asked, _: _given(asked.config)[0],
+    identity=by("row", "maker", "attack"),
+    said=_said,
+    options=Config(),
+    configured=command.overriding(Config()),
+    report=lambda out, _: to_markdown(records.read_records(out / RESULTS)[1:]),
+)
+
+
 if __name__ == "__main__":
-    tyro.cli(main)
+    command.main(SWEEP)

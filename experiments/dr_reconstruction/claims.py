@@ -9,16 +9,18 @@ from the paper's.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 from drjax.reports.ladder import number
 from experiments.dr_reconstruction import paper
 from experiments.dr_reconstruction.config import DENSE_NETWORK, NETWORK
 from experiments.dr_reconstruction.paper import DATA_NAMES, DETERMINISTIC, METHOD_NAMES, RANDOMISED, SIZES
 from experiments.dr_reconstruction.results import BEST, Estimate, Results, below
-from experiments.dr_reconstruction.verdicts import Case, Cell, Verdict, View
+from experiments.dr_reconstruction.verdicts import NOT_TESTED, Case, Cell, Verdict, View
+from experiments.sweep import Claim
 
 LENSES = {NETWORK: "of the paper's network", BEST: "of the strongest attack"}
 
@@ -26,7 +28,7 @@ Test = Callable[[View], Verdict]
 
 
 @dataclass(frozen=True)
-class Claim:
+class Sentence:
     """A sentence of the paper with the test of it.
 
     Attributes:
@@ -204,7 +206,7 @@ def _noise_moves_most(method: str) -> Test:
     return test
 
 
-def _claims_of(data: str, section: str) -> list[Claim]:
+def _claims_of(data: str, section: str) -> list[Sentence]:
     name = DATA_NAMES[data]
     found = [
         ("pca-first", "PCA is the most vulnerable method at every size of the known set", _is_first("pca")),
@@ -245,23 +247,23 @@ def _claims_of(data: str, section: str) -> list[Claim]:
     ]
     sections = {"more-helps": "7", "randomised-preferable": "5", "first-step": "5", "more-can-hurt": "5"}
     return [
-        Claim(f"{data}:{key}", sections.get(key, f"{section}, 5"), f"{name}: {text}", data, test)
+        Sentence(f"{data}:{key}", sections.get(key, f"{section}, 5"), f"{name}: {text}", data, test)
         for key, text, test in found
     ]
 
 
-def _claims_of_x_rays(data: str) -> list[Claim]:
+def _claims_of_x_rays(data: str) -> list[Sentence]:
     name = DATA_NAMES[data]
     return [
         *_claims_of(data, "4.2"),
-        Claim(
+        Sentence(
             f"{data}:no-trend",
             "4.2",
             f"{name}: the error on PCA does not clearly fall as the known set grows",
             data,
             _no_trend,
         ),
-        Claim(
+        Sentence(
             f"{data}:isomap-second",
             "4.2",
             f"{name}: Isomap is the second most vulnerable method (except at 499 known)",
@@ -273,22 +275,22 @@ def _claims_of_x_rays(data: str) -> list[Claim]:
 
 CLAIMS = (
     *_claims_of("mnist", "4.1"),
-    Claim("mnist:pca-falls", "4.1", "MNIST: the error on PCA falls as the known set grows", "mnist", _falls("pca")),
-    Claim(
+    Sentence("mnist:pca-falls", "4.1", "MNIST: the error on PCA falls as the known set grows", "mnist", _falls("pca")),
+    Sentence(
         "mnist:isomap-gets-harder",
         "4.1",
         "MNIST: Isomap is attacked well with small known sets and gets harder at 499 and 999",
         "mnist",
         _isomap_gets_harder,
     ),
-    Claim(
+    Sentence(
         "mnist:mds-third",
         "4.1",
         "MNIST: MDS is the third most vulnerable method at every size, after PCA and Isomap",
         "mnist",
         _is_first("mds", after=DETERMINISTIC),
     ),
-    Claim(
+    Sentence(
         "mnist:network-beats-dense",
         "4.1, 5",
         "MNIST: on PCA and Isomap the paper's network beats that of BCH22",
@@ -297,7 +299,7 @@ CLAIMS = (
         (NETWORK,),
     ),
     *(claim for data in paper.X_RAYS for claim in _claims_of_x_rays(data)),
-    Claim(
+    Sentence(
         "mnist:noise-isomap",
         "6",
         "MNIST, 99 known: noise on the records moves the reconstructions of Isomap most (Eq. 12)",
@@ -305,7 +307,7 @@ CLAIMS = (
         _noise_moves_most("isomap"),
         is_noisy=True,
     ),
-    Claim(
+    Sentence(
         "mnist:noise-hides-deterministic",
         "6, 7",
         "MNIST, 99 known: under the largest noise nothing is left of the target in the reconstructions of PCA and "
@@ -314,7 +316,7 @@ CLAIMS = (
         _versus_mean(DETERMINISTIC, is_effective=False, is_noisy=True),
         is_noisy=True,
     ),
-    Claim(
+    Sentence(
         "mnist:noise-hides-randomised",
         "6, 7",
         "MNIST, 99 known: under the largest noise the reconstructions of SRP, MDS, t-SNE and UMAP look like digits but "
@@ -327,12 +329,30 @@ CLAIMS = (
 """In the order of the paper. What it says of the looks of images alone has no test and is not listed."""
 
 
-def verdicts(results: Results) -> list[tuple[Claim, dict[str, Verdict]]]:
+def verdicts(results: Results) -> list[tuple[Sentence, dict[str, Verdict]]]:
     """Every claim with its verdict on each attack that it is tested on."""
     return [(claim, {lens: claim.test(View(results, claim.data, lens)) for lens in claim.lenses}) for claim in CLAIMS]
 
 
-def differences(results: Results, claim: Claim, lens: str) -> list[str]:
+def judged_claims(lines: Sequence[Mapping[str, Any]]) -> list[Claim]:
+    """Every claim on data that the configuration has, as put to each attack."""
+    results = Results(lines)
+    config = results.head["config"]
+    return [
+        Claim(
+            claim=f"{sentence.text}, {LENSES[lens]}",
+            paper=f"section {sentence.section}",
+            ours=verdict.evidence,
+            verdict=verdict.outcome,
+            note=", ".join(differences(results, sentence, lens)) if verdict.outcome != NOT_TESTED else "",
+        )
+        for sentence, told in verdicts(results)
+        if sentence.data in {plan["data"] for plan in config["plans"]}
+        for lens, verdict in told.items()
+    ]
+
+
+def differences(results: Results, claim: Sentence, lens: str) -> list[str]:
     """How the run that a verdict is from differs from the paper's, beside the sizes and methods that it lacks."""
     config = results.head.get("config")
     plan = next((p for p in config["plans"] if p["data"] == claim.data), None) if config else None

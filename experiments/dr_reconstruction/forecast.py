@@ -14,7 +14,7 @@ from experiments import merging
 from experiments.dr_reconstruction import cells, expected, order
 from experiments.dr_reconstruction.config import Config
 from experiments.dr_reconstruction.order import Task
-from experiments.dr_reconstruction.results import RESULTS
+from experiments.sweep import RESULTS, found
 
 MACHINE = ("cpu", "cores", "device_kind", "device_count")
 """Of a provenance: what decides how long work takes."""
@@ -33,7 +33,7 @@ def forecast(config: Config, out: Path, only: str | Sequence[str] = "*") -> list
     Raises:
         ValueError: a pattern that names no cell, or results of another configuration.
     """
-    state = _State.read(config, out)
+    state = State.read(config, out)
     return with_seconds(config, left_of(order.tasks(config, only), state.done), state.pace, out)
 
 
@@ -43,7 +43,7 @@ def listed(config: Config, out: Path, only: str | Sequence[str] = "*") -> Iterat
     `order.read_names` reads the names of cells from such lines. The seconds of cells that are computed together stand
     beside the first of them. Arguments and errors are those of `forecast`.
     """
-    state, tasks = _State.read(config, out), order.tasks(config, only)
+    state, tasks = State.read(config, out), order.tasks(config, only)
     needed = dict(with_seconds(config, left_of(tasks, state.done), state.pace, out))
     basis = f"scaled by {state.pace.n_kinds} kinds of work that were done here" if state.pace.n_kinds else "unscaled"
     yield f"# cell, seconds (of two cores of an AMD EPYC, {basis}), seconds up to it"
@@ -102,7 +102,7 @@ def with_seconds(config: Config, tasks: Sequence[Task], pace: expected.Pace, out
     return [(task, seconds(config, task, pace, out, counted)) for task in tasks]
 
 
-class _State(NamedTuple):
+class State(NamedTuple):
     """What a folder holds.
 
     Attributes:
@@ -114,13 +114,12 @@ class _State(NamedTuple):
     pace: expected.Pace
 
     @classmethod
-    def read(cls, config: Config, out: Path) -> _State:
-        """Of a folder that holds a run of the configuration, or nothing yet."""
-        try:
-            head, *found = records.read_records(out / RESULTS)
-        except FileNotFoundError:
-            head, found = {}, []
-        if head and head["fingerprint"] != records.config_fingerprint(config):
-            raise ValueError(f"out must be a new folder or one of the same configuration, got {out} of another")
+    def read(cls, config: Config, out: Path) -> State:
+        """Of a folder that holds a run of the configuration, or nothing yet.
+
+        Raises:
+            ValueError: it holds a run of another.
+        """
+        head, *lines = found(out / RESULTS, config) or [{}]
         here = merging.origin(records.provenance(config.seed))
-        return cls({cells.identity(record) for record in found}, pace_of(config, head, found, here))
+        return cls({cells.identity(line) for line in lines}, pace_of(config, head, lines, here))

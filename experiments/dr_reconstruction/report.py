@@ -5,7 +5,7 @@
 
 The first writes `results.md` and `figures/` into the folder of the run; the second somewhere else, with a copy of what
 they were drawn from, so that the first draws them again from there. Several folders, of machines that shared the work
-by `run --only`, are put together the second way (`merge.py`).
+by `run --only`, are put together the second way.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from drjax.core.types import Status
 from drjax.dr import METHODS
 from drjax.reports import plots, records
 from drjax.reports.ladder import number
+from experiments import sweep
 from experiments.dr_reconstruction import claims, figures, order
 from experiments.dr_reconstruction.config import ADAPTIVE, DENSE_NETWORK, NETWORK, SCALES, Config
-from experiments.dr_reconstruction.merge import merge
 from experiments.dr_reconstruction.paper import (
     DATA_NAMES,
     METHOD_NAMES,
@@ -35,8 +35,10 @@ from experiments.dr_reconstruction.paper import (
     TABLE_4_DATA,
     TABLE_4_KNOWN,
 )
-from experiments.dr_reconstruction.results import BEST, MEAN, NEAREST, RESULTS, Estimate, Results, examples
+from experiments.dr_reconstruction.results import BEST, MEAN, NEAREST, Estimate, Results, examples
+from experiments.dr_reconstruction.run import SWEEP
 from experiments.dr_reconstruction.verdicts import NOT_TESTED
+from experiments.sweep import RESULTS
 
 TABLES, FIGURES = "results.md", "figures"
 
@@ -62,7 +64,7 @@ def write(sources: Sequence[Path], target: Path) -> list[Path]:
         ValueError: they hold no attack, are of different configurations, or the target has a run in progress.
     """
     if [source.resolve() for source in sources] != [target.resolve()]:
-        merge(sources, target)
+        sweep.merge(SWEEP, sources, target)
     results, images = Results.read(target / RESULTS), examples(target)
     folder = target / FIGURES
     folder.mkdir(parents=True, exist_ok=True)

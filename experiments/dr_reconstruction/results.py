@@ -17,8 +17,8 @@ from experiments import merging
 from experiments.dr_reconstruction.cells import ALL_TARGETS, EXAMPLES, TARGETS
 from experiments.dr_reconstruction.config import ADAPTIVE, DENSE_NETWORK, METHODS, NETWORK
 
-RESULTS, IMAGES = "results.jsonl", f"{EXAMPLES}.npz"
-"""In a folder: all records, and all images in one file."""
+IMAGES = f"{EXAMPLES}.npz"
+"""In a folder: all images in one file."""
 
 NORMAL = normal_quantile()
 

@@ -1,7 +1,7 @@
 """Are drjax's t-SNE and UMAP the reference libraries' in distribution? Equivalence tests and a classifier.
 
-    python -m experiments.equivalence.run            # MNIST: 200 data sets of 100 and 60 of 500 records for each method
-    python -m experiments.equivalence.run --smoke    # digits: the same code in about a minute
+    python -m experiments.equivalence.run                  # MNIST: 200 sets of 100, 60 of 500 records for each method
+    python -m experiments.equivalence.run --scale smoke    # digits: the same code in about a minute
 
 Both methods are chaotic, so that coordinates cannot be compared. Every data set is embedded by drjax and by the
 reference, each by its own random start, and a pair is one line of `results.jsonl`, kept when it is done; the same
@@ -13,13 +13,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import jax
 import numpy as np
-import tyro
 from joblib import Parallel, delayed
 from scipy.spatial.distance import cdist, pdist
 
@@ -30,9 +29,9 @@ from drjax.data import load
 from drjax.dr import TSNE, UMAP
 from drjax.dr.quality import trustworthiness
 from drjax.reports import records
-from experiments.resume import cell_name, take_up
-
-RESULTS = "results.jsonl"
+from experiments import command
+from experiments.cells import Cell, Computed, Group, by, cell_of
+from experiments.sweep import RESULTS, Asked, Sweep, cell_name
 
 N_NEIGHBORS = 5
 """Of trustworthiness."""
@@ -77,37 +76,33 @@ class Config:
 SMOKE = Config(data="digits", n=(40,), n_sets=(12,))
 
 
-def run(config: Config, out: Path, *, say: Callable[[str], None] = print) -> list[dict[str, Any]]:
-    """Embeds the data sets that `out` does not hold yet; returns one summary for each method and size.
+def groups(asked: Asked[Config]) -> Iterator[Group]:
+    """The data sets of each method and size, which the reference library embeds in processes of its own."""
+    config = asked.config
+    for place, name in enumerate(config.method):
+        for n, n_sets in zip(config.n, config.n_sets, strict=True):
+            cells = [
+                cell_of(cell_name(place, n, i, name), kind="stage", method=name, n=n, index=i) for i in range(n_sets)
+            ]
+            yield Group(cells=tuple(cells), compute=functools.partial(_compute, config, name, n))
 
-    Args:
-        config: What to compute.
-        out: Folder of `results.jsonl`; made if missing.
-        say: Told of progress.
 
-    Raises:
-        ValueError: results of another configuration in `out`.
-        OSError: `out` cannot be written, or the data set is not there.
-    """
+def summaries(out: Path, config: Config) -> list[dict[str, Any]]:
+    """Tests of each method at each size of which there are data sets."""
+    lines = records.read_records(out / RESULTS)[1:]
+    wanted = [(name, n) for name in config.method for n in config.n]
+    pairs = {where: [line for line in lines if (line["method"], line["n"]) == where] for where in wanted}
+    return [summary(name, n, own) for (name, n), own in pairs.items() if own]
+
+
+def _compute(config: Config, name: str, n: int, missing: Sequence[Cell]) -> Iterator[Computed]:
     data = load(config.data)
-    file = out / RESULTS
-    done = {(r["method"], r["n"], r["index"]): r for r in take_up(file, config, data) if r["kind"] == "stage"}
+    indices = [cell.fields["index"] for cell in missing]
+    sets = [_draw(data.x, n, config.seed, i) for i in indices]
     with Parallel(n_jobs=host.n_cores(), return_as="generator") as pool:
-        for place, name in enumerate(config.method):
-            for n, n_sets in zip(config.n, config.n_sets, strict=True):
-                wanted = [i for i in range(n_sets) if (name, n, i) not in done]
-                sets = [_draw(data.x, n, config.seed, i) for i in wanted]
-                theirs: Any = pool(delayed(_reference)(name, x, i) for i, x in zip(wanted, sets, strict=True))
-                for i, x, reference in zip(wanted, sets, theirs, strict=True):
-                    pair = _pair(name, x, i, *reference)
-                    records.put_record(file, "stage", cell_name(place, n, i, name), method=name, n=n, index=i, **pair)
-                    say(f"{name}, n = {n}: data set {i + 1} of {n_sets}")
-    pairs = [r for r in records.gather_records(file) if r["kind"] == "stage"]
-    return [
-        summary(name, n, [r for r in pairs if (r["method"], r["n"]) == (name, n)])
-        for name in config.method
-        for n in config.n
-    ]
+        theirs: Any = pool(delayed(_reference)(name, x, i) for i, x in zip(indices, sets, strict=True))
+        for cell, i, x, reference in zip(missing, indices, sets, theirs, strict=True):
+            yield cell, _pair(name, x, i, *reference)
 
 
 def summary(name: str, n: int, pairs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -219,23 +214,6 @@ def to_markdown(summaries: Iterable[Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def main(
-    config: Annotated[Config, tyro.conf.arg(name="")] = Config(),
-    *,
-    out: Path | None = None,
-    smoke: bool = False,
-) -> None:
-    """Compares drjax's t-SNE and UMAP with scikit-learn's and umap-learn's in distribution.
-
-    Args:
-        config: What to compute.
-        out: Folder of the results; runs/equivalence or runs/equivalence-smoke if not given.
-        smoke: Only show that everything runs: on digits, with sizes that take seconds, whatever else is given.
-    """
-    folder = out or Path("runs") / ("equivalence-smoke" if smoke else "equivalence")
-    print(to_markdown(run(SMOKE if smoke else config, folder)))
-
-
 def _row(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
@@ -298,5 +276,20 @@ def _reference(name: str, x: np.ndarray, seed: int) -> tuple[np.ndarray, float, 
         return np.asarray(coords), float("nan"), 500
 
 
+SWEEP = Sweep(
+    name="equivalence",
+    about=__doc__,
+    scales={"smoke": SMOKE, "cpu": Config()},
+    plain="cpu",
+    groups=groups,
+    sources=lambda asked, _: load(asked.config.data),
+    identity=by("method", "n", "index"),
+    said=lambda line: f"{line['method']}, n = {line['n']}: data set {line['index'] + 1}",
+    options=Config(),
+    configured=command.overriding(Config()),
+    report=lambda out, config: to_markdown(summaries(out, config)),
+)
+
+
 if __name__ == "__main__":
-    tyro.cli(main)
+    command.main(SWEEP)

@@ -22,7 +22,8 @@ from drjax.bounds.prior import EmpiricalKappa, kappa_empirical
 from drjax.bounds.rero import success_of_mu
 from drjax.core.statistics import share_interval
 from drjax.reports import bound_plots, plots, records
-from experiments.informed_adversary.run import RESULTS, records_of
+from experiments.informed_adversary.run import records_of
+from experiments.sweep import RESULTS
 
 N_PRIOR = 20_000
 """Public records that kappa is estimated on, at most."""

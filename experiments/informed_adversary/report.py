@@ -21,7 +21,8 @@ from drjax.reports import plots, records
 from drjax.reports.ladder import number, percent
 from experiments.informed_adversary.cells import INVERSION, NEAREST
 from experiments.informed_adversary.config import FACTORS
-from experiments.informed_adversary.run import RESULTS, records_of
+from experiments.informed_adversary.run import records_of
+from experiments.sweep import RESULTS
 
 NETWORKS = ("fast", "cifar10-fast", "notebook")
 """Recipes of RecoNN; a setting has one of them."""

@@ -11,26 +11,23 @@ on with an interrupted run. All settings attack the same targets. Runtime and fi
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from fnmatch import fnmatchcase
-from pathlib import Path
-from typing import Any, Literal
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import jax
-import tyro
 
 from drjax.core import validate
 from drjax.core.store import key_of
 from drjax.data import Dataset, Splits, load
 from drjax.reports import ladder, records
-from experiments import merging
+from experiments import command
+from experiments.cells import Cell, Computed, Group, Line, by, cell_of
 from experiments.informed_adversary.case import Case, parts_of
 from experiments.informed_adversary.cells import attack, attacks_of
 from experiments.informed_adversary.config import FACTORS, SCALES, Scale, Setting, settings
 from experiments.informed_adversary.judges import judge_of
-from experiments.resume import cell_name, take_up
-
-RESULTS = "results.jsonl"
+from experiments.sweep import RESULTS, Asked, Sweep, cell_name
 
 WORK = "work"
 """Folder of trainings that were interrupted."""
@@ -53,6 +50,19 @@ class Config:
         validate.integer(minimum=0, seed=self.seed)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """Further options.
+
+    Attributes:
+        factors: Factors to run, all of the scale's if none is given.
+        seed: Seed of the split, the models and the intervals.
+    """
+
+    factors: tuple[str, ...] = ()
+    seed: int = 0
+
+
 def places(scale: Scale, factors: Iterable[str]) -> Iterator[tuple[str, Setting, str]]:
     """Factor, setting and attack of every cell of some factors, sizes that a setting leaves open filled in."""
     for factor in factors:
@@ -64,64 +74,58 @@ def places(scale: Scale, factors: Iterable[str]) -> Iterator[tuple[str, Setting,
                 yield factor, sized, which
 
 
-def path_of(factor: str, setting: Setting, which: str) -> str:
-    """What a cell is called: "cifar10/CNN, ReLU/ridge"."""
-    return f"{factor}/{setting.name}/{which}"
-
-
-def run(
-    config: Config, out: Path, *, factors: Iterable[str], only: str = "*", say: Callable[[str], None] = print
-) -> list[dict[str, Any]]:
-    """Computes the cells of some factors that `out` does not hold yet, and returns the records of all it holds.
-
-    Args:
-        config: What to compute.
-        out: Folder of `results.jsonl`; made if missing.
-        factors: Names in `FACTORS`.
-        only: Pattern as in a shell of the cells to compute, "shadows/59000 shadows/*"; all by default.
-        say: Told of each cell as it is done.
+def groups(asked: Asked[Config]) -> Iterator[Group]:
+    """The attacks on each setting, which have its released and its shadow models in common.
 
     Raises:
-        ValueError: an unknown factor, a pattern that no cell fits, results of another configuration in `out`, or too
-            few records for the split.
-        OSError: `out` cannot be written, or the data set is not there.
+        ValueError: an unknown factor.
     """
-    scale, factors = config.scale, tuple(factors)
+    scale = asked.config.scale
+    factors = asked.options.factors or scale.factors
     validate.one_of(FACTORS, **{f"factor {i + 1}": name for i, name in enumerate(factors)})
-    chosen: dict[tuple[str, str], tuple[Setting, list[str]]] = {}
+    found: dict[tuple[str, str], list[Cell]] = {}
     for factor, setting, which in places(scale, factors):
-        if fnmatchcase(path_of(factor, setting, which), only):
-            chosen.setdefault((factor, setting.name), (setting, []))[1].append(which)
-    if not chosen:
-        example = path_of(*next(places(scale, factors or FACTORS)))
-        raise ValueError(f"only must fit some cell, such as {example!r}, got {only!r}")
-    names = dict.fromkeys([scale.data, *(s.data for s, _ in chosen.values() if s.data)])
-    data = {name: load(name) for name in names}
-    split_key, case_key, score_key, judge_key = _keys(config.seed)
-    parts = {name: parts_of(split_key, data[name], name, scale) for name in names}
-    file = out / RESULTS
-    done = _cells(take_up(file, config, data))
-    # A file may be gone on with by later code and on another machine, of which its first line says nothing.
-    where = merging.origin(records.provenance(config.seed))
-    for (factor, _), (setting, attacks) in chosen.items():
-        missing = [attack for attack in attacks if (factor, setting.name, attack) not in done]
-        if not missing:
-            continue
-        name = setting.data or scale.data
-        case = Case(setting, data[name], parts[name], case_key)
-        judge = judge_of(out / f"judge-{name}.npz", judge_key, data[name], parts[name].targets, name)
         numbers = [one.name for one in settings(factor, scale)]
-        for which in missing:
-            checkpoint = out / WORK / f"{key_of(path_of(factor, setting, which))}.npz"
-            checkpoint.parent.mkdir(exist_ok=True)
-            facts = attack(case, which, score_key, judge, checkpoint=checkpoint)
-            place = {"factor": factor, "setting": setting.name, "attack": which}
-            order = FACTORS.index(factor), numbers.index(setting.name), attacks_of(setting).index(which)
-            own = {**place, "of": setting, "provenance": where, **facts}
-            records.put_record(file, "attack", cell_name(*order, *place.values()), **own)
-            checkpoint.unlink(missing_ok=True)
-            say(f"{factor}, {setting.name}, {which}: {facts['scores'].mse.estimate:.3g}")
-    return list(_cells(records.gather_records(file)).values())
+        order = FACTORS.index(factor), numbers.index(setting.name), attacks_of(setting).index(which)
+        cell = cell_of(
+            cell_name(*order, factor, setting.name, which),
+            factor=factor,
+            setting=setting.name,
+            attack=which,
+            what=setting,
+        )
+        found.setdefault((factor, setting.name), []).append(cell)
+    for cells in found.values():
+        yield Group(cells=tuple(cells), compute=functools.partial(_compute, asked))
+
+
+def _compute(asked: Asked[Config], missing: Sequence[Cell]) -> Iterator[Computed]:
+    setting: Setting = missing[0].what
+    name = setting.data or asked.config.scale.data
+    data, parts = _given(asked.config, name)
+    _, case_key, score_key, judge_key = _keys(asked.config.seed)
+    case = Case(setting, data, parts, case_key)
+    judge = judge_of(asked.out / f"judge-{name}.npz", judge_key, data, parts.targets, name)
+    for cell in missing:
+        checkpoint = asked.out / WORK / f"{key_of(cell.path)}.npz"
+        checkpoint.parent.mkdir(exist_ok=True)
+        facts = attack(case, cell.fields["attack"], score_key, judge, checkpoint=checkpoint)
+        yield cell, {"of": setting, **facts}
+        checkpoint.unlink(missing_ok=True)
+
+
+def _sources(asked: Asked[Config], chosen: Sequence[Group]) -> dict[str, Dataset]:
+    """The scale's data set and those of the settings."""
+    scale = asked.config.scale
+    names = dict.fromkeys([scale.data, *(group.cells[0].what.data or scale.data for group in chosen)])
+    return {name: _given(asked.config, name)[0] for name in names}
+
+
+@functools.lru_cache(maxsize=2)
+def _given(config: Config, name: str) -> tuple[Dataset, Splits]:
+    """A data set, and who knows which of its records."""
+    data = load(name)
+    return data, parts_of(_keys(config.seed)[0], data, name, config.scale)
 
 
 def to_markdown(cells: Iterable[Mapping[str, Any]]) -> str:
@@ -158,28 +162,6 @@ def to_markdown(cells: Iterable[Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def main(
-    *,
-    scale: Literal["smoke", "cpu", "full", "paper"] = "cpu",
-    factors: tuple[str, ...] = (),
-    only: str = "*",
-    seed: int = 0,
-    out: Path | None = None,
-) -> None:
-    """Attacks released models, factor by factor.
-
-    Args:
-        scale: How much is computed.
-        factors: Those to run, all of the scale's if none is given.
-        only: Pattern of the cells to compute, such as "shadows/59000 shadows/*".
-        seed: Of the split, the models and the intervals.
-        out: Folder of the results; runs/informed_adversary-SCALE if not given.
-    """
-    folder = out or Path("runs") / f"informed_adversary-{scale}"
-    config = Config(scale=SCALES[scale], seed=seed)
-    print(to_markdown(run(config, folder, factors=factors or config.scale.factors, only=only)))
-
-
 def records_of(config: Mapping[str, Any], name: str | None = None) -> tuple[Dataset, Splits]:
     """A data set of a run, by default the scale's, and who knows which record; from the run's first line."""
     fields: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in config["scale"].items()}
@@ -189,19 +171,28 @@ def records_of(config: Mapping[str, Any], name: str | None = None) -> tuple[Data
     return data, parts_of(_keys(config["seed"])[0], data, name, scale)
 
 
-def identity(record: Mapping[str, Any]) -> tuple[str, str, str]:
-    """What tells the records of cells apart."""
-    return record["factor"], record["setting"], record["attack"]
-
-
 def _keys(seed: int) -> jax.Array:
     """Of the split, the models, the scores and the judges."""
     return jax.random.split(jax.random.key(seed), 4)
 
 
-def _cells(found: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str, str], dict[str, Any]]:
-    return {identity(r): dict(r) for r in found if r["kind"] == "attack"}
+def _said(line: Line) -> str:
+    return f"{line['factor']}, {line['setting']}, {line['attack']}: {line['scores']['mse']['estimate']:.3g}"
+
+
+SWEEP = Sweep(
+    name="informed_adversary",
+    about=__doc__,
+    scales={name: Config(scale=scale) for name, scale in SCALES.items()},
+    groups=groups,
+    sources=_sources,
+    identity=by("factor", "setting", "attack"),
+    said=_said,
+    options=Options(),
+    configured=lambda config, options: dataclasses.replace(config, seed=options.seed),
+    report=lambda out, _: to_markdown(records.read_records(out / RESULTS)[1:]),
+)
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    command.main(SWEEP)

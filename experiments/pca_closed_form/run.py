@@ -1,7 +1,7 @@
 """How much precision the closed-form attack on PCA needs, and what a prior and bounds add to it.
 
-    python -m experiments.pca_closed_form.run            # MNIST: 1,000 targets, 4,000 public records
-    python -m experiments.pca_closed_form.run --smoke    # digits: the same code in seconds
+    python -m experiments.pca_closed_form.run                  # MNIST: 1,000 targets, 4,000 public records
+    python -m experiments.pca_closed_form.run --scale smoke    # digits: the same code in seconds
 
 Every cell is one size of the known set, one precision of the published coordinates and one attack. It is one line of
 `results.jsonl`, kept when the cell is done; the same command goes on with an interrupted run. All cells attack the
@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-import tyro
 
 from drjax.attacks import metrics
 from drjax.attacks.reconstruction import closed_form
@@ -30,7 +30,9 @@ from drjax.core.types import Embedding, count_status
 from drjax.data import Dataset, Splits, load, split
 from drjax.dr import PCA
 from drjax.reports import ladder, records
-from experiments import resume
+from experiments import command
+from experiments.cells import Cell, Computed, Group, by, cell_of
+from experiments.sweep import RESULTS, Asked, Sweep, cell_name
 
 RELEASES = {
     "float64": (np.float64, None),
@@ -47,8 +49,6 @@ ATTACKS = {
     "with Gaussian prior and bounds": (True, (0.0, 1.0)),
 }
 """Attacks by name: whether they have a prior, and the bounds of every feature that they know of."""
-
-RESULTS = "results.jsonl"
 
 N_DECOYS = 1000
 
@@ -85,47 +85,15 @@ class Config:
 SMOKE = Config(data="digits", n_known=(9, 99), targets=50, public=500)
 
 
-def run(config: Config, out: Path, *, say: Callable[[str], None] = print) -> list[dict[str, Any]]:
-    """Computes the cells that `out` does not hold yet and returns the records of all cells, in the order of the table.
-
-    Args:
-        config: What to compute.
-        out: Folder of `results.jsonl`; made if missing.
-        say: Told of each cell as it is done.
-
-    Raises:
-        ValueError: results of another configuration in `out`, or too few records for the split.
-        OSError: `out` cannot be written, or the data set is not there.
-    """
-    data = load(config.data)
-    split_key, score_key = jax.random.split(jax.random.key(config.seed))
-    parts = split(
-        split_key,
-        data,
-        n_known=max(config.n_known),
-        n_shadow=config.public,
-        n_validation=0,
-        n_targets=config.targets,
-    )
-    file = out / RESULTS
-    done = _cells(resume.take_up(file, config, data, x64=True))
-    prior = functools.cache(lambda: GaussianPrior.fit(data.x[parts.shadow]))
-    for n_known in config.n_known:
-        known = data.x[parts.known[:n_known]]
-        embed = functools.cache(functools.partial(_embed, known, data.x[parts.targets]))
-        for i, (release, (dtype, decimals)) in enumerate(RELEASES.items()):
-            for j, attack in enumerate(ATTACKS):
-                if (n_known, release, attack) in done:
-                    continue
-                embedding = embed(dtype)
-                coords = embedding.coords if decimals is None else np.round(embedding.coords, decimals)
-                published = embedding._replace(coords=coords)
-                fields = _attack(attack, known, published, data, parts, prior, score_key)
-                cell = {"n_known": n_known, "release": release, "attack": attack}
-                records.put_record(file, "attack", resume.cell_name(n_known, i, j, release, attack), **cell, **fields)
-                say(f"{n_known} known, {release}, {attack}")
-    done = _cells(records.gather_records(file))
-    return [done[n, release, attack] for n in config.n_known for release in RELEASES for attack in ATTACKS]
+def groups(asked: Asked[Config]) -> Iterator[Group]:
+    """The cells of each size of the known set, which have its releases in common."""
+    for n_known in asked.config.n_known:
+        cells = [
+            cell_of(cell_name(n_known, i, j, release, attack), n_known=n_known, release=release, attack=attack)
+            for i, release in enumerate(RELEASES)
+            for j, attack in enumerate(ATTACKS)
+        ]
+        yield Group(cells=tuple(cells), compute=functools.partial(_compute, asked.config, n_known))
 
 
 def to_markdown(cells: Iterable[Mapping[str, Any]]) -> str:
@@ -148,25 +116,47 @@ def to_markdown(cells: Iterable[Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def main(
-    config: Annotated[Config, tyro.conf.arg(name="")] = Config(),
-    *,
-    out: Path | None = None,
-    smoke: bool = False,
-) -> None:
-    """Sweeps the closed-form attack on PCA over known records and the precision of the release.
-
-    Args:
-        config: What to compute.
-        out: Folder of the results; runs/pca_closed_form or runs/pca_closed_form-smoke if not given.
-        smoke: Only show that everything runs: on digits, with sizes that take seconds, whatever else is given.
-    """
-    folder = out or Path("runs") / ("pca_closed_form-smoke" if smoke else "pca_closed_form")
-    print(to_markdown(run(SMOKE if smoke else config, folder)))
+def report(out: Path, config: Config) -> str:
+    """The table of all cells of the configuration."""
+    done = {SWEEP.identity(line): line for line in records.read_records(out / RESULTS)[1:]}
+    order = itertools.product(config.n_known, RELEASES, ATTACKS)
+    return to_markdown(done[cell] for cell in order if cell in done)
 
 
-def _cells(found: Iterable[Mapping[str, Any]]) -> dict[tuple[int, str, str], dict[str, Any]]:
-    return {(r["n_known"], r["release"], r["attack"]): dict(r) for r in found if r["kind"] == "attack"}
+class _Given(NamedTuple):
+    """What all cells have in common."""
+
+    data: Dataset
+    parts: Splits
+    score_key: jax.Array
+    prior: Callable[[], GaussianPrior]
+
+
+@functools.lru_cache(maxsize=1)
+def _given(config: Config) -> _Given:
+    data = load(config.data)
+    split_key, score_key = jax.random.split(jax.random.key(config.seed))
+    parts = split(
+        split_key,
+        data,
+        n_known=max(config.n_known),
+        n_shadow=config.public,
+        n_validation=0,
+        n_targets=config.targets,
+    )
+    return _Given(data, parts, score_key, functools.cache(lambda: GaussianPrior.fit(data.x[parts.shadow])))
+
+
+def _compute(config: Config, n_known: int, missing: Sequence[Cell]) -> Iterator[Computed]:
+    data, parts, score_key, prior = _given(config)
+    known = data.x[parts.known[:n_known]]
+    embed = functools.cache(functools.partial(_embed, known, data.x[parts.targets]))
+    for cell in missing:
+        dtype, decimals = RELEASES[cell.fields["release"]]
+        embedding = embed(dtype)
+        coords = embedding.coords if decimals is None else np.round(embedding.coords, decimals)
+        published = embedding._replace(coords=coords)
+        yield cell, _attack(cell.fields["attack"], known, published, data, parts, prior, score_key)
 
 
 def _embed(known: np.ndarray, targets: np.ndarray, dtype: type[np.floating]) -> Embedding:
@@ -204,5 +194,21 @@ def _attack(
     return {"scores": scores, "status_counts": count_status(status)}
 
 
+SWEEP = Sweep(
+    name="pca_closed_form",
+    about=__doc__,
+    scales={"smoke": SMOKE, "cpu": Config()},
+    plain="cpu",
+    groups=groups,
+    sources=lambda asked, _: _given(asked.config).data,
+    identity=by("n_known", "release", "attack"),
+    said=lambda line: f"{line['n_known']} known, {line['release']}, {line['attack']}",
+    options=Config(),
+    configured=command.overriding(Config()),
+    report=report,
+    x64=True,
+)
+
+
 if __name__ == "__main__":
-    tyro.cli(main)
+    command.main(SWEEP)

@@ -17,7 +17,7 @@ N_BOOTSTRAP = 4000
 Line = Mapping[str, Any]
 
 
-class Claim(NamedTuple):
+class Comparison(NamedTuple):
     """One sentence of section VIII-C.
 
     Attributes:
@@ -35,69 +35,69 @@ class Claim(NamedTuple):
 
 CLUSTERING = {
     "as printed": (
-        Claim("over 2x better than Li et al.", "pca-gauss-printed", "li-printed", 2),
-        Claim("over 2x better than Jiang et al.", "pca-gauss-printed", "jiang-printed", 2),
-        Claim("over 3x better than Blum et al.", "pca-gauss-printed", "blum", 3),
-        Claim("over 2x better than Liu", "pca-gauss-printed", "liu", 2),
-        Claim("4x better than Blocki et al.", "pca-gauss-printed", "blocki", 4),
+        Comparison("over 2x better than Li et al.", "pca-gauss-printed", "li-printed", 2),
+        Comparison("over 2x better than Jiang et al.", "pca-gauss-printed", "jiang-printed", 2),
+        Comparison("over 3x better than Blum et al.", "pca-gauss-printed", "blum", 3),
+        Comparison("over 2x better than Liu", "pca-gauss-printed", "liu", 2),
+        Comparison("4x better than Blocki et al.", "pca-gauss-printed", "blocki", 4),
     ),
     "sound": (
-        Claim("over 2x better than Li et al.", "pca-gauss", "li", 2),
-        Claim("over 2x better than Jiang et al.", "pca-gauss", "jiang", 2),
-        Claim("over 3x better than Blum et al.", "pca-gauss", "blum", 3),
-        Claim("over 2x better than Liu", "pca-gauss", "liu", 2),
-        Claim("4x better than Blocki et al.", "pca-gauss", "blocki", 4),
+        Comparison("over 2x better than Li et al.", "pca-gauss", "li", 2),
+        Comparison("over 2x better than Jiang et al.", "pca-gauss", "jiang", 2),
+        Comparison("over 3x better than Blum et al.", "pca-gauss", "blum", 3),
+        Comparison("over 2x better than Liu", "pca-gauss", "liu", 2),
+        Comparison("4x better than Blocki et al.", "pca-gauss", "blocki", 4),
     ),
 }
 """Of table II."""
 
 CLASSIFICATION = {
     "as printed": (
-        Claim("over 10% better than Li et al.", "pca-gauss-pub-printed", "li-printed", 0.10),
-        Claim("over 10% better than Jiang et al., Pub-PCA", "pca-gauss-pub-printed", "jiang-printed", 0.10),
-        Claim("over 10% better than Jiang et al., Pub-LDA", "pca-gauss-pub-printed", "jiang-lda-printed", 0.10),
-        Claim("over 15% better than Blum et al.", "pca-gauss-pub-printed", "blum", 0.15),
-        Claim("over 15% better than Liu", "pca-gauss-pub-printed", "liu", 0.15),
-        Claim("over 15% better than Blocki et al.", "pca-gauss-pub-printed", "blocki", 0.15),
-        Claim("better than the public records alone", "pca-gauss-pub-printed", "public", 0.0),
+        Comparison("over 10% better than Li et al.", "pca-gauss-pub-printed", "li-printed", 0.10),
+        Comparison("over 10% better than Jiang et al., Pub-PCA", "pca-gauss-pub-printed", "jiang-printed", 0.10),
+        Comparison("over 10% better than Jiang et al., Pub-LDA", "pca-gauss-pub-printed", "jiang-lda-printed", 0.10),
+        Comparison("over 15% better than Blum et al.", "pca-gauss-pub-printed", "blum", 0.15),
+        Comparison("over 15% better than Liu", "pca-gauss-pub-printed", "liu", 0.15),
+        Comparison("over 15% better than Blocki et al.", "pca-gauss-pub-printed", "blocki", 0.15),
+        Comparison("better than the public records alone", "pca-gauss-pub-printed", "public", 0.0),
     ),
     "as coded": (
-        Claim("over 10% better than Li et al.", "pca-gauss-pub-coded", "li-printed", 0.10),
-        Claim("over 10% better than Jiang et al., Pub-PCA", "pca-gauss-pub-coded", "jiang-printed", 0.10),
-        Claim("over 10% better than Jiang et al., Pub-LDA", "pca-gauss-pub-coded", "jiang-lda-printed", 0.10),
-        Claim("over 15% better than Blum et al.", "pca-gauss-pub-coded", "blum", 0.15),
-        Claim("over 15% better than Liu", "pca-gauss-pub-coded", "liu", 0.15),
-        Claim("over 15% better than Blocki et al.", "pca-gauss-pub-coded", "blocki", 0.15),
-        Claim("better than the public records alone", "pca-gauss-pub-coded", "public", 0.0),
+        Comparison("over 10% better than Li et al.", "pca-gauss-pub-coded", "li-printed", 0.10),
+        Comparison("over 10% better than Jiang et al., Pub-PCA", "pca-gauss-pub-coded", "jiang-printed", 0.10),
+        Comparison("over 10% better than Jiang et al., Pub-LDA", "pca-gauss-pub-coded", "jiang-lda-printed", 0.10),
+        Comparison("over 15% better than Blum et al.", "pca-gauss-pub-coded", "blum", 0.15),
+        Comparison("over 15% better than Liu", "pca-gauss-pub-coded", "liu", 0.15),
+        Comparison("over 15% better than Blocki et al.", "pca-gauss-pub-coded", "blocki", 0.15),
+        Comparison("better than the public records alone", "pca-gauss-pub-coded", "public", 0.0),
     ),
     "sound": (
-        Claim("over 10% better than Li et al.", "pca-gauss-pub", "li", 0.10),
-        Claim("over 10% better than Jiang et al., Pub-PCA", "pca-gauss-pub", "jiang-pub", 0.10),
-        Claim("over 10% better than Jiang et al., Pub-LDA", "pca-gauss-pub", "jiang-lda", 0.10),
-        Claim("over 15% better than Blum et al.", "pca-gauss-pub", "blum", 0.15),
-        Claim("over 15% better than Liu", "pca-gauss-pub", "liu", 0.15),
-        Claim("over 15% better than Blocki et al.", "pca-gauss-pub", "blocki", 0.15),
-        Claim("better than the public records alone", "pca-gauss-pub", "public", 0.0),
+        Comparison("over 10% better than Li et al.", "pca-gauss-pub", "li", 0.10),
+        Comparison("over 10% better than Jiang et al., Pub-PCA", "pca-gauss-pub", "jiang-pub", 0.10),
+        Comparison("over 10% better than Jiang et al., Pub-LDA", "pca-gauss-pub", "jiang-lda", 0.10),
+        Comparison("over 15% better than Blum et al.", "pca-gauss-pub", "blum", 0.15),
+        Comparison("over 15% better than Liu", "pca-gauss-pub", "liu", 0.15),
+        Comparison("over 15% better than Blocki et al.", "pca-gauss-pub", "blocki", 0.15),
+        Comparison("better than the public records alone", "pca-gauss-pub", "public", 0.0),
     ),
 }
 """Of table III; differences in accuracy."""
 
 REGRESSION = {
     "as printed": (
-        Claim("over 200x better than Li et al.", "pca-gauss-pub-printed", "li-printed", 200),
-        Claim("over 200x better than Jiang et al.", "pca-gauss-pub-printed", "jiang-printed", 200),
-        Claim("over 200x better than Blum et al.", "pca-gauss-pub-printed", "blum", 200),
-        Claim("over 5x better than Liu", "pca-gauss-pub-printed", "liu", 5),
-        Claim("200x better than Blocki et al.", "pca-gauss-pub-printed", "blocki", 200),
-        Claim("better than the public records alone", "pca-gauss-pub-printed", "public", 1),
+        Comparison("over 200x better than Li et al.", "pca-gauss-pub-printed", "li-printed", 200),
+        Comparison("over 200x better than Jiang et al.", "pca-gauss-pub-printed", "jiang-printed", 200),
+        Comparison("over 200x better than Blum et al.", "pca-gauss-pub-printed", "blum", 200),
+        Comparison("over 5x better than Liu", "pca-gauss-pub-printed", "liu", 5),
+        Comparison("200x better than Blocki et al.", "pca-gauss-pub-printed", "blocki", 200),
+        Comparison("better than the public records alone", "pca-gauss-pub-printed", "public", 1),
     ),
     "sound": (
-        Claim("over 200x better than Li et al.", "pca-gauss-pub", "li", 200),
-        Claim("over 200x better than Jiang et al.", "pca-gauss-pub", "jiang-pub", 200),
-        Claim("over 200x better than Blum et al.", "pca-gauss-pub", "blum", 200),
-        Claim("over 5x better than Liu", "pca-gauss-pub", "liu", 5),
-        Claim("200x better than Blocki et al.", "pca-gauss-pub", "blocki", 200),
-        Claim("better than the public records alone", "pca-gauss-pub", "public", 1),
+        Comparison("over 200x better than Li et al.", "pca-gauss-pub", "li", 200),
+        Comparison("over 200x better than Jiang et al.", "pca-gauss-pub", "jiang-pub", 200),
+        Comparison("over 200x better than Blum et al.", "pca-gauss-pub", "blum", 200),
+        Comparison("over 5x better than Liu", "pca-gauss-pub", "liu", 5),
+        Comparison("200x better than Blocki et al.", "pca-gauss-pub", "blocki", 200),
+        Comparison("better than the public records alone", "pca-gauss-pub", "public", 1),
     ),
 }
 """Of table IV; ratios of root mean square errors."""
@@ -187,7 +187,7 @@ class Judged(NamedTuple):
         of_values: Our silhouette over theirs, the other reading of "better"; None for other tables.
     """
 
-    claim: Claim
+    claim: Comparison
     ours: Line
     theirs: Line
     found: Interval
@@ -195,7 +195,7 @@ class Judged(NamedTuple):
     of_values: Interval | None = None
 
 
-def judge(lines: Sequence[Line], claims: Sequence[Claim], rule: str, *, seed: int = 0) -> list[Judged]:
+def judge(lines: Sequence[Line], claims: Sequence[Comparison], rule: str, *, seed: int = 0) -> list[Judged]:
     """Every claim whose two methods were run.
 
     Args:

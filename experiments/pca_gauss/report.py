@@ -6,7 +6,7 @@ python -m experiments.pca_gauss.report --results experiments/pca_gauss/results
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,8 @@ import tyro
 from drjax.core.statistics import Interval
 from drjax.reports import plots, records
 from experiments.pca_gauss import claims, figures, practice, theory, trials
-from experiments.pca_gauss.run import RESULTS, entries
+from experiments.pca_gauss.run import entries
+from experiments.sweep import RESULTS, Claim
 
 Line = Mapping[str, Any]
 
@@ -64,10 +65,8 @@ CLAIMS = {
 def markdown(lines: Sequence[Line]) -> str:
     """Everything that the results hold, as Markdown."""
     parts = ["# Results", _run_words(lines[0])]
-    for table, title in TITLES.items():
-        own = [line for line in lines[1:] if line.get("table") == table]
-        for name in dict.fromkeys(line["data"] for line in own):
-            parts += _task_parts(title, table, [line for line in own if line["data"] == name])
+    for table, own in _tasks(lines):
+        parts += _task_parts(TITLES[table], table, own)
     found = [line for line in lines[1:] if line.get("table") == "adult"]
     if found:
         parts += [f"## Adult against MST and AIM, epsilon {found[-1]['epsilon']:g}", practice_table(found)]
@@ -76,10 +75,40 @@ def markdown(lines: Sequence[Line]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def judged_claims(lines: Sequence[Line]) -> list[Claim]:
+    """What the paper says of each data set, by each way of computing and rule for p."""
+    return [
+        Claim(
+            claim=judged.claim.text,
+            paper=f"more than {judged.claim.least:g}",
+            ours=f"{judged.found.estimate:.3g} ({_interval(judged.found)})",
+            verdict=judged.verdict,
+            note=f"{own[0]['shown']}, {variant}, {rule}",
+        )
+        for table, own in _tasks(lines)
+        for variant, wanted in CLAIMS[table][0].items()
+        for rule in claims.RULES
+        for judged in claims.judge(_main(own), wanted, rule)
+    ]
+
+
+def _tasks(lines: Sequence[Line]) -> Iterator[tuple[str, list[Line]]]:
+    """Tables, and their lines on each data set."""
+    for table in TITLES:
+        own = [line for line in lines[1:] if line.get("table") == table]
+        for name in dict.fromkeys(line["data"] for line in own):
+            yield table, [line for line in own if line["data"] == name]
+
+
+def _main(own: Sequence[Line]) -> list[Line]:
+    """Lines of the paper's number of clusters."""
+    return [line for line in own if line["k"] == own[0]["k"]]
+
+
 def _task_parts(title: str, table: str, own: Sequence[Line]) -> list[str]:
     first = own[0]
     ks = list(dict.fromkeys(line["k"] for line in own))
-    main = [line for line in own if line["k"] == ks[0]]
+    main = _main(own)
     words = (
         f"{first['n_private']:,} private and {first['n_public']:,} public records, m = {first['d']}; default p = "
         f"{first['default_p']}, from public records."
@@ -114,7 +143,7 @@ def method_table(lines: Sequence[Line]) -> str:
     return f"{_table(heads, rows)}\n\n{HINDSIGHT}"
 
 
-def claim_table(lines: Sequence[Line], wanted: Mapping[str, Sequence[claims.Claim]], what: str) -> str:
+def claim_table(lines: Sequence[Line], wanted: Mapping[str, Sequence[claims.Comparison]], what: str) -> str:
     """A row for each claim, way of computing and rule for p."""
     heads = ("the paper", "variant", "number of components", "ours", "theirs", what, "95% interval", "verdict")
     others = ("S.C. of ours over theirs", "95% interval", "verdict")

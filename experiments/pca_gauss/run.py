@@ -7,7 +7,7 @@
 
 A cell is a data set, a method, an epsilon, a number of components and, for clustering, a number of clusters; it is a
 file of its own as soon as it is done and a line of `results.jsonl` when the command ends, and the same command goes on
-with an interrupted run. Parts are disjoint, whatever is in `out`, and may share it; `merge.py` puts together what other
+with an interrupted run. Parts are disjoint, whatever is in `out`, and may share it; `--merge` puts together what other
 machines computed in theirs. Realdisp and Twitter are synthetic stand-ins unless their files are there (`data.py`), and
 every line says so.
 """
@@ -15,24 +15,24 @@ every line says so.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib.util
-import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import jax
-import tyro
 
 from drjax.core import validate
-from drjax.data import load
+from drjax.data import Dataset, load
 from drjax.reports import records
-from experiments import resume
+from experiments import cells as experiment_cells
+from experiments import command
+from experiments.cells import Computed, Group, LeftOut, Line
 from experiments.pca_gauss import data, methods, practice, theory, trials
 from experiments.pca_gauss.config import SCALES, TABLES, Config, Part
+from experiments.sweep import Asked, Claim, Sweep
 
-RESULTS = "results.jsonl"
 FEW = ("real", "normal", "li", "jiang", "pca-gauss-printed", "pca-gauss")
 """Rows at other numbers of clusters."""
 
@@ -66,86 +66,42 @@ class Cell(NamedTuple):
     trials: int
 
 
-@dataclasses.dataclass
-class Share:
-    """Every n-th of the cells in the order that they come in, so that what is alike is spread over all parts.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """Further options.
 
     Attributes:
-        part: 1 to n.
-        n: How many parts.
-        seen: Cells so far.
+        tables: Tables to compute, in this order.
+        only_data: Data sets; all if none is named.
+        data_dir: Folder in which data sets are looked for, beside DRJAX_DATA.
     """
 
-    part: int = 1
-    n: int = 1
-    seen: int = 0
-
-    def __post_init__(self) -> None:
-        """Checks the range."""
-        validate.integer(part=self.part)
-        validate.at_most(self.n, "the number of parts", part=self.part)
-
-    @classmethod
-    def of(cls, words: str) -> Share:
-        """From "i/n".
-
-        Raises:
-            ValueError: words of another form, or i not in 1 to n.
-        """
-        found = re.fullmatch(r"(\d+)/(\d+)", words)
-        if found is None:
-            raise ValueError(f"part must be i/n, as 3/16, got {words!r}")
-        return cls(int(found[1]), int(found[2]))
-
-    def takes_next(self) -> bool:
-        """Whether the next cell is of this part."""
-        self.seen += 1
-        return self.seen % self.n == self.part % self.n
+    tables: tuple[str, ...] = TABLES
+    only_data: tuple[str, ...] = ()
+    data_dir: str | None = None
 
 
-def run(
-    config: Config,
-    out: Path,
-    *,
-    tables: tuple[str, ...] = TABLES,
-    only_data: tuple[str, ...] = (),
-    part: str = "1/1",
-    data_dir: str | None = None,
-    say: Callable[[str], None] = print,
-) -> list[dict[str, Any]]:
-    """Computes the cells of some tables that `out` does not hold yet, and returns all lines.
-
-    Args:
-        config: Sizes.
-        out: Folder of the results.
-        tables: Names in `TABLES`, in the order to compute them.
-        only_data: Names in `data.NAMES`; all data sets of a table if empty.
-        part: "i/n", one of n disjoint parts of the cells of these tables and data sets.
-        data_dir: Where data sets are looked for, beside DRJAX_DATA.
-        say: Is told of every cell.
+def groups(asked: Asked[Config]) -> Iterator[Group]:
+    """The cells of each data set of each table.
 
     Raises:
-        ValueError: results of another configuration in `out`, an unknown table or data set, or a part of another form.
-        OSError: `out` cannot be written, or a data set without a stand-in is not there.
+        ValueError: an unknown table or data set.
+        OSError: a data set without a stand-in is not there.
     """
-    for table in tables:
+    config, options = asked.config, asked.options
+    for table in options.tables:
         validate.one_of(TABLES, **{"a table": table})
-    for name in only_data:
+    for name in options.only_data:
         validate.one_of(data.NAMES, **{"a data set": name})
-    share = Share.of(part)
-    file = out / RESULTS
-    loaded = [name for name in _names(config) if name not in ("realdisp", "twitter")]
-    found = resume.take_up(file, config, {name: load(name, data_dir=data_dir) for name in loaded})
-    done = {identity(line) for line in found[1:]}
-    for table in tables:
+    for table in options.tables:
         if table == "adult":
-            if not only_data or config.practice.data in only_data:
-                _run_practice(config, file, done, share, data_dir, say)
+            name = config.practice.data
+            if name is not None and (not options.only_data or name in options.only_data):
+                yield _practice(config, name, options.data_dir)
             continue
-        for own in parts(config, table):
-            if not only_data or own.data in only_data:
-                _run_part(config, table, own, file, done, share, data_dir, say)
-    return records.gather_records(file)
+        for part in parts(config, table):
+            if not options.only_data or part.data in options.only_data:
+                yield _of_part(config, table, part, options.data_dir)
 
 
 def parts(config: Config, table: str) -> tuple[Part, ...]:
@@ -195,16 +151,7 @@ def entries(kind: str) -> dict[str, methods.Entry]:
     }[kind]
 
 
-def _run_part(
-    config: Config,
-    table: str,
-    part: Part,
-    file: Path,
-    done: set[Any],
-    share: Share,
-    data_dir: str | None,
-    say: Callable[[str], None],
-) -> None:
+def _of_part(config: Config, table: str, part: Part, data_dir: str | None) -> Group:
     task = data.task(part.data, n_private=part.n_private, n_test=part.n_test, data_dir=data_dir, seed=config.seed)
     facts = {
         "shown": task.name,
@@ -217,46 +164,50 @@ def _run_part(
         "default_p": methods.default_dimension(task, config.public_energy),
         "metric": trials.METRICS[task.kind],
     }
-    is_curve = table == "dimensions" and task.kind == "unsupervised"
-    if is_curve and share.takes_next() and ("curve", part.data) not in done:
-        values = [float(f"{value:.5g}") for value in theory.singular_values(task)]
-        _put(config, file, "curve", table=table, data=part.data, singular_values=values, **facts)
-    for cell in cells(config, table, part, task):
-        if not share.takes_next() or tuple(cell)[:-1] in done:
+    own = [_cell(config, "attack", cell._asdict() | facts, cell) for cell in cells(config, table, part, task)]
+    if table == "dimensions" and task.kind == "unsupervised":
+        own.insert(0, _cell(config, "curve", {"table": table, "data": part.data, **facts}, None))
+    return Group(cells=tuple(own), compute=functools.partial(_compute, config, part, task))
+
+
+def _compute(
+    config: Config, part: Part, task: data.Task, missing: Sequence[experiment_cells.Cell]
+) -> Iterator[Computed]:
+    for one in missing:
+        cell: Cell | None = one.what
+        if cell is None:
+            yield one, {"singular_values": [float(f"{value:.5g}") for value in theory.singular_values(task)]}
             continue
         key = _key(config, cell)
         if cell.method in trials.CONTROLS:
             arguments = (cell.method, cell.p or 0, cell.trials, cell.k or 0)
-            found = trials.control_cell(key, config, part, task, *arguments)
+            yield one, trials.control_cell(key, config, part, task, *arguments)
         else:
             assert cell.epsilon is not None
             entry = entries(task.kind)[cell.method]
             arguments = (entry, cell.epsilon, cell.p or 0, cell.trials, cell.k or 0)
-            found = trials.method_cell(key, config, part, task, *arguments)
-        _put(config, file, "attack", **{**cell._asdict(), **facts, **found})
-        where = "".join(f", {n} {v:g}" for n, v in (("epsilon", cell.epsilon), ("p", cell.p), ("k", cell.k)) if v)
-        say(f"{task.name}, {cell.method}{where}: {facts['metric']} {found['mean']:.4f}, {found['seconds']:.1f} s")
+            yield one, trials.method_cell(key, config, part, task, *arguments)
 
 
-def _run_practice(
-    config: Config, file: Path, done: set[Any], share: Share, data_dir: str | None, say: Callable[[str], None]
-) -> None:
-    name = config.practice.data
-    if name is None:
-        return
-    table = practice.load_table(config, data_dir)
+def _practice(config: Config, name: str, data_dir: str | None) -> Group:
+    own = []
     for method, p in practice.cells(config):
         cell = Cell("adult", name, method, config.epsilon if method in practice.RELEASES else None, p, None, 0)
-        if not share.takes_next() or tuple(cell)[:-1] in done:
-            continue
-        if method in practice.PACKAGES and importlib.util.find_spec("mbi") is None:
-            say(f"{method}: left out, the package mbi is not installed")
-            continue
-        found = practice.cell(_key(config, cell), config, table, method, p)
-        facts = {"n_private": len(table.split.x), "n_test": len(table.split.x_test), "is_stand_in": False}
-        _put(config, file, "attack", **{**cell._asdict(), **facts, **found})
-        figures = ", ".join(f"{m} {v['mean']:.3f}" for m, v in found["measures"].items())
-        say(f"{name}, {method}{'' if p is None else f', p {p}'}: {figures}")
+        own.append(_cell(config, "attack", cell._asdict(), cell))
+    return Group(cells=tuple(own), compute=functools.partial(_compute_practice, config, data_dir))
+
+
+def _compute_practice(
+    config: Config, data_dir: str | None, missing: Sequence[experiment_cells.Cell]
+) -> Iterator[Computed]:
+    table = practice.load_table(config, data_dir)
+    facts = {"n_private": len(table.split.x), "n_test": len(table.split.x_test), "is_stand_in": False}
+    for one in missing:
+        cell: Cell = one.what
+        if cell.method in practice.PACKAGES and importlib.util.find_spec("mbi") is None:
+            yield one, LeftOut("the package mbi is not installed")
+        else:
+            yield one, {**facts, **practice.cell(_key(config, cell), config, table, cell.method, cell.p)}
 
 
 def _key(config: Config, cell: Cell) -> Any:
@@ -264,15 +215,16 @@ def _key(config: Config, cell: Cell) -> Any:
     return jax.random.fold_in(jax.random.key(config.seed), zlib.crc32(repr(tuple(cell)[:-1]).encode()))
 
 
-def identity(line: Mapping[str, Any]) -> Any:
+def identity(line: Line) -> tuple[Any, ...]:
     """What tells lines of results apart."""
     if line["kind"] == "curve":
         return ("curve", line["data"])
     return tuple(line[field] for field in Cell._fields[:-1])
 
 
-def place(config: Mapping[str, Any], line: Mapping[str, Any]) -> tuple[float, ...]:
-    """Orders lines of one kind by table, data, method and parameters; `config` as the first line of results has it."""
+def place(head: Line, line: Line) -> tuple[float, ...]:
+    """Orders lines of one kind by table, data, method and parameters; `head` is the first line of results."""
+    config = head["config"]
     table = TABLES.index(line["table"])
     if line["kind"] == "curve":
         return (table, 0)
@@ -286,11 +238,20 @@ def place(config: Mapping[str, Any], line: Mapping[str, Any]) -> tuple[float, ..
     return (*where, line["epsilon"] or 0, line["p"] or 0)
 
 
-def _put(config: Config, file: Path, kind: str, **line: Any) -> None:
-    order = place(records.to_json(config), {"kind": kind, **line})
-    what = [str(line.get(field)) for field in ("data", "method", "epsilon", "p", "k")]
-    # Four digits before the point and four behind it sort as the numbers do.
-    records.put_record(file, kind, "-".join([*(f"{number:09.4f}" for number in order), *what]), **line)
+def _cell(config: Config, kind: str, fields: Line, what: Cell | None) -> experiment_cells.Cell:
+    order = place({"config": records.to_json(config)}, {"kind": kind, **fields})
+    named = [fields.get(field) for field in ("data", "method", "epsilon", "p", "k")]
+    return experiment_cells.Cell(
+        kind=kind,
+        path="/".join(
+            [fields["table"], *(f"{v:g}" if isinstance(v, float) else str(v) for v in named if v is not None)]
+        ),
+        # Four digits before the point and four behind it sort as the numbers do.
+        name="-".join([*(f"{number:09.4f}" for number in order), *map(str, named)]),
+        identity=identity({"kind": kind, **fields}),
+        fields=fields,
+        what=what,
+    )
 
 
 def _names(config: Config) -> list[str]:
@@ -298,28 +259,42 @@ def _names(config: Config) -> list[str]:
     return sorted({*found, *([config.practice.data] if config.practice.data else [])})
 
 
-def main(
-    *,
-    scale: Annotated[str, tyro.conf.arg(metavar="{" + ",".join(SCALES) + "}")] = "cpu",
-    tables: tuple[str, ...] = TABLES,
-    only_data: tuple[str, ...] = (),
-    part: str = "1/1",
-    out: Path = Path("runs/pca_gauss"),
-    data_dir: str | None = None,
-) -> None:
-    """Computes what is missing of the tables.
+def _sources(asked: Asked[Config], _: Sequence[Group]) -> dict[str, Dataset]:
+    names = [name for name in _names(asked.config) if name not in ("realdisp", "twitter")]
+    return {name: load(name, data_dir=asked.options.data_dir) for name in names}
 
-    Args:
-        scale: How much; README.md beside this file says what it takes.
-        tables: Which, in this order.
-        only_data: Data sets; all if none is named.
-        part: i/n computes one of n disjoint parts, for as many processes, which may share `out`.
-        out: Folder of the results.
-        data_dir: Where data sets are looked for, beside DRJAX_DATA.
-    """
-    validate.one_of(SCALES, scale=scale)
-    run(SCALES[scale], out, tables=tables, only_data=only_data, part=part, data_dir=data_dir)
+
+def _said(line: Line) -> str | None:
+    if line["kind"] == "curve":
+        return None
+    if line["table"] == "adult":
+        figures = ", ".join(f"{m} {v['mean']:.3f}" for m, v in line["measures"].items())
+        where = "" if line["p"] is None else f", p {line['p']}"
+        return f"{line['data']}, {line['method']}{where}: {figures}"
+    where = "".join(f", {name} {line[name]:g}" for name in ("epsilon", "p", "k") if line[name])
+    return f"{line['shown']}, {line['method']}{where}: {line['metric']} {line['mean']:.4f}, {line['seconds']:.1f} s"
+
+
+def _claims(lines: Sequence[Line]) -> list[Claim]:
+    from experiments.pca_gauss import report  # which reads what this module computes
+
+    return report.judged_claims(lines)
+
+
+SWEEP = Sweep(
+    name="pca_gauss",
+    about=__doc__,
+    scales=SCALES,
+    plain="cpu",
+    groups=groups,
+    sources=_sources,
+    identity=identity,
+    said=_said,
+    options=Options(),
+    place=place,
+    claims=_claims,
+)
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    command.main(SWEEP)

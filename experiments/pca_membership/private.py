@@ -11,27 +11,26 @@ epsilons: one line of `private.jsonl` as soon as it is done; the same command go
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-import tyro
 
 from drjax.attacks import membership, roc
 from drjax.bounds.tradeoff import EpsilonDelta
 from drjax.core import validate
 from drjax.core.statistics import half_width
-from drjax.data import load
 from drjax.defenses import pca_utility
 from drjax.defenses.dp_pca import PAPER, PUBLIC
-from drjax.reports import records
+from experiments import command
+from experiments.cells import Cell, Computed, Group, Line
 from experiments.pca_membership import curators, data, stronger
 from experiments.pca_membership.curators import Case
-from experiments.pca_membership.run import Trial, digits
-from experiments.resume import cell_name, take_up
+from experiments.pca_membership.run import Trial, digits, sources, trials
+from experiments.sweep import Asked, Sweep, cell_name
 
 RESULTS = "private.jsonl"
 NONE = "none"
@@ -164,6 +163,11 @@ class Job(NamedTuple):
     neighbouring: str
     epsilons: tuple[float, ...]
 
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What tells cells of a data set and N apart; single epsilons are cells of the ratio alone."""
+        return self[:4] + (self.epsilons[:1] if self.attack == "ratio" else ())
+
 
 def jobs(config: Config, name: str, n: int) -> list[Job]:
     """The cells of a data set at an N.
@@ -199,42 +203,44 @@ def jobs(config: Config, name: str, n: int) -> list[Job]:
     ]
 
 
-def run(config: Config, out: Path, *, say: Callable[[str], None] = print) -> list[dict[str, Any]]:
-    """Computes the cells that `out` does not hold yet, and returns all.
-
-    Raises:
-        ValueError: results of another configuration in `out`, or too few records.
-        OSError: `out` cannot be written, or a data set is not there.
-    """
-    file = out / RESULTS
-    sources = {name: load(data.SOURCES.get(name, name)) for name in config.sizes}
-    done = {(cell["data"], cell["n"], *_identity(cell)) for cell in take_up(file, config, sources)[1:]}
+def groups(asked: Asked[Config]) -> Iterator[Group]:
+    """The cells of every data set and N, which have their trials in common."""
+    config = asked.config
     for i, (name, main) in enumerate(config.sizes.items()):
         for n in (main, *config.sweep.get(name, ())):
-            draws = Draws(config, name, n)
-            for j, job in enumerate(jobs(config, name, n)):
-                if (name, n, *_identity(job._asdict())) in done:
-                    continue
-                wall, cpu = time.perf_counter(), time.process_time()
-                facts = _ATTACKS[job.attack](config, draws, job)
-                facts |= {"seconds": time.perf_counter() - wall, "cpu_seconds": time.process_time() - cpu}
-                named = {key: value for key, value in job._asdict().items() if key != "epsilons"}
-                facts = {"data": name, "n": n, "d": draws.x.shape[1], **named, **facts}
-                records.put_record(file, "attack", cell_name(i, n, j, name, *job[:4]), **facts)
-                text = ", ".join(f"{p['epsilon']}: {_headline(p):.3f}" for p in facts["points"])
-                say(f"{name}, N = {n}, {' '.join(job[:4])}: AUC at epsilon {text}; {facts['cpu_seconds']:.1f} s")
-    return records.gather_records(file)
+            cells = [
+                Cell(
+                    path="/".join((name, str(n), *map(str, job.key))),
+                    name=cell_name(i, n, j, name, *job[:4]),
+                    identity=(name, n, *job.key),
+                    fields={"data": name, "n": n, **dict(zip(Job._fields[:4], job, strict=False))},
+                    what=job,
+                )
+                for j, job in enumerate(jobs(config, name, n))
+            ]
+            yield Group(cells=tuple(cells), compute=functools.partial(_compute, config, name, n))
 
 
-def _identity(cell: Any) -> tuple[Any, ...]:
-    """What tells cells of a data set and N apart; single epsilons are cells of the ratio alone."""
-    epsilons = [point["epsilon"] for point in cell["points"]] if "points" in cell else list(cell["epsilons"])
-    first = epsilons[0] if cell["attack"] == "ratio" else None
-    return cell["attack"], cell["convention"], cell["curator"], cell["neighbouring"], first
+def identity(line: Line) -> tuple[Any, ...]:
+    """What tells lines apart."""
+    named, epsilons = [line[field] for field in Job._fields[:4]], tuple(p["epsilon"] for p in line["points"])
+    return line["data"], line["n"], *Job(named[0], named[1], named[2], named[3], epsilons).key
 
 
-def _headline(point: dict[str, Any]) -> float:
-    return float(np.mean(point["best"])) if "best" in point else point["scatter"]["auc"]
+def _compute(config: Config, name: str, n: int, missing: Sequence[Cell]) -> Iterator[Computed]:
+    draws = Draws(config, name, n)
+    for cell in missing:
+        wall, cpu = time.perf_counter(), time.process_time()
+        facts = _ATTACKS[cell.what.attack](config, draws, cell.what)
+        facts |= {"seconds": time.perf_counter() - wall, "cpu_seconds": time.process_time() - cpu}
+        yield cell, {"d": draws.x.shape[1], **facts}
+
+
+def _said(line: Line) -> str:
+    what = " ".join(line[field] for field in Job._fields[:4])
+    best = [np.mean(p["best"]) if "best" in p else p["scatter"]["auc"] for p in line["points"]]
+    text = ", ".join(f"{p['epsilon']}: {auc:.3f}" for p, auc in zip(line["points"], best, strict=True))
+    return f"{line['data']}, N = {line['n']}, {what}: AUC at epsilon {text}; {line['cpu_seconds']:.1f} s"
 
 
 class Draws:
@@ -258,13 +264,9 @@ class Draws:
         """One for every trial; of curators who hold N public records in the members' stead, for the same candidates."""
         kept = (convention, of_others)
         if kept not in self._kept:
-            most = self.config.most_candidates
-            made = []
-            for index in range(self.config.trials):
-                trial = Trial(self.config, self.x, self.n, index)
-                held = trial.public[: self.n] if of_others else trial.members
-                made.append(curators.case(trial, convention, held, most_candidates=most))
-            self._kept[kept] = made
+            most, drawn = self.config.most_candidates, trials(self.config, self.x, self.n, self.config.trials)
+            held = ((trial, trial.public[: self.n] if of_others else trial.members) for trial in drawn)
+            self._kept[kept] = [curators.case(trial, convention, own, most_candidates=most) for trial, own in held]
         return self._kept[kept]
 
 
@@ -381,20 +383,18 @@ def informed(config: Config, draws: Draws, job: Job) -> dict[str, Any]:
 _ATTACKS = {"reconstruction": reconstruction, "ratio": ratio, "informed": informed}
 
 
-def main(
-    *,
-    scale: Annotated[str, tyro.conf.arg(metavar="{" + ",".join(SCALES) + "}")] = "cpu",
-    out: Path = Path("runs/pca_membership"),
-) -> None:
-    """Computes what is missing of the figures on private PCA.
-
-    Args:
-        scale: How much: smoke is digits alone.
-        out: Folder of the results.
-    """
-    validate.one_of(SCALES, scale=scale)
-    run(SCALES[scale], out)
+SWEEP = Sweep(
+    name="pca_membership",
+    about=__doc__,
+    scales=SCALES,
+    plain="cpu",
+    groups=groups,
+    sources=sources,
+    identity=identity,
+    said=_said,
+    results=RESULTS,
+)
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    command.main(SWEEP)

@@ -15,7 +15,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from drjax.reports import plots, records
-from experiments.pca_membership.run import ATTACKS, RATES, RESULTS
+from experiments.pca_membership.run import ATTACKS, RATES
+from experiments.sweep import RESULTS
 
 LABELS = {"reconstruction": "reconstruction error (paper 001)", "ratio": "likelihood ratio"}
 STYLES = dict(zip(ATTACKS, ("--", "-"), strict=True))

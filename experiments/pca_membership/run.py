@@ -12,24 +12,23 @@ as soon as it is done; the same command goes on with an interrupted run.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Annotated, Any, Protocol
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
 
 import jax
 import numpy as np
-import tyro
 
 from drjax.attacks import membership, roc
 from drjax.core import validate
 from drjax.core.statistics import half_width
-from drjax.data import load
-from drjax.reports import records
+from drjax.data import Dataset, load
+from experiments import command
+from experiments.cells import Cell, Computed, Group, Line, by, cell_of
 from experiments.pca_membership import data
-from experiments.resume import cell_name, take_up
+from experiments.sweep import Asked, Sweep, cell_name
 
-RESULTS = "results.jsonl"
 ATTACKS = ("reconstruction", "ratio")
 RATES = (1e-3, 1e-2)
 
@@ -80,29 +79,31 @@ SCALES = {
 }
 
 
-def run(config: Config, out: Path, *, say: Callable[[str], None] = print) -> list[dict[str, Any]]:
-    """Computes the cells that `out` does not hold yet, and returns all.
-
-    Raises:
-        ValueError: results of another configuration in `out`, or too few records.
-        OSError: `out` cannot be written, or a data set is not there.
-    """
-    file = out / RESULTS
-    sources = {name: load(data.SOURCES.get(name, name)) for name in config.sizes}
-    found = take_up(file, config, sources)
-    done = {(cell["data"], cell["n"], cell["attack"]) for cell in found[1:]}
-    for i, (name, sizes) in enumerate(config.sizes.items()):
-        x = data.records(name)
+def groups(asked: Asked[Config]) -> Iterator[Group]:
+    """Both attacks at every N."""
+    for i, (name, sizes) in enumerate(asked.config.sizes.items()):
         for n in sizes:
-            for j, attack in enumerate(ATTACKS):
-                if (name, n, attack) in done:
-                    continue
-                facts = _ATTACKS[attack](config, x, n)
-                facts = {"data": name, "n": n, "attack": attack, "d": x.shape[1], **facts}
-                records.put_record(file, "attack", cell_name(i, n, j, name, attack), **facts)
-                auc = max(facts["auc"]["mean"], default=float("nan"))
-                say(f"{name}, N = {n}, {attack}: AUC {auc:.3f}, {facts['seconds']:.1f} s")
-    return records.gather_records(file)
+            cells = [
+                cell_of(cell_name(i, n, j, name, attack), data=name, n=n, attack=attack)
+                for j, attack in enumerate(ATTACKS)
+            ]
+            yield Group(cells=tuple(cells), compute=functools.partial(_compute, asked.config, name, n))
+
+
+def _compute(config: Config, name: str, n: int, missing: Sequence[Cell]) -> Iterator[Computed]:
+    x = data.records(name)
+    for cell in missing:
+        yield cell, {"d": x.shape[1], **_ATTACKS[cell.fields["attack"]](config, x, n)}
+
+
+def _said(line: Line) -> str:
+    auc = max(line["auc"]["mean"], default=float("nan"))
+    return f"{line['data']}, N = {line['n']}, {line['attack']}: AUC {auc:.3f}, {line['seconds']:.1f} s"
+
+
+def sources(asked: Asked[Any], _: Sequence[Group]) -> dict[str, Dataset]:
+    """The data sets of a configuration with `sizes`, by name."""
+    return {name: load(data.SOURCES.get(name, name)) for name in asked.config.sizes}
 
 
 class Draws(Protocol):
@@ -203,20 +204,17 @@ def digits(values: np.ndarray) -> list[float]:
     return [float(f"{value:.5g}") for value in values]
 
 
-def main(
-    *,
-    scale: Annotated[str, tyro.conf.arg(metavar="{" + ",".join(SCALES) + "}")] = "cpu",
-    out: Path = Path("runs/pca_membership"),
-) -> None:
-    """Computes what is missing of figure 1.
-
-    Args:
-        scale: How much: smoke is digits alone.
-        out: Folder of the results.
-    """
-    validate.one_of(SCALES, scale=scale)
-    run(SCALES[scale], out)
+SWEEP = Sweep(
+    name="pca_membership",
+    about=__doc__,
+    scales=SCALES,
+    plain="cpu",
+    groups=groups,
+    sources=sources,
+    identity=by("data", "n", "attack"),
+    said=_said,
+)
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    command.main(SWEEP)

@@ -13,12 +13,13 @@ public records and by a Gaussian one. Two others see only the embedding.
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-import tyro
 from scipy.spatial.distance import cdist
 from scipy.special import softmax
 
@@ -29,14 +30,16 @@ from drjax.attacks.shadow import shadow_embeddings
 from drjax.bounds.prior import EmpiricalKappa, kappa_empirical
 from drjax.bounds.rero import success_of_mu
 from drjax.core import validate
-from drjax.core.statistics import share_interval
-from drjax.data import load, split
+from drjax.core.statistics import Interval, share_interval
+from drjax.data import Dataset, load, split
 from drjax.defenses.noisy_dr import InputNoise
 from drjax.dr import PCA
 from drjax.reports import bound_plots, plots, records
-from experiments import merging
+from experiments import command
+from experiments.cells import Cell, Computed, Group, by, cell_of
+from experiments.sweep import RESULTS, Asked, Sweep, cell_name
 
-RESULTS, FIGURE = "results.jsonl", "success.png"
+FIGURE = "success.png"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -69,15 +72,47 @@ class Config:
         validate.positive(norm=self.norm, **{f"mu {i + 1}": mu for i, mu in enumerate(self.mu)})
 
 
-def run(config: Config) -> list[dict[str, Any]]:
-    """One row for each guarantee and attack: mu, success with its interval, and the bound.
+ATTACKS = (
+    "posterior over public records, noisy record itself",
+    "Gaussian posterior, noisy record itself",
+    "ridge on shadow embeddings",
+    "closed form of PCA",
+)
 
-    Raises:
-        ValueError: too few records.
-        OSError: the data set is not there.
+
+def groups(asked: Asked[Config]) -> Iterator[Group]:
+    """The attacks at each guarantee, which have the releases in common."""
+    for i, mu in enumerate(asked.config.mu):
+        cells = [cell_of(cell_name(i, j, attack), mu=mu, attack=attack) for j, attack in enumerate(ATTACKS)]
+        yield Group(cells=tuple(cells), compute=functools.partial(_compute, asked.config, mu))
+
+
+class Given(NamedTuple):
+    """What all guarantees have in common.
+
+    Attributes:
+        data: The data set.
+        known: (n_known, d), cut to the norm as all of them.
+        public: (n_shadow, d).
+        targets: (n_targets, d).
+        radius: Largest distance of a success.
+        kappa: What a guess without the release has.
+        prior: Law of the public records.
     """
-    split_key, release_key, shadow_key, noise_key = jax.random.split(jax.random.key(config.seed), 4)
+
+    data: Dataset
+    known: np.ndarray
+    public: np.ndarray
+    targets: np.ndarray
+    radius: float
+    kappa: EmpiricalKappa
+    prior: GaussianPrior
+
+
+@functools.lru_cache(maxsize=1)
+def _given(config: Config) -> Given:
     data = load(config.data)
+    split_key = _keys(config)[0]
     parts = split(
         split_key, data, n_known=config.n_known, n_shadow=config.n_shadow, n_validation=0, n_targets=config.n_targets
     )
@@ -87,26 +122,40 @@ def run(config: Config) -> list[dict[str, Any]]:
     others = np.concatenate([known, public])
     radius = float(np.sqrt(np.mean(np.min(cdist(targets, others), axis=1) ** 2)))
     kappa = kappa_empirical(public, radius)
-    prior, rows = GaussianPrior.fit(public), []
-    for mu in config.mu:
-        sigma = config.norm / mu
-        method = InputNoise(method=PCA(n_components=2), sigma=sigma)
-        released = shadow_embeddings(release_key, method, known, targets)
-        shadows = shadow_embeddings(shadow_key, method, known, public)
-        coords = np.asarray(released.coords)
+    return Given(data, known, public, targets, radius, kappa, GaussianPrior.fit(public))
+
+
+def _keys(config: Config) -> jax.Array:
+    """Of the split, the releases, the shadows and the noise."""
+    return jax.random.split(jax.random.key(config.seed), 4)
+
+
+def _compute(config: Config, mu: float, missing: Sequence[Cell]) -> Iterator[Computed]:
+    """Success of each attack with its interval, and the bound."""
+    _, known, public, targets, radius, kappa, prior = _given(config)
+    _, release_key, shadow_key, noise_key = _keys(config)
+    sigma = config.norm / mu
+    method = InputNoise(method=PCA(n_components=2), sigma=sigma)
+    released = shadow_embeddings(release_key, method, known, targets)
+    shadows = np.asarray(shadow_embeddings(shadow_key, method, known, public).coords)
+    coords = np.asarray(released.coords)
+    seen = targets + sigma * np.asarray(jax.random.normal(noise_key, targets.shape), np.float64)
+
+    def closed() -> np.ndarray:
         # The adversary knows of the noise and measures it on shadows.
-        noise = closed_form.noise_of(known, np.asarray(shadows.coords))
-        seen = targets + sigma * np.asarray(jax.random.normal(noise_key, targets.shape), np.float64)
-        found = {
-            "posterior over public records, noisy record itself": most_likely(seen, public, sigma, radius),
-            "Gaussian posterior, noisy record itself": denoised(seen, prior, sigma),
-            "ridge on shadow embeddings": fit_ridge(np.asarray(shadows.coords), public).reconstruct(coords).x,
-            "closed form of PCA": closed_form.reconstruct_pca(known, coords, prior=prior, noise=noise).x,
-        }
-        for name, guess in found.items():
-            hits = int(np.sum(np.linalg.norm(guess - targets, axis=1) <= radius))
-            rows.append(_row(mu, name, hits, len(targets), kappa, radius**2 / x.shape[1]))
-    return rows
+        noise = closed_form.noise_of(known, shadows)
+        return closed_form.reconstruct_pca(known, coords, prior=prior, noise=noise).x
+
+    attacks: tuple[Callable[[], np.ndarray], ...] = (
+        lambda: most_likely(seen, public, sigma, radius),
+        lambda: denoised(seen, prior, sigma),
+        lambda: fit_ridge(shadows, public).reconstruct(coords).x,
+        closed,
+    )
+    for cell in missing:
+        guess = attacks[ATTACKS.index(cell.fields["attack"])]()
+        hits = int(np.sum(np.linalg.norm(guess - targets, axis=1) <= radius))
+        yield cell, _facts(mu, hits, len(targets), kappa, radius**2 / targets.shape[1])
 
 
 def most_likely(seen: np.ndarray, public: np.ndarray, sigma: float, radius: float) -> np.ndarray:
@@ -126,39 +175,50 @@ def denoised(seen: np.ndarray, prior: GaussianPrior, sigma: float) -> np.ndarray
     return prior.mean + (seen - prior.mean) @ gain
 
 
-def _row(mu: float, attack: str, hits: int, n: int, kappa: EmpiricalKappa, mse: float) -> dict[str, Any]:
+def _facts(mu: float, hits: int, n: int, kappa: EmpiricalKappa, mse: float) -> dict[str, Any]:
     bound = {
         "bound": float(success_of_mu(kappa.upper_of_all, mu)),
         "estimate": float(success_of_mu(kappa.kappa, mu)),
     }
     kappas = {"kappa": kappa.kappa, "kappa_of_all": kappa.upper_of_all}
-    return {"mu": mu, "attack": attack, "success": share_interval(hits, n), "mse": mse, **bound, **kappas}
+    return {"success": share_interval(hits, n), "mse": mse, **bound, **kappas}
 
 
-def main(*, config: tyro.conf.OmitArgPrefixes[Config] = Config(), out: Path = Path("runs/private_embeddings")) -> None:
-    """Computes all rows, prints them and writes results.jsonl and success.png.
-
-    Args:
-        config: What to compute.
-        out: Folder to write.
-    """
-    rows = run(config)
-    head = {"kind": "run", "config": config, "provenance": records.provenance(config.seed)}
-    lines = [head, *({"kind": "attack", **row} for row in rows)]
-    merging.write([{"schema": records.SCHEMA_VERSION, **line} for line in lines], out / RESULTS)
+def report(out: Path, _: Config) -> str | None:
+    """Writes success.png and returns the table; None where nothing was computed."""
+    lines = records.read_records(out / RESULTS)[1:]
+    rows = [{**line, "success": Interval(**line["success"])} for line in lines]
+    if not rows:
+        return None
     first = rows[0]
     figure = bound_plots.success_over_mu(rows, kappa=first["kappa_of_all"], guess=first["kappa"], mse=first["mse"])
     plots.save_figure(figure, out / FIGURE)
-    print(
+    lines = [
         f"radius (MSE) {first['mse']:.4f}; without the release the best guess found has {first['kappa']:.4f}, "
-        f"and none more than {first['kappa_of_all']:.3f} (95%), from which the bound is computed"
-    )
-    print("| mu | attack | success (95% interval) | bound | with the best guess found (no bound) |")
-    print("|---|---|---|---|---|")
+        f"and none more than {first['kappa_of_all']:.3f} (95%), from which the bound is computed",
+        "| mu | attack | success (95% interval) | bound | with the best guess found (no bound) |",
+        "|---|---|---|---|---|",
+    ]
     for row in rows:
-        low_high = "{:.3f} ({:.3f} to {:.3f})".format(*row["success"])
-        print(f"| {row['mu']:g} | {row['attack']} | {low_high} | {row['bound']:.3f} | {row['estimate']:.3f} |")
+        success = "{:.3f} ({:.3f} to {:.3f})".format(*row["success"])
+        lines.append(f"| {row['mu']:g} | {row['attack']} | {success} | {row['bound']:.3f} | {row['estimate']:.3f} |")
+    return "\n".join(lines)
+
+
+SWEEP = Sweep(
+    name="private_embeddings",
+    about=__doc__,
+    scales={"cpu": Config()},
+    plain="cpu",
+    groups=groups,
+    sources=lambda asked, _: _given(asked.config).data,
+    identity=by("mu", "attack"),
+    said=lambda line: f"mu {line['mu']:g}, {line['attack']}: {line['success']['estimate']:.3f}",
+    options=Config(),
+    configured=command.overriding(Config()),
+    report=report,
+)
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    command.main(SWEEP)

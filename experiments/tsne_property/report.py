@@ -10,9 +10,10 @@ from pathlib import Path
 import tyro
 
 from drjax.reports import plots, records
+from experiments.sweep import RESULTS
 from experiments.tsne_property import figures, tables
 from experiments.tsne_property.map_sets import Store
-from experiments.tsne_property.run import CACHE, RESULTS, SCALES, Config
+from experiments.tsne_property.run import CACHE, SCALES, Config
 
 
 def main(*, results: Path, out: Path | None = None) -> None:

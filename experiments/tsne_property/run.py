@@ -12,12 +12,9 @@ as soon as it is done; the same command goes on with an interrupted run. Plots a
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
-from fnmatch import fnmatchcase
-from pathlib import Path
-from typing import Annotated, Any
-
-import tyro
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from drjax.attacks.property.defences import TABLE5
 from drjax.attacks.property.groups import LEVELS
@@ -25,13 +22,15 @@ from drjax.attacks.property.models import CONFIGS
 from drjax.core import validate
 from drjax.data import describe, load
 from drjax.reports import records
-from experiments import merging, resume
+from experiments import cells as experiment_cells
+from experiments import command
+from experiments.cells import Computed, Group, LeftOut, Line
+from experiments.sweep import Asked, Sweep, cell_name
 from experiments.tsne_property import cells, data, extractors
 from experiments.tsne_property.cells import MEAN, Cell, Utility
 from experiments.tsne_property.config import SCALES, Config
 from experiments.tsne_property.map_sets import FINE_TUNED, NOISED, SIDES, Store, Wanted
 
-RESULTS = "results.jsonl"
 CACHE = "cache"
 ADAPTIVE = ("E-N 2*STD", "E-N 1*STD", "C-N 5%*STD", "C-N 2%*STD")
 """The defences of the paper's table 6."""
@@ -240,58 +239,37 @@ def path_of(cell: Cell | Utility) -> str:
     return "/".join(words + ([cell.test.defence] if cell.test.defence else []))
 
 
-def run(
-    config: Config,
-    out: Path,
-    *,
-    parts: tuple[str, ...] = (),
-    only: str = "*",
-    say: Callable[[str], None] = print,
-) -> list[dict[str, Any]]:
-    """Computes the cells that `out` does not hold yet, and returns all.
-
-    Cells whose pictures are not there are named, and left for the day when they are.
-
-    Args:
-        config: What to compute.
-        out: Folder of `results.jsonl`, of the maps and of trainings that were interrupted; made if missing.
-        parts: Which parts of `Plan`; all if none.
-        only: Pattern as in a shell of the paths of cells, see `path_of`; all by default.
-        say: Told of each cell as it is done.
+def groups(asked: Asked[Config]) -> Iterator[Group]:
+    """The cells of some parts.
 
     Raises:
-        ValueError: results of another configuration in `out`, a part that there is not, a pattern that no cell fits, or
-            too few records.
-        OSError: `out` cannot be written.
+        ValueError: a part that there is not.
     """
-    file, store, plan = out / RESULTS, Store(out / CACHE), Plan(config)
-    for part in parts:
+    plan, store = Plan(asked.config), Store(asked.out / CACHE)
+    for part in asked.options.parts:
         validate.one_of(plan.parts, parts=part)
-    chosen = [
-        (list(plan.parts).index(part), i, cell)
-        for part in parts or plan.parts
-        for i, cell in enumerate(plan.parts[part]())
-        if fnmatchcase(path_of(cell), only)
-    ]
-    if only != "*" and not chosen:
-        raise ValueError(f"only must fit some cell, such as {path_of(next(plan.parts['main']()))!r}, got {only!r}")
-    found = resume.take_up(file, config, _sources(config))
-    done = {record["id"] for record in found[1:]}
-    where = merging.origin(records.provenance(config.seed))
-    for number, i, cell in chosen:
-        name = records.config_fingerprint(cell)[:16]
-        if name in done:
-            continue
+    for part in asked.options.parts or plan.parts:
+        for i, what in enumerate(plan.parts[part]()):
+            identity = records.config_fingerprint(what)[:16]
+            cell = experiment_cells.Cell(
+                path=path_of(what),
+                name=cell_name(list(plan.parts).index(part), i, what.part, identity),
+                identity=identity,
+                fields={"id": identity, **described(what)},
+                what=what,
+            )
+            yield Group(cells=(cell,), compute=functools.partial(_compute, asked.config, store))
+
+
+def _compute(config: Config, store: Store, missing: Sequence[experiment_cells.Cell]) -> Iterator[Computed]:
+    for cell in missing:
+        facts: Line | LeftOut
         try:
-            facts = _measured(store, config, cell)
+            facts = _measured(store, config, cell.what)
         except FileNotFoundError as error:
-            say(f"left out: {error}")
-            continue
-        place = resume.cell_name(number, i, cell.part, name)
-        records.put_record(file, "attack", place, id=name, **described(cell), **facts, provenance=where)
-        done.add(name)
-        say(_line(cell, facts))
-    return records.gather_records(file)
+            # Its pictures are not there: it is left for the day when they are.
+            facts = LeftOut(str(error))
+        yield cell, facts
 
 
 def _measured(store: Store, config: Config, cell: Cell | Utility) -> dict[str, Any]:
@@ -316,7 +294,8 @@ def described(cell: Cell | Utility) -> dict[str, Any]:
     return {**facts, "train": train, "limits": cell.limits, "test": test}
 
 
-def _sources(config: Config) -> dict[str, Any]:
+def _sources(asked: Asked[Config], _: Sequence[Group]) -> dict[str, Any]:
+    config = asked.config
     names = {name.partition(":")[0] for name in (*config.main, *config.others) if name in data.PROPERTIES}
     used = {config.extractor, *config.other_extractors}
     names |= {"cifar10"} if used & set(extractors.OBJECTS) else set()
@@ -325,33 +304,39 @@ def _sources(config: Config) -> dict[str, Any]:
     return {name: load(source) for name, source in named.items() if None not in describe(source).files.values()}
 
 
-def _line(cell: Cell | Utility, facts: dict[str, Any]) -> str:
-    where = f"{cell.part}, {cell.test.prop}, {cell.test.extractor}, n = {cell.test.n}, seed {cell.test.seed}"
-    if isinstance(cell, Utility):
-        return f"{where}, {cell.test.defence or 'no defence'}: trustworthiness {facts['trustworthiness']:.3f}"
-    score = f"accuracy {facts['accuracy']:.2f}" if "accuracy" in facts else f"error {facts['error']:.3f}"
-    return f"{where}, {cell.test.defence} {cell.note} {cell.attack}: {score}, {facts['seconds']:.0f} s"
+def _said(line: Line) -> str:
+    test = line["test"]
+    where = f"{line['part']}, {test['prop']}, {test['extractor']}, n = {test['n']}, seed {test['seed']}"
+    if "attack" not in line:
+        return f"{where}, {test['defence'] or 'no defence'}: trustworthiness {line['trustworthiness']:.3f}"
+    score = f"accuracy {line['accuracy']:.2f}" if "accuracy" in line else f"error {line['error']:.3f}"
+    return f"{where}, {test['defence']} {line['note']} {line['attack']}: {score}, {line['seconds']:.0f} s"
 
 
-def main(
-    *,
-    scale: Annotated[str, tyro.conf.arg(metavar="{" + ",".join(SCALES) + "}")] = "cpu",
-    parts: tuple[str, ...] = (),
-    only: str = "*",
-    out: Path = Path("runs/tsne_property"),
-) -> None:
-    """Computes what is missing.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """Further options.
 
-    Args:
-        scale: How much: smoke is digits alone, full has the paper's numbers.
+    Attributes:
         parts: Which of main, picture, densenet, defences, pictures, noised, properties, separability, extractors,
             transfer, mixed, density, fine, numbers, set and coordinates; all if none.
-        only: Pattern of the cells to compute, such as "main/*/0/densenet/*".
-        out: Folder of the results and of the plots, some 200 MB at scale cpu.
     """
-    validate.one_of(SCALES, scale=scale)
-    run(SCALES[scale], out, parts=parts, only=only)
+
+    parts: tuple[str, ...] = ()
+
+
+SWEEP = Sweep(
+    name="tsne_property",
+    about=__doc__,
+    scales=SCALES,
+    plain="cpu",
+    groups=groups,
+    sources=_sources,
+    identity=lambda line: line["id"],
+    said=_said,
+    options=Options(),
+)
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    command.main(SWEEP)

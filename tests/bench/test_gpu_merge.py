@@ -10,7 +10,7 @@ from bench.gpu_hour import archive, hour, papers, registry, steps
 from bench.gpu_hour.hour import Hour
 from bench.gpu_hour.steps import Cell
 from drjax.reports import records
-from experiments import merging, resume
+from experiments import merging, sweep
 
 NAME = "informed_adversary-paper"
 COMMITTED = papers.KEPT[NAME].committed
@@ -27,7 +27,7 @@ def run_of(out, *, rows=(), attacks=(), where=None, config=None):
         hour.run(begun, [steps.step("grid", "b", "guess", [cell])], say=lambda _: None)
     if attacks:
         file = out / papers.FOLDER / NAME / "results.jsonl"
-        resume.take_up(file, config or papers.KEPT[NAME].config(), {})
+        sweep.take_up(file, config or papers.KEPT[NAME].config, {})
         for attack in attacks:
             own = {"provenance": where} if where else {}
             records.put_record(file, "attack", attack, **line(attack), **own)
@@ -54,7 +54,7 @@ def test_rows_cells_and_experiments_go_where_they_belong(tmp_path):
     assert "rows" not in cell
     assert cell["provenance"]["device_kind"] == "cpu"
     head, *lines = records.read_records(tmp_path / "into" / COMMITTED)
-    assert head["fingerprint"] == records.config_fingerprint(papers.KEPT[NAME].config())
+    assert head["fingerprint"] == records.config_fingerprint(papers.KEPT[NAME].config)
     assert {one["attack"]: one["provenance"] for one in lines} == {"mean": card, "fast": card}
 
 
@@ -83,7 +83,7 @@ def test_what_is_there_keeps_its_commit_and_device(tmp_path):
 
 
 def test_results_of_another_configuration_are_refused_before_anything_is_written(tmp_path):
-    now = papers.KEPT[NAME].config()
+    now = papers.KEPT[NAME].config
     other = dataclasses.replace(now, seed=now.seed + 1)
     into = tmp_path / "into"
     out = run_of(tmp_path / "1", rows=[row("drjax", "abc", 1.0)], attacks=["mean"], config=other)
@@ -112,7 +112,7 @@ def test_dry_runs_and_empty_folders_are_refused(tmp_path):
 def test_cells_of_paper_000_are_filed_in_the_order_of_a_single_run_and_not_run_again(tmp_path, monkeypatch):
     name = "dr_reconstruction-full"
     file = tmp_path / "out" / papers.FOLDER / name / "results.jsonl"
-    resume.take_up(file, papers.KEPT[name].config(), {})
+    sweep.take_up(file, papers.KEPT[name].config, {})
     for number, method in enumerate(("tsne", "pca")):
         place = {"data": "mnist", "method": method, "n_known": 199, "repeat": 0, "release": f"mnist/{method}/199/0"}
         own = {"attack": "network", "sigma": 0.0, "provenance": {"commit": "abc"}}
@@ -137,7 +137,7 @@ def test_what_is_committed_is_of_the_configuration_that_is_run():
     for name, kept in papers.KEPT.items():
         file = papers.ROOT / kept.committed
         if file.exists():
-            assert records.read_records(file)[0]["fingerprint"] == records.config_fingerprint(kept.config()), name
+            assert records.read_records(file)[0]["fingerprint"] == records.config_fingerprint(kept.config), name
 
 
 def test_committed_results_take_new_cells_and_lose_none(tmp_path):
@@ -161,6 +161,6 @@ def test_committed_results_take_new_cells_and_lose_none(tmp_path):
         )
         assert gpu_merge._merged(name, [part], tmp_path) == 1
         after = records.read_records(target)
-        assert [kept.identity(one) for one in after[1:-1]] == [kept.identity(one) for one in before[1:]]
+        assert [kept.sweep.identity(one) for one in after[1:-1]] == [kept.sweep.identity(one) for one in before[1:]]
         wanted = [merging.origin_of(one, before[0]) for one in before[1:]]
         assert [merging.origin_of(one, after[0]) for one in after[1:]] == [*wanted, {"commit": "new"}]

@@ -3,6 +3,7 @@ import dataclasses
 import pytest
 
 from drjax.reports import records
+from experiments import command, sweep
 from experiments.best_attacks import run as experiment
 
 SMALL = dataclasses.replace(experiment.SMOKE, rows=("PCA",), targets=3, library_targets=2, n_shadow=12)
@@ -14,9 +15,9 @@ def mse(found, row, maker, attack):
 
 
 def test_smoke_attacks_releases_of_the_kernels_and_of_scikit_learn_alike(tmp_path, capsys):
-    experiment.main(out=tmp_path, smoke=True)
+    command.main(experiment.SWEEP, ["--scale", "smoke", "--out", str(tmp_path)])
     printed = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
-    found = [r for r in records.read_records(tmp_path / experiment.RESULTS) if r["kind"] == "attack"]
+    found = [r for r in records.read_records(tmp_path / sweep.RESULTS) if r["kind"] == "attack"]
     assert len(printed) == len(found) + 2
     for maker in (experiment.OURS, "library"):
         # 49 known digits of 64 pixels: the two maps give nearly all away, a projection two numbers.
@@ -25,16 +26,13 @@ def test_smoke_attacks_releases_of_the_kernels_and_of_scikit_learn_alike(tmp_pat
         assert mse(found, "SRP, seed unknown", maker, "srp-closed-form") > 0.5 * mse(found, "PCA", maker, "mean")
 
 
-def test_an_interrupted_run_computes_what_is_missing(tmp_path):
-    whole = experiment.run(SMALL, tmp_path, say=lambda _: None)
+def test_an_attack_that_is_missing_is_computed_on_the_same_releases(tmp_path):
+    whole = sweep.run(experiment.SWEEP, SMALL, tmp_path / "whole", say=lambda _: None).lines[1:]
     assert {(r["row"], r["maker"]) for r in whole} == {(r, m) for r in SMALL.rows for m in (experiment.OURS, "library")}
-    # A kill leaves cells, and no file of all.
-    (tmp_path / experiment.RESULTS).unlink()
-    max((tmp_path / "results.cells").iterdir()).unlink()
-    said = []
-    again = experiment.run(SMALL, tmp_path, say=said.append)
-    assert len(said) == 1
-    assert [r["scores"]["mse"] for r in again] == [r["scores"]["mse"] for r in whole]
+    only = "PCA/*/closed-form"
+    alone = sweep.run(experiment.SWEEP, SMALL, tmp_path / "alone", only=only, say=lambda _: None).lines[1:]
+    of_whole = [r for r in whole if r["attack"] == "closed-form"]
+    assert [r["scores"]["mse"] for r in alone] == [r["scores"]["mse"] for r in of_whole]
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tyro
 
 from drjax.core.types import count_status
 from drjax.reports import records
+from experiments import command, sweep
 from experiments.dr_reconstruction import cells, config, expected, forecast, order, paper
 from experiments.dr_reconstruction import run as experiment
 
@@ -23,7 +23,7 @@ def names(tasks):
 
 
 def attacks_of(folder):
-    return [r for r in records.read_records(folder / experiment.RESULTS) if r["kind"] == "attack"]
+    return [r for r in records.read_records(folder / sweep.RESULTS) if r["kind"] == "attack"]
 
 
 def comparable(record):
@@ -108,35 +108,35 @@ def test_a_list_of_cells_is_read_back(tmp_path):
 def test_the_command_lists_and_computes_the_cells_that_a_file_names(tmp_path, capsys):
     file, out = tmp_path / "cells.txt", tmp_path / "out"
     common = ["--scale", "smoke", "--out", str(out)]
-    tyro.cli(experiment.main, args=[*common, "--only", "digits/srp/9/0:mean", "digits/srp/9/1:mean", "--list"])
+    command.main(experiment.SWEEP, [*common, "--only", "digits/srp/9/0:mean", "digits/srp/9/1:mean", "--list"])
     text = capsys.readouterr().out
     assert not out.exists()
     file.write_text(text, encoding="utf-8")
-    tyro.cli(experiment.main, args=[*common, "--cells", str(file)])
+    command.main(experiment.SWEEP, [*common, "--cells", str(file)])
     assert [cells.identity(r) for r in attacks_of(out)] == [
         ("digits/srp/9/0", "mean", 0),
         ("digits/srp/9/1", "mean", 0),
     ]
     capsys.readouterr()
-    tyro.cli(experiment.main, args=[*common, "--cells", str(file), "--list"])
+    command.main(experiment.SWEEP, [*common, "--cells", str(file), "--list"])
     assert capsys.readouterr().out.count("  done\n") == 2
 
 
 def test_named_cells_are_computed_and_no_others_and_are_those_of_a_whole_run(tmp_path):
-    experiment.run(ONE, tmp_path / "whole", only=SOME, say=lambda _: None)
+    sweep.run(experiment.SWEEP, ONE, tmp_path / "whole", only=SOME, say=lambda _: None)
     whole = {cells.identity(r): r for r in attacks_of(tmp_path / "whole")}
     assert len(whole) == 3 + 3 + 1
 
     out = tmp_path / "one"
-    experiment.run(ONE, out, only="digits/pca/20/0:mean:0", say=lambda _: None)
+    sweep.run(experiment.SWEEP, ONE, out, only="digits/pca/20/0:mean:0", say=lambda _: None)
     (mean,) = attacks_of(out)
     np.testing.assert_equal(comparable(mean), comparable(whole["digits/pca/20/0", "mean", 0]))
-    experiment.run(ONE, out, only="digits/pca/20/0:adaptive-ridge:32", say=lambda _: None)
+    sweep.run(experiment.SWEEP, ONE, out, only="digits/pca/20/0:adaptive-ridge:32", say=lambda _: None)
     adaptive = attacks_of(out)[1]
     np.testing.assert_equal(comparable(adaptive), comparable(whole["digits/pca/20/0", "adaptive-ridge", 32]))
     # The rest is computed by a later command, with no cell twice; nothing of the release is kept then.
     said = []
-    experiment.run(ONE, out, only=SOME, say=said.append)
+    sweep.run(experiment.SWEEP, ONE, out, only=SOME, say=said.append)
     assert len(said) == len(whole) - 2
     assert not list((out / "work").iterdir())
     assert {cells.identity(r) for r in attacks_of(out)} == whole.keys()
@@ -148,8 +148,15 @@ def test_named_cells_are_computed_and_no_others_and_are_those_of_a_whole_run(tmp
 
 
 def test_what_is_embedded_is_recorded_once_with_what_it_took(tmp_path):
-    experiment.run(ONE, tmp_path, only=[*SOME[:1], SOME[2]], keep=True, say=lambda _: None)
-    stages = [r for r in records.read_records(tmp_path / experiment.RESULTS) if r["kind"] == "stage"]
+    sweep.run(
+        experiment.SWEEP,
+        ONE,
+        tmp_path,
+        only=[*SOME[:1], SOME[2]],
+        options=experiment.Options(keep=True),
+        say=lambda _: None,
+    )
+    stages = [r for r in records.read_records(tmp_path / sweep.RESULTS) if r["kind"] == "stage"]
     plan = ONE.plans[0]
     lanes = {(r["name"], r["sigma"]): r["n_lanes"] for r in stages}
     assert lanes == {
@@ -160,8 +167,8 @@ def test_what_is_embedded_is_recorded_once_with_what_it_took(tmp_path):
         ("targets", 32): ONE.n_noisy_targets,
     }
     assert all(r["n_made"] == r["n_lanes"] and r["seconds"] > 0 for r in stages)
-    experiment.run(ONE, tmp_path, only=SOME[1], say=lambda _: None)
-    assert [r for r in records.read_records(tmp_path / experiment.RESULTS) if r["kind"] == "stage"] == stages
+    sweep.run(experiment.SWEEP, ONE, tmp_path, only=SOME[1], say=lambda _: None)
+    assert [r for r in records.read_records(tmp_path / sweep.RESULTS) if r["kind"] == "stage"] == stages
     assert set(count_status(np.zeros(1, np.uint32))) <= set(stages[0]["status_counts"])
 
 
@@ -169,19 +176,18 @@ def test_a_run_ends_before_what_does_not_fit_and_keeps_the_shadows_of_what_it_be
     dear = "adaptive-ridge"
     monkeypatch.setitem(expected.SECONDS, "ridge", lambda size: 1e6 if size.t == ONE.n_noisy_targets else 0.01)
     said = []
-    left = experiment.run(ONE, tmp_path, only=SOME, minutes=60, say=said.append)
-    assert [task.attack for task in left] == [dear]
+    left = sweep.run(experiment.SWEEP, ONE, tmp_path, only=SOME, minutes=60, say=said.append).left
+    (task,) = (group.cells[0].what for group in left)
+    assert task.attack == dear
     assert said[-1].startswith("digits/pca/20/0:adaptive-ridge:32 takes about ")
     assert {r["attack"] for r in attacks_of(tmp_path)} == {"mean", "ridge"}
-    assert cells.work_folder(tmp_path, left[0].release).is_dir()
-    ((task, seconds),) = forecast.forecast(ONE, tmp_path, SOME)
-    assert task == left[0]
+    assert cells.work_folder(tmp_path, task.release).is_dir()
+    ((forecasted, seconds),) = forecast.forecast(ONE, tmp_path, SOME)
+    assert forecasted == task
     assert seconds > 3600
     monkeypatch.undo()
-    assert experiment.run(ONE, tmp_path, only=SOME, minutes=60, say=said.append) == []
-    assert not cells.work_folder(tmp_path, left[0].release).exists()
-    with pytest.raises(ValueError, match="minutes must be > 0, got 0"):
-        experiment.run(ONE, tmp_path, only=SOME, minutes=0)
+    assert sweep.run(experiment.SWEEP, ONE, tmp_path, only=SOME, minutes=60, say=said.append).left == []
+    assert not cells.work_folder(tmp_path, task.release).exists()
 
 
 def test_what_a_machine_took_scales_what_is_expected_of_it_and_of_no_other():
@@ -207,7 +213,7 @@ def test_what_a_machine_took_scales_what_is_expected_of_it_and_of_no_other():
 
 
 def test_expected_seconds_are_near_those_of_the_committed_run():
-    file = Path(__file__).parents[2] / "experiments/dr_reconstruction/results" / experiment.RESULTS
+    file = Path(__file__).parents[2] / "experiments/dr_reconstruction/results" / sweep.RESULTS
     cpu = config.SCALES["cpu"]
     releases = {release.name: release for release in cpu.releases()}
     answers, pairs = {}, {}

@@ -13,8 +13,8 @@ from drjax.audits import choice
 from drjax.data import load
 from drjax.dr import METHODS
 from drjax.reports import records
-from experiments import merging
-from experiments.dr_reconstruction import cells, claims, config, figures, merge, order, paper, report, results
+from experiments import command, merging, sweep
+from experiments.dr_reconstruction import cells, claims, config, figures, order, paper, report, results
 from experiments.dr_reconstruction import run as experiment
 from experiments.dr_reconstruction.verdicts import CONFIRMED, NOT_TESTED, REFUTED, UNDECIDED, View
 
@@ -27,8 +27,8 @@ ONE = dataclasses.replace(SMOKE, plans=(dataclasses.replace(SMOKE.plans[0], n_kn
 def smoke(tmp_path_factory):
     """The smoke run as the command does it, and its results."""
     out = tmp_path_factory.mktemp("smoke")
-    experiment.main(scale="smoke", out=out)
-    return out, results.Results.read(out / experiment.RESULTS)
+    command.main(experiment.SWEEP, ["--scale", "smoke", "--out", str(out)])
+    return out, results.Results.read(out / sweep.RESULTS)
 
 
 def digits():
@@ -44,7 +44,7 @@ def without_times(record):
 
 
 def lines_of(out):
-    return (out / experiment.RESULTS).read_bytes().splitlines(keepends=True)
+    return (out / sweep.RESULTS).read_bytes().splitlines(keepends=True)
 
 
 def test_smoke_records_every_attack_of_the_registry_and_the_networks_where_they_are_wanted(smoke):
@@ -120,31 +120,31 @@ def test_smoke_draws_the_figures_and_tables_and_a_copy_is_drawn_from_alike(smoke
 def test_a_killed_run_goes_on_to_the_same_results_and_a_finished_one_computes_nothing(tmp_path, monkeypatch):
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     some = [f"*:{name}" for name in ("mean", "ridge", "closed-form-known", "adaptive-ridge")]
-    experiment.run(ONE, whole, only=some, say=lambda _: None)
+    sweep.run(experiment.SWEEP, ONE, whole, only=some, say=lambda _: None)
     content = lines_of(whole)
 
     cut.mkdir()
     # Killed in the middle of a line, between the noises of one attack.
     is_noisy_ridge = [b'"attack": "ridge"' in line and b'"sigma": 8' in line for line in content]
     at = is_noisy_ridge.index(True)
-    (cut / experiment.RESULTS).write_bytes(b"".join(content[:at]) + content[at][:30])
+    (cut / sweep.RESULTS).write_bytes(b"".join(content[:at]) + content[at][:30])
     said = []
-    experiment.run(ONE, cut, only=some, say=said.append)
+    sweep.run(experiment.SWEEP, ONE, cut, only=some, say=said.append)
     assert len(said) == len([line for line in content[at:] if b'"kind": "attack"' in line])
     first, second = (
-        [without_times(r) for r in records.read_records(folder / experiment.RESULTS) if r["kind"] == "attack"]
+        [without_times(r) for r in records.read_records(folder / sweep.RESULTS) if r["kind"] == "attack"]
         for folder in (whole, cut)
     )
     np.testing.assert_equal(second, first)
 
     before = lines_of(cut)
-    experiment.run(ONE, cut, only=some, say=said.append)
+    sweep.run(experiment.SWEEP, ONE, cut, only=some, say=said.append)
     assert lines_of(cut) == before
 
     again = dataclasses.replace(ATTACKS["embedding"]["mean"], name="again", label="Again")
     monkeypatch.setitem(ATTACKS["embedding"], "again", again)
-    experiment.run(ONE, cut, only=[*some, "*:again"], say=lambda _: None)
-    after = [r["attack"] for r in records.read_records(cut / experiment.RESULTS) if r["kind"] == "attack"]
+    sweep.run(experiment.SWEEP, ONE, cut, only=[*some, "*:again"], say=lambda _: None)
+    after = [r["attack"] for r in records.read_records(cut / sweep.RESULTS) if r["kind"] == "attack"]
     assert len(after) - len(first) == after.count("again") == 2 * 3  # both methods, without noise and with two
 
 
@@ -176,8 +176,10 @@ def test_shadows_of_a_killed_release_are_taken_up_where_they_were(tmp_path, monk
 
 def test_a_cell_does_not_depend_on_what_else_is_computed(smoke, tmp_path):
     _, found = smoke
-    experiment.run(ONE, tmp_path, only=["digits/srp/*:ridge", "digits/srp/*:srp-closed-form"], say=lambda _: None)
-    alone = results.Results.read(tmp_path / experiment.RESULTS)
+    sweep.run(
+        experiment.SWEEP, ONE, tmp_path, only=["digits/srp/*:ridge", "digits/srp/*:srp-closed-form"], say=lambda _: None
+    )
+    alone = results.Results.read(tmp_path / sweep.RESULTS)
     assert alone.methods("digits") == ["srp"]
     for name in ("ridge", "srp-closed-form"):
         for sigma in (0, 32):
@@ -192,8 +194,8 @@ def test_an_attack_that_refuses_a_release_is_recorded_and_the_run_goes_on(tmp_pa
             raise ValueError(f"needs 50 known records, got {len(threat.known)}, {key.shape}")
 
     monkeypatch.setitem(ATTACKS["embedding"], "picky", Picky(name="picky", label="Picky", trains=False))
-    experiment.run(ONE, tmp_path, only=["digits/srp/*:picky", "digits/srp/*:ridge"], say=lambda _: None)
-    found = results.Results.read(tmp_path / experiment.RESULTS)
+    sweep.run(experiment.SWEEP, ONE, tmp_path, only=["digits/srp/*:picky", "digits/srp/*:ridge"], say=lambda _: None)
+    found = results.Results.read(tmp_path / sweep.RESULTS)
     assert {r["refused"] for r in found.refusals} == {"needs 50 known records, got 20, ()"}
     assert found.estimate("digits", "srp", 20, "picky") is None
     assert found.estimate("digits", "srp", 20, "ridge") is not None
@@ -204,8 +206,8 @@ def test_a_slow_attack_has_the_first_targets_of_every_noise_and_the_same_answers
     _, found = smoke
     few = dataclasses.replace(ONE, few_targets={"ridge": 4})
     only = ["digits/pca/*:ridge", "digits/pca/*:closed-form"]
-    experiment.run(few, tmp_path, only=only, say=lambda _: None)
-    slow = results.Results.read(tmp_path / experiment.RESULTS)
+    sweep.run(experiment.SWEEP, few, tmp_path, only=only, say=lambda _: None)
+    slow = results.Results.read(tmp_path / sweep.RESULTS)
     for sigma in (0, 8, 32):
         assert [
             r.records("digits", "pca", 20, name, sigma)[0]["scores"]["n_targets"]
@@ -220,8 +222,8 @@ def test_a_slow_attack_has_the_first_targets_of_every_noise_and_the_same_answers
 def test_noisy_releases_do_not_decide_what_an_attack_says_of_clean_ones(smoke, tmp_path):
     _, found = smoke
     clean = dataclasses.replace(ONE, noisy=())
-    experiment.run(clean, tmp_path, say=lambda _: None)
-    alone = results.Results.read(tmp_path / experiment.RESULTS)
+    sweep.run(experiment.SWEEP, clean, tmp_path, say=lambda _: None)
+    alone = results.Results.read(tmp_path / sweep.RESULTS)
     assert alone.sigmas("digits") == []
     for method in SMOKE.methods:
         for name in alone.attacks("digits", method, 20):
@@ -234,11 +236,11 @@ def test_results_of_another_configuration_and_patterns_without_a_release_are_ref
     out, _ = smoke
     content = lines_of(out)
     with pytest.raises(ValueError, match="out must be a new folder or one of the same configuration"):
-        experiment.run(dataclasses.replace(SMOKE, seed=1), out)
+        sweep.run(experiment.SWEEP, dataclasses.replace(SMOKE, seed=1), out)
     with pytest.raises(
         ValueError, match=r"only must name some release or cell, such as digits/pca/9/0:mean:0, got 'mnist"
     ):
-        experiment.run(SMOKE, out, only="mnist/*")
+        sweep.run(experiment.SWEEP, SMOKE, out, only="mnist/*")
     assert lines_of(out) == content
 
 
@@ -507,6 +509,22 @@ def test_a_verdict_says_how_a_run_differs_from_the_paper_s():
         assert ("500 shadows (paper: 4,000)" in report.claims_table(found)) == (scale == "cpu")
 
 
+def test_every_claim_on_the_data_of_a_run_is_judged_as_in_its_table(smoke):
+    head = {"kind": "run", "fingerprint": "of all", "config": records.to_json(config.of_scale("cpu"))}
+    lines = [head, *everything()[1:]]
+    found = experiment.SWEEP.claims(lines)
+    table = report.claims_table(results.Results(lines))
+    assert len(found) == sum(
+        table.count(f"| **{outcome}** |") for outcome in (CONFIRMED, REFUTED, UNDECIDED, NOT_TESTED)
+    )
+    assert CONFIRMED in {claim.verdict for claim in found}
+    for claim in found:
+        assert f"| **{claim.verdict}** | {claim.note} | " in table
+        assert claim.ours in table
+    # Of digits the paper says nothing.
+    assert experiment.SWEEP.claims(records.read_records(smoke[0] / sweep.RESULTS)) == []
+
+
 def test_an_estimate_covers_targets_and_repeats():
     def interval(estimate, error):
         reach = stats.norm.ppf(0.975) * error
@@ -541,17 +559,17 @@ def test_every_release_and_purpose_has_a_key_of_its_own():
 def test_parts_of_one_configuration_are_put_together_and_others_refused(smoke, tmp_path):
     out, found = smoke
     parts = [tmp_path / "pca", tmp_path / "rest"]
-    head, *content = records.read_records(out / report.RESULTS)
+    head, *content = records.read_records(out / sweep.RESULTS)
     of_pca = [line for line in content if line["method"] == "pca"]
     rest = [line for line in content if line["method"] != "pca"]
     card = {"device_kind": "a card", "commit": "another"}
     # One cell is in both parts.
-    merging.write([head, *of_pca], parts[0] / report.RESULTS)
+    merging.write([head, *of_pca], parts[0] / sweep.RESULTS)
     elsewhere = [line | {"provenance": line["provenance"] | card} for line in (*rest, of_pca[-1])]
-    merging.write([head, *elsewhere], parts[1] / report.RESULTS)
+    merging.write([head, *elsewhere], parts[1] / sweep.RESULTS)
     report.write(parts, tmp_path / "all")
-    together = results.Results.read(tmp_path / "all" / report.RESULTS)
-    assert records.read_records(tmp_path / "all" / report.RESULTS)[0] == head
+    together = results.Results.read(tmp_path / "all" / sweep.RESULTS)
+    assert records.read_records(tmp_path / "all" / sweep.RESULTS)[0] == head
     for method in SMOKE.methods:
         for attack in ("mean", "ridge"):
             assert together.estimate("digits", method, 9, attack) == found.estimate("digits", method, 9, attack)
@@ -563,12 +581,12 @@ def test_parts_of_one_configuration_are_put_together_and_others_refused(smoke, t
     assert "computed at commit another" in text
     assert "on a card, " in text
     # In the order of a single run, whichever part is named first.
-    merge.merge(parts[::-1], tmp_path / "turned")
-    names = [cells.identity(line) for line in records.read_records(tmp_path / "turned" / report.RESULTS)[1:]]
-    assert names == [cells.identity(line) for line in records.read_records(tmp_path / "all" / report.RESULTS)[1:]]
+    sweep.merge(experiment.SWEEP, parts[::-1], tmp_path / "turned")
+    names = [cells.identity(line) for line in records.read_records(tmp_path / "turned" / sweep.RESULTS)[1:]]
+    assert names == [cells.identity(line) for line in records.read_records(tmp_path / "all" / sweep.RESULTS)[1:]]
     with pytest.raises(ValueError, match="to must be given for results of other than one run, got 2"):
         report.main(tuple(parts))
-    merging.write([head | {"fingerprint": "of another"}, *rest], parts[1] / report.RESULTS)
+    merging.write([head | {"fingerprint": "of another"}, *rest], parts[1] / sweep.RESULTS)
     with pytest.raises(ValueError, match="parts must be of one configuration"):
         report.write(parts, tmp_path / "none")
     foreign = [{"kind": "run", "fingerprint": "of another"}, *made_up({("pca", 9): 0.1})]
@@ -584,9 +602,9 @@ def test_images_of_all_parts_are_kept_and_the_first_part_s_where_two_have_them(t
     }
     images["b"]["digits/pca/9/ridge/0"] = np.full((1, 8, 8), 7, np.uint8)
     for name, arrays in images.items():
-        merging.write([head], tmp_path / name / report.RESULTS)
+        merging.write([head], tmp_path / name / sweep.RESULTS)
         records.save_arrays(tmp_path / name / results.IMAGES, **arrays)
-    merge.merge([tmp_path / "a", tmp_path / "b"], tmp_path / "a")
+    sweep.merge(experiment.SWEEP, [tmp_path / "a", tmp_path / "b"], tmp_path / "a")
     found = results.examples(tmp_path / "a")
     assert {name: int(array[0, 0, 0]) for name, array in found.items()} == {
         "digits/original": 0,
@@ -596,13 +614,13 @@ def test_images_of_all_parts_are_kept_and_the_first_part_s_where_two_have_them(t
 
 def test_whatever_an_interrupted_run_has_is_drawn_and_told(smoke, tmp_path):
     out, _ = smoke
-    head, *content = records.read_records(out / report.RESULTS)
+    head, *content = records.read_records(out / sweep.RESULTS)
     cell_of = {cells.identity(line): line for line in content}
     stages = [line for line in content if line["kind"] == "stage"]
     found = [cell_of[cell] for task in order.tasks(SMOKE) for cell in task.cells]
     assert len(found) == len(content) - len(stages)
     for count in (1, 3, 40):
-        merging.write([head, *stages, *found[:count]], tmp_path / str(count) / report.RESULTS)
+        merging.write([head, *stages, *found[:count]], tmp_path / str(count) / sweep.RESULTS)
         drawn = report.write([tmp_path / str(count)], tmp_path / str(count))
         assert f"digits (8x8) {count} of {len(found)}" in drawn[0].read_text()
         assert (figures.error_by_known(results.Results([head, *found[:count]]), "digits") is None) == (count == 1)

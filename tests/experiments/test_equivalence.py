@@ -3,28 +3,25 @@ import dataclasses
 import numpy as np
 import pytest
 
-from drjax.reports import records
+from experiments import sweep
 from experiments.equivalence import run as experiment
 
 SMALL = dataclasses.replace(experiment.SMOKE, n=(20,), n_sets=(3,), method=("tsne",))
 
 
-def test_smoke_compares_both_methods_and_a_second_run_computes_nothing_again(tmp_path, monkeypatch):
-    summaries = experiment.run(SMALL, tmp_path, say=lambda _: None)
-    (summary,) = summaries
-    assert set(summary["tests"]) == {"objective", "n_iter", "trustworthiness"}
-    written = records.read_records(tmp_path / experiment.RESULTS)
+def test_data_sets_are_compared_and_a_second_run_computes_nothing_again(tmp_path, monkeypatch):
+    written = sweep.run(experiment.SWEEP, SMALL, tmp_path, say=lambda _: None).lines
     assert [r["kind"] for r in written] == ["run", "stage", "stage", "stage"]
-    table = experiment.to_markdown(summaries)
+    (summary,) = experiment.summaries(tmp_path, SMALL)
+    assert set(summary["tests"]) == {"objective", "n_iter", "trustworthiness"}
+    table = experiment.to_markdown([summary])
     assert table.count("| tsne | 20 |") == 3 + 2 * len(experiment.VIEWS)
 
     def refuse(*_):
         raise AssertionError("computed again")
 
     monkeypatch.setattr(experiment, "_pair", refuse)
-    assert experiment.run(SMALL, tmp_path, say=lambda _: None) == summaries
-    with pytest.raises(ValueError, match="out must be a new folder or one of the same configuration"):
-        experiment.run(dataclasses.replace(SMALL, seed=1), tmp_path)
+    assert sweep.run(experiment.SWEEP, SMALL, tmp_path, say=lambda _: None).lines == written
 
 
 def test_equivalence_is_claimed_where_it_holds_and_nowhere_else():

@@ -1,6 +1,7 @@
 """The experiment on models: cells are computed once, and what they say of digits."""
 
 import dataclasses
+import functools
 import re
 
 import jax
@@ -13,7 +14,7 @@ from drjax.data import load
 from drjax.nets.classifiers import accuracy
 from drjax.nets.judge import JudgeConfig
 from drjax.reports import records
-from experiments import merging
+from experiments import merging, sweep
 from experiments.informed_adversary import bound, cells, config, judges, report
 from experiments.informed_adversary import run as experiment
 from experiments.informed_adversary.case import Case, parts_of
@@ -40,13 +41,19 @@ def _quick_judge(monkeypatch):
     monkeypatch.setattr(judges, "CONFIGS", {"digits": JudgeConfig(epochs=2, batch_size=32)})
 
 
-def cases(run, setting):
-    data = load(run.scale.data)
+def cases(config, setting):
+    data = load(config.scale.data)
     keys = jax.random.split(jax.random.key(0))
     sized = dataclasses.replace(
-        setting, n_fixed=setting.n_fixed or run.scale.n_fixed, n_shadow=setting.n_shadow or run.scale.n_shadow
+        setting, n_fixed=setting.n_fixed or config.scale.n_fixed, n_shadow=setting.n_shadow or config.scale.n_shadow
     )
-    return Case(sized, data, parts_of(keys[0], data, run.scale.data, run.scale), keys[1])
+    return Case(sized, data, parts_of(keys[0], data, config.scale.data, config.scale), keys[1])
+
+
+def run(config, out, *factors, say=lambda _: None, **options):
+    """Lines of the cells of some factors."""
+    options["options"] = experiment.Options(factors=factors)
+    return sweep.run(experiment.SWEEP, config, out, say=say, **options).lines[1:]
 
 
 def estimate(found, factor, attack):
@@ -54,9 +61,9 @@ def estimate(found, factor, attack):
     return cell["scores"]["mse"]["estimate"]
 
 
-def test_cells_are_computed_once_and_resumed(tmp_path, monkeypatch):
+def test_cells_are_computed_once(tmp_path, monkeypatch):
     said = []
-    found = experiment.run(SMALL, tmp_path, factors=("default", "access"), say=said.append)
+    found = run(SMALL, tmp_path, "default", "access", say=said.append)
     learned = len(cells.BASELINES) + len(config.Setting(name="default").learned)
     # Inversion needs all weights: neither of the two settings of `access` has it.
     assert len(found) == len(said) == learned + 1 + 2 * learned
@@ -70,23 +77,16 @@ def test_cells_are_computed_once_and_resumed(tmp_path, monkeypatch):
     low, middle, high = (nearest["percentiles"][p] for p in ("1", "10", "50"))
     assert nearest["scores"]["mse"]["estimate"] <= low <= middle <= high
 
-    file = tmp_path / experiment.RESULTS
-    lines = file.read_bytes().splitlines(keepends=True)
-    # A kill leaves cells, and no file of all.
-    file.unlink()
-    max((tmp_path / "results.cells").iterdir()).unlink()
-    monkeypatch.setattr(cells, "reconstruct_model", None)
-    again = []
-    experiment.run(SMALL, tmp_path, factors=("default", "access"), say=again.append)
-    assert again == said[-1:]
-    assert len(records.read_records(file)) == len(lines)
+    # A second run computes nothing, not even the models that a setting's attacks share.
+    monkeypatch.setattr(experiment, "Case", None)
+    assert run(SMALL, tmp_path, "default", "access", say=pytest.fail) == found
 
 
-def test_a_pattern_chooses_cells_and_one_that_fits_none_is_refused(tmp_path):
-    found = experiment.run(SMALL, tmp_path, factors=("default",), only="default/default/[mn]e*", say=lambda _: None)
+def test_a_pattern_chooses_cells_and_nothing_is_left_of_trainings_that_ended(tmp_path):
+    found = run(SMALL, tmp_path, "default", only="default/default/[mn]e*")
     assert {c["attack"] for c in found} == {"mean", "nearest"}
     with pytest.raises(ValueError, match="only must fit some cell, such as 'default/default/mean', got 'x'"):
-        experiment.run(SMALL, tmp_path, factors=("default",), only="x")
+        run(SMALL, tmp_path, "default", only="x")
     assert list((tmp_path / experiment.WORK).iterdir()) == []
 
 
@@ -98,11 +98,11 @@ def test_a_killed_training_goes_on_and_the_cell_says_so(tmp_path, monkeypatch):
         checkpoint.write_bytes(b"half")
         raise Killed
 
-    only = {"factors": ("default",), "only": "default/default/fast", "say": lambda _: None}
+    one = functools.partial(run, SMALL, tmp_path, "default", only="default/default/fast")
     fit = cells.reconn.fit
     monkeypatch.setattr(cells.reconn, "fit", kill)
     with pytest.raises(Killed):
-        experiment.run(SMALL, tmp_path, **only)
+        one()
     (left,) = (tmp_path / experiment.WORK).iterdir()
     seen = []
 
@@ -112,7 +112,7 @@ def test_a_killed_training_goes_on_and_the_cell_says_so(tmp_path, monkeypatch):
         return fit(*args, checkpoint=checkpoint, **options)
 
     monkeypatch.setattr(cells.reconn, "fit", go_on)
-    (cell,) = experiment.run(SMALL, tmp_path, **only)
+    (cell,) = one()
     assert seen == [b"half"]
     assert cell["resumed"]
     assert not left.exists()
@@ -142,7 +142,7 @@ def test_what_is_unknown_is_drawn_for_each_model(tmp_path, monkeypatch):
 
     # How well it inverts is tested where it lives; here, what it is told.
     monkeypatch.setattr(cells, "reconstruct_model", inverted)
-    found = experiment.run(TINY, tmp_path, factors=("start", "batch"), say=lambda _: None)
+    found = run(TINY, tmp_path, "start", "batch")
     settings = {(c["setting"], c["attack"]) for c in found}
     assert {name for name, _ in settings} == set(names)
     assert ("start unknown", "inversion") not in settings
@@ -152,7 +152,7 @@ def test_what_is_unknown_is_drawn_for_each_model(tmp_path, monkeypatch):
 
 
 def test_report_has_a_row_for_each_setting_and_the_errors_of_what_it_shows(tmp_path, capsys):
-    found = experiment.run(SMALL, tmp_path, factors=("default",), say=lambda _: None)
+    found = run(SMALL, tmp_path, "default")
     report.main(results=tmp_path)
     rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| default | default |")]
     assert len(rows) == 1 + len(found)
@@ -164,7 +164,7 @@ def test_report_has_a_row_for_each_setting_and_the_errors_of_what_it_shows(tmp_p
     legend = report.draw_shadows(settings).axes[0].get_legend()
     assert legend is not None
     assert "RecoNN, fast recipe" in [text.get_text() for text in legend.get_texts()]
-    figure = report.draw_examples(attacks, records.read_records(tmp_path / experiment.RESULTS)[0]["config"])
+    figure = report.draw_examples(attacks, records.read_records(tmp_path / sweep.RESULTS)[0]["config"])
     # Bytes of the inverted images are those of the target: what is printed must be the error before rounding.
     texts = [ax.get_xlabel() for ax in figure.axes if ax.get_xlabel()]
     assert texts[-4:] == [report.number(e) for e in attacks["inversion"]["errors"][:4]]
@@ -212,7 +212,7 @@ def test_bound_is_over_every_success(tmp_path, capsys, monkeypatch):
         "settings",
         lambda *what: [dataclasses.replace(s, learned=("ridge",), inversion=BRIEF) for s in config.settings(*what)[:1]],
     )
-    found = experiment.run(SMALL, tmp_path, factors=("privacy",), say=lambda _: None)
+    found = run(SMALL, tmp_path, "privacy")
     assert {c["of"]["mu"] for c in found} == {1.0}
     bound.main(results=tmp_path)
     assert (tmp_path / "privacy.png").is_file()
@@ -248,7 +248,7 @@ def test_settings_have_names_of_their_own():
 
 def test_bad_input(tmp_path):
     with pytest.raises(ValueError, match="factor 1 must be one of"):
-        experiment.run(SMALL, tmp_path, factors=("colour",))
+        run(SMALL, tmp_path, "colour")
     with pytest.raises(ValueError, match="seed must be"):
         dataclasses.replace(SMALL, seed=-1)
     with pytest.raises(ValueError, match="targets must be"):

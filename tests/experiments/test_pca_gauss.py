@@ -1,5 +1,6 @@
 import dataclasses
 import math
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -10,7 +11,8 @@ from drjax.data.dataset import Provenance
 from drjax.reports import records
 from drjax.synthesis import sensitivity
 from drjax.synthesis.contract import Box
-from experiments.pca_gauss import claims, config, data, figures, merge, methods, practice, report, run, theory, trials
+from experiments import sweep
+from experiments.pca_gauss import claims, config, data, figures, methods, practice, report, run, theory, trials
 from experiments.pca_gauss.baselines.packages import MbiMST
 
 PART = config.Part(data="digits", dimensions=(2,), trials=3, n_synthetic=200, sweep=(2,), sweep_epsilons=(0.1,),
@@ -32,13 +34,18 @@ SMALL = config.Config(
 )  # fmt: skip
 
 
+def compute(config, out, *, part="1/1", say=lambda _: None, **options):
+    """Lines of a folder after a run."""
+    return sweep.run(run.SWEEP, config, out, part=part, options=run.Options(**options), say=say).lines
+
+
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     out = tmp_path_factory.mktemp("pca_gauss")
     # An empty folder, so that stand-ins take the place of files that a developer may have.
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DRJAX_DATA", str(out))
-        lines = run.run(SMALL, out, say=lambda _: None)
+        lines = compute(SMALL, out)
         yield out, lines
 
 
@@ -48,52 +55,36 @@ def without_times(lines):
 
 def test_an_interrupted_run_goes_on_with_the_same_results(results, tmp_path):
     out, lines = results
-    written = (out / run.RESULTS).read_bytes().splitlines(keepends=True)
+    written = (out / sweep.RESULTS).read_bytes().splitlines(keepends=True)
     kept = len(written) - 3
     # A kill leaves a torn line.
-    (tmp_path / run.RESULTS).write_bytes(b"".join(written[:kept]) + written[kept][:20])
+    (tmp_path / sweep.RESULTS).write_bytes(b"".join(written[:kept]) + written[kept][:20])
     said = []
-    again = run.run(SMALL, tmp_path, say=said.append)
+    again = compute(SMALL, tmp_path, say=said.append)
     assert len(said) == 3 - sum(line["kind"] == "curve" for line in lines[kept:])
     assert without_times(again) == without_times(lines)
-    other = dataclasses.replace(SMALL, seed=1)
-    with pytest.raises(ValueError, match="out must be a new folder"):
-        run.run(other, tmp_path)
 
 
 def test_parts_that_are_merged_hold_the_cells_of_a_single_run(results, tmp_path):
     counts = []
     for i in (1, 2, 3):
-        lines = run.run(SMALL, tmp_path / f"part-{i}", part=f"{i}/3", say=lambda _: None)
+        lines = compute(SMALL, tmp_path / f"part-{i}", part=f"{i}/3")
         counts.append(len(lines) - 1)
     assert max(counts) - min(counts) <= 1
     parts = [tmp_path / f"part-{i}" for i in (3, 1, 2)]
-    assert merge.merge(parts, tmp_path / "whole") == sum(counts) == len(results[1]) - 1
-    merged = records.read_records(tmp_path / "whole" / run.RESULTS)
+    assert sweep.merge(run.SWEEP, parts, tmp_path / "whole") == sum(counts) == len(results[1]) - 1
+    merged = records.read_records(tmp_path / "whole" / sweep.RESULTS)
     assert without_times(merged) == without_times(results[1])
-    # A part of some data sets again adds nothing, and results of another configuration are refused.
-    run.run(SMALL, tmp_path / "again", tables=("clustering",), only_data=("digits",), part="2/2", say=lambda _: None)
-    assert merge.merge([tmp_path / "whole", tmp_path / "again"], tmp_path / "twice") == sum(counts)
-    assert (tmp_path / "twice" / run.RESULTS).read_bytes() == (tmp_path / "whole" / run.RESULTS).read_bytes()
-    other = dataclasses.replace(SMALL, seed=1)
-    run.run(other, tmp_path / "other", tables=("clustering",), part="99/99", say=lambda _: None)
-    with pytest.raises(ValueError, match="parts must be of one configuration"):
-        merge.merge([tmp_path / "whole", tmp_path / "other"], tmp_path / "none")
-    assert not (tmp_path / "none").exists()
+    # A part of some data sets again adds nothing.
+    compute(SMALL, tmp_path / "again", tables=("clustering",), only_data=("digits",), part="2/2")
+    assert sweep.merge(run.SWEEP, [tmp_path / "whole", tmp_path / "again"], tmp_path / "twice") == sum(counts)
+    assert (tmp_path / "twice" / sweep.RESULTS).read_bytes() == (tmp_path / "whole" / sweep.RESULTS).read_bytes()
 
 
 def test_parts_that_share_a_folder_hold_the_cells_of_a_single_run(results, tmp_path):
-    only = {"tables": ("classification",), "say": lambda _: None}
-    found = [run.run(SMALL, tmp_path, part=part, **only) for part in ("2/2", "1/2")][1]
+    found = [compute(SMALL, tmp_path, part=part, tables=("classification",)) for part in ("2/2", "1/2")][1]
     own = [line for line in results[1] if line.get("table") in (None, "classification")]
     assert without_times(found) == without_times(own)
-
-
-@pytest.mark.parametrize("part", ["0/2", "3/2", "1", "1/0", "a/b", "-1/2"])
-def test_a_part_that_there_is_not_is_refused(part, tmp_path):
-    with pytest.raises(ValueError, match="part must be"):
-        run.run(SMALL, tmp_path / "out", part=part)
-    assert not (tmp_path / "out").exists()
 
 
 def test_every_line_says_what_it_is(results):
@@ -162,6 +153,17 @@ def test_ratios_are_those_of_a_hand_computation():
     (judged,) = claims.judge(lines, claims.REGRESSION["sound"], claims.RULES[0])
     assert judged.found == pytest.approx((4.0, 3.0, 5.0))
     assert judged.verdict == "fails"
+
+
+def test_claims_are_those_of_the_committed_tables():
+    folder = Path(report.__file__).parent / "results"
+    found = run.SWEEP.claims(records.read_records(folder / sweep.RESULTS))
+    text = (folder / "tables.md").read_text()
+    rows = [row for row in text.splitlines() if any(f" | {rule} | " in row for rule in claims.RULES)]
+    for claim, row in zip(found, rows, strict=True):
+        value, _, interval = claim.ours.partition(" ")
+        assert row.startswith(f"| {claim.claim} | ")
+        assert f" | {value} | {interval.strip('()')} | {claim.verdict} |" in row
 
 
 def test_the_bootstrap_agrees_with_the_delta_method():
@@ -332,9 +334,9 @@ def test_bad_names(tmp_path):
     with pytest.raises(ValueError, match="data must be one of"):
         dataclasses.replace(PART, data="census")
     with pytest.raises(ValueError, match="a table must be one of"):
-        run.run(SMALL, tmp_path, tables=("membership",))
-    with pytest.raises(ValueError, match="scale must be one of"):
-        run.main(scale="huge", out=tmp_path)
+        compute(SMALL, tmp_path, tables=("membership",))
+    with pytest.raises(ValueError, match="a data set must be one of"):
+        compute(SMALL, tmp_path, only_data=("census",))
     assert not list(tmp_path.iterdir())
 
 

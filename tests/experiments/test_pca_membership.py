@@ -9,6 +9,7 @@ from drjax.attacks import membership
 from drjax.data import load
 from drjax.defenses.dp_pca import PAPER, PUBLIC
 from drjax.reports import records
+from experiments import sweep
 from experiments.pca_membership import (
     crossing,
     curators,
@@ -28,12 +29,12 @@ SMALL = run.Config(sizes={"digits": (30, 300)}, trials=3, ratio_trials=2, n_shad
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     out = tmp_path_factory.mktemp("membership")
-    run.run(SMALL, out, say=lambda _: None)
+    sweep.run(run.SWEEP, SMALL, out, say=lambda _: None)
     return out
 
 
 def cells(out):
-    return {(c["n"], c["attack"]): c for c in records.read_records(out / run.RESULTS)[1:]}
+    return {(c["n"], c["attack"]): c for c in records.read_records(out / sweep.RESULTS)[1:]}
 
 
 def test_few_records_are_given_away_and_the_ratio_says_more_of_many(results):
@@ -45,14 +46,6 @@ def test_few_records_are_given_away_and_the_ratio_says_more_of_many(results):
     # At k = d the residual is rounding, and says nothing.
     assert paper["k"][-1] == 64
     assert paper["auc"]["mean"][-1] == 0.5
-
-
-def test_a_second_run_computes_nothing_again(results):
-    before = (results / run.RESULTS).read_bytes()
-    run.run(SMALL, results, say=lambda text: pytest.fail(text))
-    assert (results / run.RESULTS).read_bytes() == before
-    with pytest.raises(ValueError, match="another"):
-        run.run(dataclasses.replace(SMALL, trials=4), results)
 
 
 @pytest.mark.figures
@@ -120,7 +113,7 @@ PRIVATE = dataclasses.replace(
 @pytest.fixture(scope="module")
 def private_results(tmp_path_factory):
     out = tmp_path_factory.mktemp("private")
-    private.run(PRIVATE, out, say=lambda _: None)
+    sweep.run(private.SWEEP, PRIVATE, out, say=lambda _: None)
     return out
 
 
@@ -174,16 +167,14 @@ def test_an_interrupted_run_computes_what_is_missing_and_the_same(private_result
     whole = (private_results / private.RESULTS).read_text().splitlines(keepends=True)
     (tmp_path / private.RESULTS).write_text("".join(whole[:-2]))
     said = []
-    private.run(PRIVATE, tmp_path, say=said.append)
+    sweep.run(private.SWEEP, PRIVATE, tmp_path, say=said.append)
     assert len(said) == 2
-    timed = {"seconds", "cpu_seconds"}
+    timed = {"seconds", "cpu_seconds", "provenance"}
     before, after = (
         [{key: value for key, value in cell.items() if key not in timed} for cell in records.read_records(file)[1:]]
         for file in (private_results / private.RESULTS, tmp_path / private.RESULTS)
     )
     assert before == after
-    with pytest.raises(ValueError, match="another"):
-        private.run(dataclasses.replace(PRIVATE, games=201), tmp_path)
 
 
 @pytest.mark.figures

@@ -1,17 +1,19 @@
 import numpy as np
 
 from drjax.reports import records
+from experiments import command, sweep
 from experiments.private_embeddings import run
 
-SMALL = run.Config(n_known=40, n_shadow=300, n_targets=60, mu=(1.0, 40.0))
+SMALL = ["--n-known", "40", "--n-shadow", "300", "--n-targets", "60", "--mu", "1.0", "40.0"]
 
 
 def test_no_attack_is_above_the_bound_and_little_noise_hides_nothing(tmp_path, capsys):
-    run.main(config=SMALL, out=tmp_path)
-    written = records.read_records(tmp_path / run.RESULTS)
+    command.main(run.SWEEP, [*SMALL, "--out", str(tmp_path)])
+    written = records.read_records(tmp_path / sweep.RESULTS)
     rows = written[1:]
     assert (tmp_path / run.FIGURE).is_file()
-    assert len(capsys.readouterr().out.splitlines()) == len(rows) + 3
+    # A line when it is done, and one in the table.
+    assert len(capsys.readouterr().out.splitlines()) == 2 * len(rows) + 3
     assert written[0]["provenance"]["commit"]
     for row in rows:
         # 60 targets: the lower end of the interval is what a bound can be held against.

@@ -13,8 +13,8 @@ from drjax.attacks.property.groups import LEVELS
 from drjax.attacks.property.models import CONFIGS, PropertyConfig
 from drjax.nets.plot_networks import PlotNetworkConfig
 from drjax.reports import records
-from experiments import merging
-from experiments.tsne_property import cells, config, data, map_sets, merge, nearest, report, run, tables
+from experiments import merging, sweep
+from experiments.tsne_property import cells, config, data, map_sets, nearest, report, run, tables
 
 TINY = PlotNetworkConfig(size=20, blocks=(1,), growth=4, stem=4)
 SMALL = run.Config(
@@ -36,7 +36,7 @@ SMALL = run.Config(
     picture=PropertyConfig(epochs=2, batch_size=16, network=TINY),
 )
 DEFENCES = ("E-N 1*STD", "C-N 5%*STD")
-PARTS = ("main", "picture", "defences", "density", "properties")
+PARTS = run.Options(parts=("main", "picture", "defences", "density", "properties"))
 
 
 @pytest.fixture(scope="module")
@@ -44,12 +44,12 @@ def results(tmp_path_factory):
     out = tmp_path_factory.mktemp("plots")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run, "TABLE5", DEFENCES)
-        run.run(SMALL, out, parts=PARTS, say=lambda _: None)
+        sweep.run(run.SWEEP, SMALL, out, options=PARTS, say=lambda _: None)
         yield out
 
 
 def test_every_cell_is_a_line_and_a_second_run_adds_none(results):
-    found = records.read_records(results / run.RESULTS)[1:]
+    found = records.read_records(results / sweep.RESULTS)[1:]
     # Two seeds of two attacks and two tasks, a picture, utility with none and two defences, each met twice, density.
     assert len(found) == 8 + 1 + 3 + 4 + 6
     assert len({cell["id"] for cell in found}) == len(found)
@@ -57,35 +57,33 @@ def test_every_cell_is_a_line_and_a_second_run_adds_none(results):
         if cell["part"] != "utility":
             assert cell["n_test"] == 4 * len(LEVELS)
             assert 0 <= cell["error"] <= 1
-    before = (results / run.RESULTS).read_bytes()
-    run.run(SMALL, results, parts=PARTS, say=lambda text: pytest.fail(text))
-    assert (results / run.RESULTS).read_bytes() == before
-    with pytest.raises(ValueError, match="another"):
-        run.run(dataclasses.replace(SMALL, n_test=5), results)
+    before = (results / sweep.RESULTS).read_bytes()
+    sweep.run(run.SWEEP, SMALL, results, options=PARTS, say=lambda text: pytest.fail(text))
+    assert (results / sweep.RESULTS).read_bytes() == before
     with pytest.raises(ValueError, match="parts must be one of"):
-        run.run(SMALL, results, parts=("figures",))
+        sweep.run(run.SWEEP, SMALL, results, options=run.Options(parts=("figures",)))
 
 
 def test_an_interrupted_run_computes_what_is_missing_and_the_same(results, tmp_path):
-    whole = (results / run.RESULTS).read_text().splitlines(keepends=True)
-    (tmp_path / run.RESULTS).write_text("".join(whole[:5]) + whole[5][:30])
+    whole = (results / sweep.RESULTS).read_text().splitlines(keepends=True)
+    (tmp_path / sweep.RESULTS).write_text("".join(whole[:5]) + whole[5][:30])
     said = []
-    run.run(SMALL, tmp_path, parts=("main",), say=said.append)
+    sweep.run(run.SWEEP, SMALL, tmp_path, options=run.Options(parts=("main",)), say=said.append)
     assert len(said) == 4
     timed = {"seconds", "cpu_seconds", "map_cpu_seconds", "provenance"}
     before, after = (
         [{k: v for k, v in json.loads(line).items() if k not in timed} for line in lines[1:9]]
-        for lines in (whole, (tmp_path / run.RESULTS).read_text().splitlines())
+        for lines in (whole, (tmp_path / sweep.RESULTS).read_text().splitlines())
     )
     assert before == after
 
 
 def test_a_pattern_chooses_cells_and_one_that_fits_none_is_refused(tmp_path):
-    found = run.run(SMALL, tmp_path, only="main/digits:even/1/mean/regression", say=lambda _: None)
+    only = "main/digits:even/1/mean/regression"
+    found = sweep.run(run.SWEEP, SMALL, tmp_path, only=only, say=lambda _: None).lines
     assert [(cell["attack"], cell["task"], cell["test"]["seed"]) for cell in found[1:]] == [("mean", "regression", 1)]
-    assert found[1]["provenance"]["device_kind"] == jax.devices()[0].device_kind
     with pytest.raises(ValueError, match="only must fit some cell, such as 'main/digits:even/0/descriptors/classif"):
-        run.run(SMALL, tmp_path, only="main/digits:odd/*")
+        sweep.run(run.SWEEP, SMALL, tmp_path, only="main/digits:odd/*")
 
 
 def test_networks_meet_the_noise_on_coordinates_that_they_were_trained_under():
@@ -112,7 +110,7 @@ def test_a_networks_training_is_kept_until_its_cell_is_done(tmp_path, monkeypatc
         return model
 
     monkeypatch.setattr(cells.models, "fit", watched)
-    found = run.run(SMALL, tmp_path, only="main/*/picture/classification", say=lambda _: None)
+    found = sweep.run(run.SWEEP, SMALL, tmp_path, only="main/*/picture/classification", say=lambda _: None).lines
     assert len(found) == 2
     assert "resumed" not in found[1]
     assert [file.exists() for file in seen] == [False]
@@ -127,7 +125,7 @@ def test_the_report(results, tmp_path, monkeypatch):
     assert text.count("needs the user's file") == len(data.USER_PROPERTIES)
     for name in ("scores", "defences", "means", "maps", "more_maps", "grad_cam"):
         assert (tmp_path / f"{name}.png").stat().st_size > 10_000
-    (tmp_path / run.RESULTS).write_bytes((results / run.RESULTS).read_bytes().splitlines(keepends=True)[0])
+    (tmp_path / sweep.RESULTS).write_bytes((results / sweep.RESULTS).read_bytes().splitlines(keepends=True)[0])
     with pytest.raises(ValueError, match="must hold a cell"):
         report.main(results=tmp_path)
 
@@ -253,7 +251,7 @@ def test_a_score_is_not_shown_where_its_interval_holds_what_is_reached_without_a
 @pytest.mark.parametrize("folder", [".", "cpu"])
 def test_the_committed_tables_are_those_of_the_committed_records(folder):
     results = Path(tables.__file__).parent / "results" / folder
-    assert (results / "tables.md").read_text("utf-8") == tables.tables(records.read_records(results / run.RESULTS))
+    assert (results / "tables.md").read_text("utf-8") == tables.tables(records.read_records(results / sweep.RESULTS))
 
 
 def test_always_one_half_errs_by_the_mean_distance_from_it():
@@ -295,19 +293,19 @@ def test_bad_input(change, message):
 
 
 def test_parts_make_the_whole(results, tmp_path):
-    whole = records.read_records(results / run.RESULTS)
+    whole = records.read_records(results / sweep.RESULTS)
     elsewhere = [{**line, "provenance": {**line["provenance"], "device_kind": "a card"}} for line in whole]
     for name, lines in (("one", whole[:4]), ("two", [elsewhere[0], *elsewhere[2:]])):
-        merging.write(lines, tmp_path / name / run.RESULTS)
-    assert merge.merge([tmp_path / "one", tmp_path / "two"], tmp_path) == len(whole) - 1
-    found = records.read_records(tmp_path / run.RESULTS)
+        merging.write(lines, tmp_path / name / sweep.RESULTS)
+    assert sweep.merge(run.SWEEP, [tmp_path / "one", tmp_path / "two"], tmp_path) == len(whole) - 1
+    found = records.read_records(tmp_path / sweep.RESULTS)
     assert [line["id"] for line in found[1:]] == [line["id"] for line in whole[1:]]
     devices = [line.pop("provenance")["device_kind"] for line in found[1:]]
     assert devices == ["cpu"] * 3 + ["a card"] * (len(whole) - 4)
     assert found == [whole[0], *({k: v for k, v in line.items() if k != "provenance"} for line in whole[1:])]
-    merging.write([{**whole[0], "fingerprint": "other"}], tmp_path / "two" / run.RESULTS)
+    merging.write([{**whole[0], "fingerprint": "other"}], tmp_path / "two" / sweep.RESULTS)
     with pytest.raises(ValueError, match="parts must be of one configuration"):
-        merge.merge([tmp_path / "one", tmp_path / "two"], tmp_path)
+        sweep.merge(run.SWEEP, [tmp_path / "one", tmp_path / "two"], tmp_path)
 
 
 def test_neighbours_name_a_property_that_features_show_and_never_by_the_same_person():

@@ -12,6 +12,8 @@ if os.environ.get("DRJAX_TESTS") != "optimised":
     os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
     os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
     os.environ.setdefault("NUMBA_OPT", "1")
+# Commands that tests run would each compile every module of drjax.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # A process on every core: threads of a BLAS in each would only spin.
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(_name, "1")

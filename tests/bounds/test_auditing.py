@@ -466,6 +466,21 @@ def test_the_linear_score_weighs_entries_by_their_noise():
     assert 0.9 * mu < audit.mu_lower <= mu
 
 
+def test_no_more_outputs_than_the_limit_are_on_the_host_for_the_linear_score(monkeypatch):
+    sizes, chunks = [], auditing.batching.iter_chunks
+
+    def watched(*args, **options):
+        for n, (flat, usable) in chunks(*args, **options):
+            sizes.append(flat.size)
+            yield n, (flat, usable)
+
+    monkeypatch.setattr(auditing.batching, "iter_chunks", watched)
+    monkeypatch.setattr(auditing, "HOST_BYTES", 8 * 3 * 16)
+    x = jnp.zeros(3)
+    auditing.audit_mechanism(jax.random.key(0), gaussian_mechanism(1.0), x, x + 1, claim=tradeoff.Gaussian(9.0), n=200)
+    assert max(sizes) == 3 * 16
+
+
 def test_the_linear_score_of_many_entries_with_large_means_keeps_its_digits():
     d, mu = 1000, 4.0
 

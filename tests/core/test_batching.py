@@ -266,6 +266,9 @@ def test_chunks_of_host_code_are_short_where_the_lanes_share_much():
     # 64 copies of the large array would fit: the least is more than that.
     assert few * 7 / 8 <= batching.choose_batch_size(on_host, large, lanes, budget=budget) <= few
     assert batching.choose_batch_size(on_host, small, lanes, budget=budget) > 10 * few
+    # One lane more than fits takes two chunks, not three.
+    above = np.zeros((few + 1, 3), np.float32)
+    assert math.ceil(len(above) / batching.choose_batch_size(on_host, large, above, budget=budget)) == 2
     # Neither the memory nor the work of a program without host code is touched.
     assert batching.choose_batch_size(lambda _, x: x + 1, large, lanes, budget=budget) > 10 * few
 

@@ -50,6 +50,8 @@ def test_a_kernel_is_kept_and_found_again(cache, decorate):
 @pytest.mark.usefixtures("cache")
 def test_options_of_the_caller_go_before_the_defaults():
     assert njit(fastmath=True)(half).targetoptions["fastmath"] is True
+    assert njit(half).targetoptions["nogil"] is True
+    assert njit(nogil=False)(half).targetoptions["nogil"] is False
     with pytest.raises(ZeroDivisionError):
         njit(error_model="python")(half)(0.0)
     with pytest.raises(ValueError, match="options must be without cache"):

@@ -163,6 +163,12 @@ def test_spread_covers_every_item_once(count):
     assert (seen == 1).all()
 
 
+def test_spread_gives_each_core_several_slices_and_no_more():
+    parts = []
+    host.spread(parts.append, 1001)
+    assert host.n_cores() < len(parts) <= host.PIECES_PER_CORE * host.n_cores()
+
+
 def test_spread_inside_spread_covers_every_item_and_ends():
     # As many outer slices as the pool has threads, or more: waiting for the pool inside it would never end.
     outer, inner = 4 * host.n_cores(), 3

@@ -27,6 +27,12 @@ def test_compute_dtype_is_float64_only_with_x64_on(given, without_x64, with_x64)
         assert linalg.compute_dtype(x) == with_x64
 
 
+@pytest.mark.parametrize("asarray", [np.asarray, jnp.asarray])
+def test_a_row_with_an_entry_that_is_not_finite_is_zeros_and_the_others_stay(asarray):
+    rows = np.array([[1.0, 2.0, 3.0], [4.0, np.nan, 6.0], [np.inf, 8.0, 9.0]], np.float32)
+    assert linalg.finite_rows(asarray(rows)).tolist() == [[1, 2, 3], [0, 0, 0], [0, 0, 0]]
+
+
 def test_sign_is_that_of_scikit_learns_svd_flip(dtype):
     rng = np.random.default_rng(0)
     loadings = rng.normal(size=(200, 9)).astype(dtype)

@@ -48,6 +48,14 @@ def test_a_container_sees_its_own_limit_at_the_root_and_version_1_is_understood(
     assert memory.available() == 4_000_000 * 1024
 
 
+@pytest.mark.parametrize(
+    ("n_bytes", "words"),
+    [(9.96e9, "10.0 GB"), (10.4e9, "10 GB"), (1.04e6, "1.0 MB"), (999e3, "999 kB"), (2.5e15, "2,500 TB")],
+)
+def test_sizes_have_two_digits_below_ten(n_bytes, words):
+    assert memory.in_words(n_bytes) == words
+
+
 def test_a_system_that_says_nothing_refuses_nothing(monkeypatch):
     monkeypatch.setattr(memory, "available", lambda: None)
     memory.require(1e30, "this audit", "everything", "lower it")
@@ -83,6 +91,8 @@ def test_the_count_that_would_fit_fits_and_a_tenth_more_does_not(monkeypatch):
     count = int(words.removeprefix("about ").removesuffix(" would fit").replace(",", ""))
     assert 8 * count**2 <= 10**9 < 8 * (1.1 * count) ** 2
     assert "not even" in memory.would_fit(lambda _: 2e9, 50_000)
+    monkeypatch.setattr(memory, "available", lambda: 57)
+    assert memory.would_fit(lambda n: n, 1000) == "about 57 would fit"
 
 
 @pytest.mark.parametrize("name", sorted(METHODS))

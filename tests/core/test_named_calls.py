@@ -16,6 +16,11 @@ def scaled(factor, x, *, shift=0.0):
     return factor * x + shift
 
 
+def overwritten(x):
+    x[0] = 7
+    return x
+
+
 def test_a_name_says_function_and_options():
     names = [
         named_calls.enter(fn, STRUCTURE)
@@ -33,6 +38,8 @@ def test_a_name_says_function_and_options():
     assert len(set(names)) == 5
     assert named_calls.enter(functools.partial(scaled, 1), STRUCTURE) == names[0]
     assert named_calls.enter(scaled, jax.tree.structure((0, 0))) != names[-1]
+    in_one_order = named_calls.enter(functools.partial(scaled, factor=1, shift=1.0), STRUCTURE)
+    assert named_calls.enter(functools.partial(scaled, shift=1.0, factor=1), STRUCTURE) == in_one_order
 
 
 @pytest.mark.parametrize(
@@ -72,3 +79,11 @@ def test_without_the_target_no_function_has_a_name_and_calls_go_on(monkeypatch):
     named_calls._is_registered.cache_clear()
     assert found.tolist() == [2, 2, 2]
     assert named_calls.enter(scaled, STRUCTURE) is not None
+
+
+def test_arguments_are_the_program_s_and_cannot_be_written_to():
+    x = jnp.ones(3)
+    assert named_calls.enter(overwritten, STRUCTURE) is not None
+    with pytest.raises(jax.errors.JaxRuntimeError, match="read-only"):
+        jax.block_until_ready(jax.jit(lambda x: host.call(overwritten, x, x))(x))
+    assert x.tolist() == [1, 1, 1]

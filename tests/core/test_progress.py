@@ -103,8 +103,12 @@ def test_costs_are_said_beforehand_where_work_is_long_and_not_where_it_is_short(
     assert printed(capsys) == []
     announce("9 releases of 5,001 records", 3700.0, 2.5e9)
     announce("9 releases", 75.0)
+    announce("9 releases", 75.0, 1e8)
+    announce("9 releases", 75.0, 9.99e7)
     assert printed(capsys) == [
         "drjax: 9 releases of 5,001 records take about 1 h 1 min and 2.5 GB of memory",
+        "drjax: 9 releases take about 1 min 15 s",
+        "drjax: 9 releases take about 1 min 15 s and 100 MB of memory",
         "drjax: 9 releases take about 1 min 15 s",
     ]
 

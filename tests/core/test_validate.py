@@ -33,6 +33,13 @@ def test_numbers_in_range_pass():
     validate.integer(minimum=0, a=0)
 
 
+@pytest.mark.parametrize("value", [0, 1, -0.5, 1.5, NAN])
+def test_an_open_unit_has_no_ends(value):
+    validate.open_unit(confidence=0.95, share=1e-300)
+    with pytest.raises(ValueError, match=r"confidence must be in \(0, 1\), got"):
+        validate.open_unit(confidence=value)
+
+
 def test_the_second_of_several_values_is_checked_and_named():
     with pytest.raises(ValueError, match="second must be > 0"):
         validate.positive(first=1, second=NAN)

@@ -101,6 +101,7 @@ def test_where_there_is_noise_the_learned_attacks_are_trained_under_it_once_more
     assert aware < 0.9 * unaware
 
 
+@pytest.mark.figures
 def test_smoke_draws_the_figures_and_tables_and_a_copy_is_drawn_from_alike(smoke, tmp_path):
     out, found = smoke
     text = (out / report.TABLES).read_text()

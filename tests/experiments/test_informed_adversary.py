@@ -151,6 +151,7 @@ def test_what_is_unknown_is_drawn_for_each_model(tmp_path, monkeypatch):
     assert sorted(told) == [(False, False), (True, True)]
 
 
+@pytest.mark.figures
 def test_report_has_a_row_for_each_setting_and_the_errors_of_what_it_shows(tmp_path, capsys):
     found = run(SMALL, tmp_path, "default")
     report.main(results=tmp_path)

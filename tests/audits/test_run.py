@@ -29,6 +29,7 @@ def _timeless(value):
     return [_timeless(entry) for entry in value] if isinstance(value, list) else value
 
 
+@pytest.mark.figures
 def test_writes_report_records_arrays_and_figures(tmp_path):
     result = run(SMALL, tmp_path / "out")
     assert result.verdict.level == "high"

@@ -24,7 +24,6 @@ import pytest  # noqa: E402
 from PIL import Image  # noqa: E402
 
 from drjax.core import platforms  # noqa: E402
-from drjax.reports import plots  # noqa: E402
 
 jax.config.update("jax_num_cpu_devices", 2)
 
@@ -67,7 +66,7 @@ BLANK = _blank()
 def _blank_figures(request, monkeypatch):
     # Drawing takes a second a figure: what draws them is tested where they are looked at, which the mark says.
     if request.node.get_closest_marker("figures") is None:
-        monkeypatch.setattr(plots, "png", lambda _: BLANK)
+        monkeypatch.setattr("drjax.reports.plots.png", lambda _: BLANK)
 
 
 @pytest.fixture(params=["float32", "float64"])

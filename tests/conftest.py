@@ -63,10 +63,15 @@ BLANK = _blank()
 
 
 @pytest.fixture(autouse=True)
-def _blank_figures(request, monkeypatch):
+def _blank_figures(request):
     # Drawing takes a second a figure: what draws them is tested where they are looked at, which the mark says.
-    if request.node.get_closest_marker("figures") is None:
-        monkeypatch.setattr("drjax.reports.plots.png", lambda _: BLANK)
+    if request.node.get_closest_marker("figures") is not None:
+        yield
+        return
+    # Not by the fixture `monkeypatch`, which would end after what a test does with it.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("drjax.reports.plots.png", lambda _: BLANK)
+        yield
 
 
 @pytest.fixture(params=["float32", "float64"])

@@ -12,7 +12,17 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "drjax.dr": ("METHODS", "PCA", "SparseRandomProjection", "ClassicalMDS", "MDS", "Isomap", "TSNE", "UMAP"),
+    "drjax.dr": (
+        "METHODS",
+        "PCA",
+        "SparseRandomProjection",
+        "ClassicalMDS",
+        "MDS",
+        "Isomap",
+        "TSNE",
+        "UMAP",
+        "Pipeline",
+    ),
     "drjax.attacks.registry": ("ATTACKS",),
     "drjax.attacks.shadow": ("shadow_embeddings",),
     "drjax.defenses": ("DEFENSES",),

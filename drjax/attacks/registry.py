@@ -14,6 +14,7 @@ from drjax.attacks.attack import Attack, Threat
 from drjax.attacks.membership_scores import Release
 from drjax.attacks.models import attacks as models
 from drjax.attacks.reconstruction import baselines, features
+from drjax.attacks.reconstruction.behind_steps_attack import BehindSteps
 from drjax.attacks.reconstruction.closed_form import attacks as closed_forms
 from drjax.attacks.reconstruction.geodesics import GeodesicSearch
 from drjax.attacks.reconstruction.invariant import InvariantKernel
@@ -46,6 +47,7 @@ ATTACKS = _by_kind(
         closed_forms.KnownOnly(),
         closed_forms.ClosedForm(),
         closed_forms.ClosedFormMixture(),
+        BehindSteps(),
         GeodesicSearch(),
         closed_forms.MatrixRecovery(),
         Stationarity(),

@@ -42,6 +42,9 @@ class AuditConfig:
         method: Name of the DR method.
         n_components: Number of coordinates released per record.
         options: Other hyperparameters of the method by name; its defaults where not given.
+        scale: Steps on the records before the method, in their order, of `drjax.dr.SCALES`, such as "standard".
+        first_pca: Principal components that the method is given in place of the records; None for the records.
+        whiten: Whether published coordinates are scaled to unit variance.
         n_known: Number of records that the adversary knows; the release has one more.
         n_shadow: Number of public records that the adversary trains on.
         n_validation: Number of public records that training is stopped on.
@@ -78,6 +81,9 @@ class AuditConfig:
     method: str = "pca"
     n_components: int = 2
     options: Mapping[str, Any] = field(default_factory=dict)
+    scale: tuple[str, ...] = ()
+    first_pca: int | None = None
+    whiten: bool = False
     n_known: int = 199
     n_shadow: int = 1000
     n_validation: int = 150
@@ -200,7 +206,8 @@ class AuditConfig:
     @property
     def dr_method(self) -> DRMethod:
         """The method with its hyperparameters."""
-        return make_method(self.method, self.n_components, self.options)
+        steps: Any = {"scale": self.scale, "first_pca": self.first_pca, "whiten": self.whiten}
+        return make_method(self.method, self.n_components, self.options, **steps)
 
     @property
     def randomness(self) -> Randomness:

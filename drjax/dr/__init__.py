@@ -10,6 +10,9 @@ from drjax.dr.isomap.method import Isomap
 from drjax.dr.mds.classical import ClassicalMDS
 from drjax.dr.mds.method import MDS
 from drjax.dr.pca.method import PCA
+from drjax.dr.pipeline.after import AFTER, Cast, Centre, Mirror, Rescale, Rotate, Round, UnitVariance
+from drjax.dr.pipeline.method import Pipeline
+from drjax.dr.pipeline.steps import STEPS, CentredRows, FirstPCA, Log, MinMax, OneHot, Robust, Standardise, UnitRows
 from drjax.dr.random_projection import SparseRandomProjection
 from drjax.dr.tsne.method import TSNE
 from drjax.dr.umap.method import UMAP
@@ -18,22 +21,72 @@ METHODS = {method.name: method for method in (PCA, SparseRandomProjection, Class
 """Every method by the name that the command line and the records use."""
 
 
-def make_method(name: str, n_components: int, options: Mapping[str, Any]) -> DRMethod:
-    """A method by its name.
+SCALES = tuple(name for name, step in STEPS.items() if not dataclasses.fields(step))
+"""Steps before a method that need no settings."""
+
+
+def make_method(
+    name: str,
+    n_components: int,
+    options: Mapping[str, Any],
+    *,
+    scale: tuple[str, ...] = (),
+    first_pca: int | None = None,
+    whiten: bool = False,
+) -> DRMethod:
+    """A method by its name, behind steps by theirs.
 
     Args:
         name: Key of `METHODS`.
         n_components: Coordinates of a record.
         options: Its other hyperparameters by name; its defaults where not given.
+        scale: Steps before it that need no settings, in their order, of `SCALES`.
+        first_pca: Principal components of what these make of records, which the method is given instead; None for none.
+        whiten: Whether coordinates are scaled to unit variance.
 
     Raises:
-        ValueError: no such method, no such hyperparameter of it, or a value out of its range.
+        ValueError: no such method or step, no such hyperparameter of it, or a value out of its range.
     """
     validate.one_of(METHODS, method=name)
     names = {field.name for field in dataclasses.fields(METHODS[name])} - {"n_components"}
     if not options.keys() <= names:
         raise ValueError(f"options must be among {sorted(names)} for method {name!r}, got {sorted(options)}")
-    return METHODS[name](n_components=n_components, **options)
+    for step in scale:
+        validate.one_of(SCALES, scale=step)
+    if first_pca is not None:
+        validate.integer(minimum=n_components, first_pca=first_pca)
+    before = tuple(STEPS[step]() for step in scale) + (() if first_pca is None else (FirstPCA(n_components=first_pca),))
+    method, after = METHODS[name](n_components=n_components, **options), (UnitVariance(),) if whiten else ()
+    return Pipeline(before=before, method=method, after=after) if before or after else method
 
 
-__all__ = ["MDS", "METHODS", "PCA", "TSNE", "UMAP", "ClassicalMDS", "Isomap", "SparseRandomProjection", "make_method"]
+__all__ = [
+    "AFTER",
+    "MDS",
+    "METHODS",
+    "PCA",
+    "SCALES",
+    "STEPS",
+    "TSNE",
+    "UMAP",
+    "Cast",
+    "Centre",
+    "CentredRows",
+    "ClassicalMDS",
+    "FirstPCA",
+    "Isomap",
+    "Log",
+    "MinMax",
+    "Mirror",
+    "OneHot",
+    "Pipeline",
+    "Rescale",
+    "Robust",
+    "Rotate",
+    "Round",
+    "SparseRandomProjection",
+    "Standardise",
+    "UnitRows",
+    "UnitVariance",
+    "make_method",
+]

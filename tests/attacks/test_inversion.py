@@ -303,6 +303,6 @@ def test_bad_input_is_refused_by_name(change, match):
 
 def test_every_feature_keeps_its_own_variance_in_the_prior_whatever_its_units():
     covariance = np.diag([1e10, 1.0, 1e-10, 0.0])
-    made = inversion._definite(covariance)
+    made = inversion.definite(covariance)
     np.testing.assert_allclose(np.diag(made)[:3], [1e10, 1.0, 1e-10], rtol=1e-5)  # 1e-6 is added
     assert np.linalg.eigvalsh(made).min() > 0

@@ -1,4 +1,4 @@
-"""What every method of `drjax.dr.METHODS` promises. A new method is covered by its one line in that dict."""
+"""What every method of `drjax.dr.METHODS` promises, and a method behind steps. Its line there covers a new one."""
 
 import dataclasses
 
@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from drjax import dr
 from drjax.core.types import DRMethod, Status
 from drjax.dr import METHODS
 
@@ -34,9 +35,34 @@ DRAWS_BY_PLACE = {"umap": "noise on the start and negative samples belong to the
 """Methods under which equal records part, and why."""
 
 
-@pytest.fixture(params=sorted(METHODS))
-def method(request):
-    return METHODS[request.param](**SMALL.get(request.param, {}))
+WITH_STEPS = {
+    "pca behind scalers, rotated": lambda **options: dr.Pipeline(
+        before=(dr.Robust(), dr.Standardise()), method=dr.PCA(**options), after=(dr.Rotate(),)
+    ),
+    "classical-mds of single records, rescaled": lambda **options: dr.Pipeline(
+        before=(dr.CentredRows(),), method=dr.ClassicalMDS(**options), after=(dr.Rescale(factor=2.0),)
+    ),
+    "tsne of first components, centred": lambda **options: dr.Pipeline(
+        before=(dr.FirstPCA(n_components=4),), method=dr.TSNE(**options), after=(dr.Centre(), dr.Mirror())
+    ),
+}
+"""Ways of insertion behind steps: a fit for each shadow, the method's own, and a fit where the method descends."""
+
+
+@pytest.fixture(params=[*sorted(METHODS), *WITH_STEPS])
+def kind(request):
+    """Makes a method of hyperparameters."""
+    return METHODS[request.param] if request.param in METHODS else WITH_STEPS[request.param]
+
+
+@pytest.fixture
+def method(kind):
+    return kind(**SMALL.get(kind().name, {}))
+
+
+@pytest.fixture
+def settled(kind):
+    return kind(**SETTLED.get(kind().name, {}))
 
 
 @pytest.fixture(params=["fresh", "shared"])
@@ -92,7 +118,7 @@ def tolerance(dtype, method):
 
 def test_implements_the_protocol(method):
     assert isinstance(method, DRMethod)
-    assert METHODS[method.name] is type(method)
+    assert METHODS[method.name] is type(method) or isinstance(method, dr.Pipeline)
     assert all(isinstance(fact, bool) for fact in (method.deterministic, method.repeatable, method.stationary))
     assert method.title.strip()
     assert all(text is None or text.strip() for text in (method.unit, method.minimises))
@@ -213,9 +239,9 @@ def test_objective_is_that_of_the_fit(method, dtype):
 
 
 @pytest.mark.parametrize("bad", [0, -1, float("nan"), True, 2.0, "2", None])
-def test_n_components_that_is_no_count_is_refused_on_construction(method, bad):
+def test_n_components_that_is_no_count_is_refused_on_construction(kind, bad):
     with pytest.raises(ValueError, match="n_components must be an integer >= 1"):
-        type(method)(n_components=bad)
+        kind(n_components=bad)
 
 
 def test_hyperparameters_are_keyword_only(method):
@@ -366,11 +392,11 @@ def test_scaling_the_data_scales_the_coordinates(method, dtype):
     np.testing.assert_allclose(after, factor * before, atol=4 * tolerance(dtype, method))
 
 
-def test_a_repeatable_release_follows_its_derivative_in_the_target(method):
+def test_a_repeatable_release_follows_its_derivative_in_the_target(method, settled):
     if not method.repeatable:
         pytest.skip("the release is not repeatable")
     with jax.enable_x64(True):
-        method = type(method)(**SETTLED.get(method.name, {}))
+        method = settled
         x, along, step = data(dtype="float64"), np.linspace(-1, 1, D), 1e-5
         shared = method.prepare(x[1:], shared_key=KEY)
         ahead, behind = (np.asarray(insert(method, KEY, shared, x[0] + h * along).coords) for h in (step, -step))
@@ -380,10 +406,10 @@ def test_a_repeatable_release_follows_its_derivative_in_the_target(method):
         np.testing.assert_allclose(moved(method, KEY, shared, x[0], along), expected, atol=1e-4)
 
 
-def test_the_gradient_vanishes_at_a_stationary_release(method):
+def test_the_gradient_vanishes_at_a_stationary_release(method, settled):
     if not method.stationary:
         pytest.skip("the release is not stationary")
-    method, x = type(method)(**SETTLED.get(method.name, {})), data()
+    method, x = settled, data()
     coords = np.asarray(fit(method, KEY, x).coords)
     elsewhere = np.random.default_rng(0).permutation(coords)
     # MDS stops at a seventh digit of the stress: at a step of 1e-3 of the map.

@@ -19,7 +19,7 @@ NEAR, NEWTON_STEPS = 1e-2, 4
 in a map, would leave the equations with steps that no derivative knows of."""
 
 
-class _OfRecord:
+class OfRecord:
     """Equations whose features are the record itself."""
 
     def forward(self, x: Array, change: Array) -> Array:
@@ -43,7 +43,7 @@ class _OfRecord:
 
 
 @hyperparams
-class Match(_OfRecord):
+class Match(OfRecord):
     """The kernel's coordinates for [x; known] are those released.
 
     Attributes:
@@ -77,7 +77,7 @@ class Match(_OfRecord):
 
 
 @hyperparams
-class Rest(_OfRecord):
+class Rest(OfRecord):
     """The gradient of the method's objective in the coordinates vanishes at the release.
 
     Attributes:

@@ -158,7 +158,7 @@ def reconstruct(
             level = ROUNDING * np.abs(releases).max(axis=(1, 2))
         plan = _Plan(
             equations=equations,
-            prior=Belief(jnp.asarray(prior.mean), jnp.asarray(_definite(prior.covariance))),
+            prior=Belief(jnp.asarray(prior.mean), jnp.asarray(definite(prior.covariance))),
             bounds=None if bounds is None else jnp.asarray(bounds, jnp.float64),
             is_gradient=way == "gradient",
             first_noise=FIRST_NOISE,
@@ -296,7 +296,8 @@ def _starts(known: np.ndarray, releases: np.ndarray, prior: GaussianPrior, guess
     return np.concatenate(starts, axis=1)
 
 
-def _definite(covariance: np.ndarray) -> np.ndarray:
+def definite(covariance: np.ndarray) -> np.ndarray:
+    """A covariance (d, d) with a millionth of each feature's variance added."""
     # A covariance of low rank leaves directions of no variance, along which no start has a finite cost. Each feature
     # gets a share of its own variance: one of small units would drown in that of the others.
     own = np.diag(covariance)
@@ -340,7 +341,7 @@ def _invert_one(plan: _Plan, release: Array, starts: Array, level: Array, *exces
         if plan.is_gradient:
             noise = jax.lax.cond(goes_on, measured, lambda _: noise, last)
         if plan.bounds is not None:
-            prior = jax.lax.cond(at >= n_open, lambda: _held(plan.prior, last.x, plan.bounds), lambda: plan.prior)
+            prior = jax.lax.cond(at >= n_open, lambda: held(plan.prior, last.x, plan.bounds), lambda: plan.prior)
         start = jnp.where(goes_on, last.x, starts[jnp.where(at < n_starts, at, 0)])
         found = descend(equations, release, noise, prior, start, max_iter=plan.max_iter)
         kept = goes_on | (found.cost < last.cost)
@@ -360,7 +361,7 @@ def _invert_one(plan: _Plan, release: Array, starts: Array, level: Array, *exces
     return _Found(best.x, ends[:n_starts], left, best.converged)
 
 
-def _held(prior: Belief, x: Array, bounds: Any) -> Belief:
+def held(prior: Belief, x: Array, bounds: Any) -> Belief:
     """The prior with the features of x beyond the bounds held there; one that is pushed back inside comes free."""
     low, high = bounds[0], bounds[1]
     return _conditioned(prior, (x < low) | (x > high), jnp.clip(x, low, high), PIN * (high - low))

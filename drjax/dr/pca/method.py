@@ -115,7 +115,7 @@ class PCA:
         sign, margin = sign_and_margin(vt[:k])
         coords = jnp.where(finite, u[:, :k] * (s[:k] * sign), jnp.nan)
         eigenvalues = jnp.append(s**2, 0)[: k + 1]
-        return _embedding(
+        return embedding_of(
             coords,
             eigenvalues=eigenvalues,
             gap=base.eigengap(eigenvalues, k),
@@ -206,7 +206,7 @@ class PCA:
 
         # Directions beyond those of the data have no variance: their coordinates are 0.
         fill = ((0, 0), (0, k - kept))
-        return jax.vmap(_embedding)(
+        return jax.vmap(embedding_of)(
             jnp.pad(coords, ((0, 0), *fill)),
             eigenvalues=eigenvalues * shared.scale**2,
             scatter=(shared.scatter + weight * squared_norm[:, 0]) * shared.scale**2,
@@ -264,7 +264,7 @@ def _certain_signs(
     return jax.lax.cond(jnp.all(certain), lambda: (sign, lower), from_all_directions)
 
 
-def _embedding(
+def embedding_of(
     coords: Array, *, eigenvalues: Array, gap: Array, scatter: Array, margin: Array, converged: Array, n_iter: Array
 ) -> Embedding:
     """Puts flags and diagnostics beside the coordinates of one PCA; eigenvalues (k+1,) decreasing."""

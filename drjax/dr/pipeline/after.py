@@ -1,0 +1,199 @@
+"""Steps after a method: what becomes of coordinates before they are published. One line each in `AFTER`."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+
+from drjax.core import validate
+from drjax.core.linalg import HIGHEST
+from drjax.core.types import Array, hyperparams, traced
+
+DTYPES = ("float16", "float32", "float64")
+
+
+@hyperparams
+class AfterStep:
+    """What every step after a method says of itself.
+
+    Attributes:
+        name: Name on the command line and in records.
+        title: What it makes of coordinates, as it stands in a sentence: "centred".
+        keeps_shape: Whether distances in the map stay in proportion, but for rounding.
+        keeps_unit: Whether distances in the map stay as they are, but for rounding.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    keeps_shape: ClassVar[bool] = True
+    keeps_unit: ClassVar[bool] = True
+
+    def apply(self, coords: Array) -> Array:
+        """Coordinates (n, k) as published, (n, k); pure."""
+        raise NotImplementedError
+
+    def undo(self, coords: Array) -> Array:
+        """Coordinates (n, k) up to what the step took from them: all that is lost is a shift, or digits."""
+        return coords
+
+
+@hyperparams
+class Rescale(AfterStep):
+    """Multiplies all coordinates.
+
+    Attributes:
+        factor: Number > 0; traced.
+    """
+
+    name: ClassVar[str] = "rescale"
+    title: ClassVar[str] = "multiplied by a constant"
+    keeps_unit: ClassVar[bool] = False
+    factor: Any = traced(default=1.0)
+
+    def __post_init__(self) -> None:
+        """Checks the factor."""
+        if not validate.is_abstract(self.factor):
+            validate.positive(factor=self.factor)
+
+    def apply(self, coords: Array) -> Array:
+        """See `AfterStep`."""
+        return coords * jnp.asarray(self.factor, coords.dtype)
+
+    def undo(self, coords: Array) -> Array:
+        """See `AfterStep`."""
+        return coords / jnp.asarray(self.factor, coords.dtype)
+
+
+@hyperparams
+class UnitVariance(AfterStep):
+    """Every coordinate over its standard deviation (ddof = 1); after PCA that is whitening."""
+
+    name: ClassVar[str] = "unit-variance"
+    title: ClassVar[str] = "scaled to unit variance"
+    keeps_shape: ClassVar[bool] = False
+    keeps_unit: ClassVar[bool] = False
+
+    def apply(self, coords: Array) -> Array:
+        """See `AfterStep`."""
+        spread = jnp.std(coords, axis=0, ddof=1)
+        return coords / jnp.where(spread > 0, spread, 1)
+
+
+@hyperparams
+class Rotate(AfterStep):
+    """Turns the map by a rotation that a seed draws from all rotations.
+
+    Attributes:
+        seed: Seed >= 0.
+    """
+
+    name: ClassVar[str] = "rotate"
+    title: ClassVar[str] = "rotated"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Checks the seed."""
+        validate.integer(minimum=0, seed=self.seed)
+
+    def _matrix(self, k: int) -> np.ndarray:
+        q, r = np.linalg.qr(np.random.default_rng(self.seed).normal(size=(k, k)))
+        q = q * np.sign(np.diagonal(r))
+        q[:, 0] *= np.sign(np.linalg.det(q))
+        return q
+
+    def apply(self, coords: Array) -> Array:
+        """See `AfterStep`."""
+        return jnp.matmul(coords, jnp.asarray(self._matrix(coords.shape[1]), coords.dtype), precision=HIGHEST)
+
+    def undo(self, coords: Array) -> Array:
+        """See `AfterStep`."""
+        return jnp.matmul(coords, jnp.asarray(self._matrix(coords.shape[1]).T, coords.dtype), precision=HIGHEST)
+
+
+@hyperparams
+class Mirror(AfterStep):
+    """Changes the sign of some coordinates.
+
+    Attributes:
+        axes: Numbers of the coordinates, from 0.
+    """
+
+    name: ClassVar[str] = "mirror"
+    title: ClassVar[str] = "mirrored"
+    axes: tuple[int, ...] = (0,)
+
+    def __post_init__(self) -> None:
+        """Checks the numbers."""
+        for axis in self.axes:
+            validate.integer(minimum=0, axes=axis)
+
+    def apply(self, coords: Array) -> Array:
+        """See `AfterStep`."""
+        mirrored = [axis in self.axes for axis in range(coords.shape[1])]
+        return jnp.where(jnp.asarray(mirrored), -coords, coords)
+
+    def undo(self, coords: Array) -> Array:
+        """See `AfterStep`."""
+        return self.apply(coords)
+
+
+@hyperparams
+class Centre(AfterStep):
+    """Subtracts the mean of every coordinate."""
+
+    name: ClassVar[str] = "centre"
+    title: ClassVar[str] = "centred"
+
+    def apply(self, coords: Array) -> Array:
+        """See `AfterStep`."""
+        return coords - jnp.mean(coords, axis=0)
+
+
+@hyperparams
+class Round(AfterStep):
+    """Rounds to decimals; without a derivative of use.
+
+    Attributes:
+        decimals: Number of decimals >= 0.
+    """
+
+    name: ClassVar[str] = "round"
+    title: ClassVar[str] = "rounded"
+    decimals: int = 3
+
+    def __post_init__(self) -> None:
+        """Checks the number."""
+        validate.integer(minimum=0, decimals=self.decimals)
+
+    def apply(self, coords: Array) -> Array:
+        """See `AfterStep`."""
+        return jnp.round(coords, self.decimals)
+
+
+@hyperparams
+class Cast(AfterStep):
+    """Rounds to the digits of a smaller type of float; the dtype stays that of the method.
+
+    Attributes:
+        dtype: Type, one of `DTYPES`.
+    """
+
+    name: ClassVar[str] = "cast"
+    title: ClassVar[str] = "cast to fewer digits"
+    dtype: str = "float32"
+
+    def __post_init__(self) -> None:
+        """Checks the type."""
+        validate.one_of(DTYPES, dtype=self.dtype)
+
+    def apply(self, coords: Array) -> Array:
+        """See `AfterStep`."""
+        return coords.astype(self.dtype).astype(coords.dtype)
+
+
+AFTER: dict[str, type[AfterStep]] = {
+    step.name: step for step in (Rescale, UnitVariance, Rotate, Mirror, Centre, Round, Cast)
+}
+"""Every step after a method by its name."""

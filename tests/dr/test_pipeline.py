@@ -1,0 +1,174 @@
+"""Steps before and after a method, against scikit-learn's; and PCA behind a scaler by block iterations."""
+
+import jax
+import numpy as np
+import pytest
+from sklearn import decomposition, preprocessing
+from sklearn.pipeline import make_pipeline
+
+import drjax
+from drjax import dr
+from drjax.core.types import Status
+from drjax.dr.pipeline import method as pipelines
+
+KEY = jax.random.key(0)
+
+SCALERS = {
+    "standard": (dr.Standardise(), preprocessing.StandardScaler()),
+    "min-max": (dr.MinMax(), preprocessing.MinMaxScaler()),
+    "robust": (dr.Robust(), preprocessing.RobustScaler()),
+}
+
+
+def data(n, d, seed=0, n_constant=3):
+    rng = np.random.default_rng(seed)
+    x = np.abs(rng.standard_t(4, size=(n, d)) @ rng.normal(size=(d, d)) * 0.5 ** rng.integers(0, 8, d))
+    x[:, :n_constant] = 2.5
+    return x
+
+
+@pytest.mark.parametrize("n", [4, 5, 6, 7, 40])
+@pytest.mark.parametrize(
+    ("step", "peer"),
+    [
+        *SCALERS.values(),
+        (dr.UnitRows(), preprocessing.Normalizer()),
+        (dr.Log(), preprocessing.FunctionTransformer(np.log1p)),
+        (dr.CentredRows(), preprocessing.FunctionTransformer(lambda x: x - x.mean(axis=1, keepdims=True))),
+        (dr.FirstPCA(n_components=3), decomposition.PCA(3, svd_solver="full")),
+        (dr.FirstPCA(n_components=3, whiten=True), decomposition.PCA(3, whiten=True, svd_solver="full")),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_steps_before_are_scikit_learns(step, peer, n):
+    x = data(n, 9)
+    with jax.enable_x64(True):
+        found = np.asarray(step.apply(x))
+    np.testing.assert_allclose(found, peer.fit_transform(x), rtol=1e-9, atol=1e-9)
+    assert found.shape == (n, step.width(9, n))
+
+
+def test_one_hot_is_scikit_learns():
+    codes = np.array([[0, 1.5, 2], [1, 2.5, 0], [0, 3.5, 1], [1, 0.0, 2]])
+    found = np.asarray(dr.OneHot(n_categories=(2, 0, 3)).apply(codes))
+    expected = preprocessing.OneHotEncoder(sparse_output=False).fit_transform(codes[:, [0, 2]])
+    np.testing.assert_array_equal(found, np.column_stack([expected, codes[:, 1]]))
+    assert dr.OneHot(n_categories=(2, 0, 3)).width(3, 4) == 6
+    with pytest.raises(ValueError, match="one entry for each of 3 features"):
+        dr.OneHot(n_categories=(2, 0)).apply(codes)
+
+
+@pytest.mark.parametrize("name", SCALERS)
+def test_a_scaler_before_another_changes_nothing(name):
+    x, (scaler, _) = data(30, 6), SCALERS[name]
+    with jax.enable_x64(True):
+        for first, _ in SCALERS.values():
+            np.testing.assert_allclose(scaler.apply(first.apply(x)), scaler.apply(x), atol=1e-12)
+
+
+@pytest.mark.parametrize("whiten", [False, True])
+@pytest.mark.parametrize("name", SCALERS)
+def test_pca_behind_a_scaler_is_scikit_learns(name, whiten):
+    x, (scaler, peer) = data(120, 90), SCALERS[name]
+    theirs = decomposition.PCA(3, whiten=whiten, svd_solver="full")
+    expected = make_pipeline(peer, theirs).fit_transform(x)
+    method = dr.Pipeline(
+        before=(scaler,), method=drjax.PCA(n_components=3), after=(dr.UnitVariance(),) if whiten else ()
+    )
+    with jax.enable_x64(True):
+        fitted = method.fit_transform(KEY, x)
+        inserted = method.insert(KEY, method.prepare(x[1:]), x[0])
+    for found in (fitted, inserted):
+        np.testing.assert_allclose(found.coords, expected, atol=1e-9 * np.abs(expected).max())
+        assert int(found.status) == 0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", SCALERS)
+@pytest.mark.parametrize(("n", "d"), [(150, 80), (80, 150)])
+def test_many_records_are_inserted_behind_a_scaler_as_they_are_fitted(name, dtype, n, d):
+    x, scaler = data(n + 6, d).astype(dtype), SCALERS[name][0]
+    targets, known = x[:7], x[7:]
+    targets[1, 0] = 7.0  # where all others are alike
+    targets[2] *= 30
+    targets[3] = known[5]
+    method = dr.Pipeline(before=(scaler,), method=drjax.PCA(n_components=2))
+    assert min(n - 1, d) > pipelines.LARGE
+    with jax.enable_x64(dtype == "float64"):
+        shared = method.prepare(known)
+        assert shared.known is None  # no fit for each shadow
+        found = method.insert_batch(jax.random.split(KEY, 7), shared, targets)
+        fits = [method.fit_transform(KEY, np.vstack([t[None], known])) for t in targets]
+    eps = np.finfo(dtype).eps
+    for i, fit in enumerate(fits):
+        assert not int(found.status[i]) & Status.NOT_CONVERGED
+        # An eigenvector moves by rounding over its gap.
+        moved = 100 * eps / float(np.min(fit.info.eigengap))
+        np.testing.assert_allclose(found.coords[i], fit.coords, atol=moved * np.abs(fit.coords).max())
+        np.testing.assert_allclose(found.objective[i], fit.objective, rtol=1e3 * eps)
+        np.testing.assert_allclose(found.info.eigenvalues[i], fit.info.eigenvalues, rtol=100 * eps)
+
+
+def test_a_lane_that_is_not_finite_spoils_no_other():
+    x = data(90, 80).astype("float32")
+    method = dr.Pipeline(before=(dr.Standardise(),), method=drjax.PCA())
+    shared, targets = method.prepare(x[1:]), np.stack([x[0], np.full(80, np.nan, "float32")])
+    found = method.insert_batch(jax.random.split(KEY, 2), shared, targets)
+    alone = method.insert(KEY, shared, x[0])
+    np.testing.assert_allclose(found.coords[0], alone.coords, atol=1e-4)
+    assert int(found.status[1]) & Status.NON_FINITE
+
+
+@pytest.mark.parametrize(
+    "step", [dr.Rescale(factor=3.0), dr.Rotate(seed=4), dr.Mirror(axes=(1,)), dr.Centre(), dr.Round(decimals=6)]
+)
+def test_steps_after_are_undone_up_to_a_shift_and_digits(step):
+    coords = np.random.default_rng(0).normal(size=(20, 3)).astype("float32")
+    back = np.asarray(step.undo(step.apply(coords)))
+    np.testing.assert_allclose(back - back.mean(axis=0), coords - coords.mean(axis=0), atol=2e-6)
+    published = np.asarray(step.apply(coords))
+    assert published.dtype == coords.dtype
+    assert step.name == "centre" or not np.array_equal(published, coords)
+
+
+def test_rotations_turn_and_do_not_mirror():
+    for k in (2, 3, 5):
+        turned = np.asarray(dr.Rotate(seed=1).apply(np.eye(k, dtype="float32")))
+        np.testing.assert_allclose(turned @ turned.T, np.eye(k), atol=1e-6)
+        assert np.linalg.det(turned) > 0.99
+
+
+def test_digits_are_cut_as_by_the_type():
+    coords = np.random.default_rng(0).normal(size=(20, 2)).astype("float32")
+    np.testing.assert_array_equal(dr.Cast(dtype="float16").apply(coords), coords.astype("float16"))
+
+
+def test_a_pipeline_says_of_itself_what_its_steps_change():
+    plain, scaled = dr.Pipeline(method=drjax.PCA()), dr.Pipeline(before=(dr.Standardise(),), method=drjax.PCA())
+    assert (plain.title, plain.unit) == ("PCA", "of the input")
+    assert (scaled.title, scaled.unit) == ("PCA of standardised records", None)
+    assert scaled.cost(200, 30).flops > plain.cost(200, 30).flops
+    mds = dr.Pipeline(before=(dr.CentredRows(),), method=drjax.MDS(), after=(dr.UnitVariance(),))
+    assert not mds.stationary
+    assert mds.minimises is None
+    assert np.isnan(mds.objective(np.zeros((4, 2)), data(4, 9)))
+    both = dr.Pipeline(before=(dr.Log(), dr.FirstPCA()), method=drjax.TSNE())
+    assert both.title == "t-SNE of principal components of records of logarithms of records"
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: dr.Pipeline(method=drjax.PCA(), before=[dr.Log()]), "before must be a tuple of Step"),
+        (lambda: dr.Pipeline(method=drjax.PCA(), before=(dr.Centre(),)), "before must be a tuple of Step"),
+        (lambda: dr.Pipeline(method=drjax.PCA(), after=(dr.Log(),)), "after must be a tuple of AfterStep"),
+        (lambda: dr.Pipeline(method="pca"), "method must be a DR method"),
+        (lambda: dr.FirstPCA(n_components=0), "n_components must be an integer >= 1"),
+        (lambda: dr.Rescale(factor=0.0), "factor must be > 0"),
+        (lambda: dr.Cast(dtype="int8"), "dtype must be one of"),
+        (lambda: dr.Round(decimals=-1), "decimals must be an integer >= 0"),
+    ],
+)
+def test_bad_steps_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

@@ -1,0 +1,116 @@
+"""The target of scikit-learn's PCA behind its scalers, solved for with the scaler recomputed."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sklearn import datasets, decomposition, preprocessing
+from sklearn.pipeline import make_pipeline
+
+import drjax
+from drjax import dr
+from drjax.attacks.attack import EmbeddingThreat
+from drjax.attacks.reconstruction.eigen_equations import Eigen
+from drjax.attacks.registry import ATTACKS, answer
+from drjax.core.types import Status
+
+KEY = jax.random.key(0)
+ATTACK = ATTACKS["embedding"]["behind-steps"]
+N, M = 100, 4
+
+
+@pytest.fixture(scope="module")
+def table():
+    x = datasets.load_wine().data
+    return x[np.random.default_rng(3).permutation(len(x))]
+
+
+def attacked(table, peer, steps, *, after=(), k=2, precision=None, method=None):
+    """Finding and truth for M targets beside N - 1 known records."""
+    known, targets = table[: N - 1], table[N - 1 : N - 1 + M]
+    coords = np.stack([peer.fit_transform(np.vstack([target[None], known])) for target in targets])
+    if precision is not None:
+        coords = np.round(coords, precision)
+    threat = EmbeddingThreat(
+        method=method or dr.Pipeline(before=steps, method=drjax.PCA(n_components=k), after=after),
+        known=known,
+        coords=coords,
+        shadows=pytest.fail,
+        decimals=precision,
+    )
+    assert ATTACK.fits(threat) is None
+    return answer(ATTACK, KEY, threat), targets, known
+
+
+def ratios(found, targets, known):
+    """Squared error over that of the mean record, in units of the features, for each target."""
+    spread = known.std(axis=0)
+    error, mean = (found.x - targets) / spread, (known.mean(axis=0) - targets) / spread
+    return (error**2).mean(axis=1) / (mean**2).mean(axis=1)
+
+
+@pytest.mark.parametrize(
+    ("peer", "steps", "after"),
+    [
+        (make_pipeline(preprocessing.StandardScaler(), decomposition.PCA(2)), (dr.Standardise(),), ()),
+        (
+            make_pipeline(preprocessing.StandardScaler(), decomposition.PCA(2, whiten=True)),
+            (dr.Standardise(),),
+            (dr.UnitVariance(),),
+        ),
+        (make_pipeline(preprocessing.MinMaxScaler(), decomposition.PCA(2)), (dr.MinMax(),), ()),
+    ],
+    ids=["standard", "standard, whitened", "min-max"],
+)
+def test_the_record_behind_a_scaler_comes_out_exactly(table, peer, steps, after):
+    found, targets, known = attacked(table, peer, steps, after=after)
+    assert (found.status == Status.OK).all()
+    assert ratios(found, targets, known).max() < 1e-8
+    assert (found.expected_mse < 1e-3 * known.var()).all()
+
+
+def test_three_decimals_leave_what_is_expected(table):
+    peer = make_pipeline(preprocessing.StandardScaler(), decomposition.PCA(2))
+    found, targets, known = attacked(table, peer, (dr.Standardise(),), after=(dr.Round(decimals=3),), precision=3)
+    own = ratios(found, targets, known)
+    usable = found.status == Status.OK
+    assert usable.sum() >= M - 1
+    assert own[usable].max() < 0.1
+    error = ((found.x - targets) ** 2).mean(axis=1)
+    assert (error[usable] < 10 * found.expected_mse[usable]).all()
+
+
+def test_scores_behind_another_scaler_are_refused_and_the_answer_is_the_mean(table):
+    peer = make_pipeline(preprocessing.MinMaxScaler(), decomposition.PCA(2))
+    found, _, known = attacked(table, peer, (dr.Standardise(),))
+    assert (found.status == Status.MISFIT).all()
+    np.testing.assert_allclose(found.x, np.tile(known.mean(axis=0), (M, 1)), rtol=1e-9)
+
+
+def test_methods_that_are_no_scores_of_pca_are_left_alone():
+    for method in (drjax.TSNE(), dr.Pipeline(before=(dr.Standardise(),), method=drjax.MDS())):
+        assert ATTACK.suits(method, seed_known=False) is not None
+    mixing = dr.Pipeline(before=(dr.Standardise(), dr.UnitRows()), method=drjax.PCA())
+    assert ATTACK.suits(mixing, seed_known=False) is not None
+
+
+@pytest.mark.parametrize("form", ["scores", "directions", "span"])
+def test_the_derivative_of_the_equations_is_that_of_differences(table, form):
+    known = table[:12, :4]
+    with jax.enable_x64(True):
+        release = jnp.asarray(np.random.default_rng(0).normal(size=(13, 2)))
+        equations = Eigen(
+            steps=(dr.Standardise(),),
+            known=jnp.asarray(known),
+            record=jnp.asarray(known[0]),
+            where=jnp.arange(4),
+            new=jnp.zeros(13),
+            form=form,
+        )
+        u = jnp.append(table[20, :4], 0.0)
+        residual, slope = equations.linearise(release, u)
+        step = 1e-5 * known.std(axis=0)
+        for j in range(4):
+            ahead, behind = (np.asarray(equations.residual(release, u + s * step[j] * np.eye(5)[j])) for s in (1, -1))
+            np.testing.assert_allclose(slope[:, j], (ahead - behind) / (2 * step[j]), rtol=1e-4, atol=1e-6 / step[j])
+        np.testing.assert_allclose(residual, equations.residual(release, u))

@@ -7,6 +7,7 @@ import numpy as np
 from drjax.attacks.recognition.belief import Belief, Candidate, Family, Release, believed
 from drjax.attacks.recognition.isomap import IsomapFamily
 from drjax.attacks.recognition.mds import MDSFamily
+from drjax.attacks.recognition.stand_ins import confirmed
 from drjax.attacks.recognition.tsne import TSNEFamily
 from drjax.attacks.recognition.umap import UMAPFamily
 from drjax.core import validate
@@ -37,7 +38,7 @@ def recognise(
     not needed: the mean of the known records nearest to it in the map stands in for it. Some seconds at n = 200.
 
     Args:
-        key: PRNG key.
+        key: PRNG key of releases that are made for comparison, where a hypothesis fits but loosely.
         known: (n-1, d), in the order of the map's rows, the target's left out.
         coords: (n, k), the map.
         target_row: Row of the target in the map.
@@ -58,6 +59,10 @@ def recognise(
     found: list[Candidate] = []
     for family in track(tried, "families tried", enabled=progress):
         found += family.candidates(release)
+    if found:
+        best = min(found, key=lambda one: one.excess)
+        family = next(one for one in FAMILIES if one.name == best.family)
+        found[found.index(best)] = confirmed(key, release, best, family)
     return believed(found)
 
 
@@ -77,8 +82,8 @@ def checked(known: Array, coords: Array, *, target_row: int = 0, decimals: int |
     n_different = len(np.unique(known, axis=0))
     if n_different < LEAST_KNOWN:
         raise ValueError(
-            f"known must have at least {LEAST_KNOWN} different rows to recognise a map by, got {n_different}: know more "
-            "records, or name the method"
+            f"known must have at least {LEAST_KNOWN} different rows to recognise a map by, got {n_different}: know "
+            "more records, or name the method"
         )
     if not np.ptp(coords, axis=0).all():
         raise ValueError("coords must not have a constant column, got one: leave it out")

@@ -47,6 +47,12 @@ class Release:
         return 1 + np.sort(np.argsort(gaps, kind="stable")[int((1 - SHARE_AWAY) * len(gaps)) :])
 
     @functools.cached_property
+    def spread(self) -> float:
+        """Median distance of those to the map's centre."""
+        centred = self.coords - self.coords.mean(axis=0)
+        return float(np.median(np.linalg.norm(centred[self.away], axis=1)))
+
+    @functools.cached_property
     def inputs(self) -> tuple[Input, ...]:
         """Inputs that differ."""
         return tuple(inputs(self.records, is_scale_free=False))
@@ -177,6 +183,10 @@ class Family(Protocol):
 
     def candidates(self, release: Release) -> list[Candidate]:
         """Hypotheses of the family that come closest, with their misfits, in any order; [] where none can be tried."""
+        ...
+
+    def misfit(self, release: Release, candidate: Candidate) -> float:
+        """Misfit of a release under the hypothesis of one of its candidates; inf where it has no meaning."""
         ...
 
 

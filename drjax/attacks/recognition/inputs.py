@@ -121,7 +121,7 @@ def inputs(records: np.ndarray, *, is_scale_free: bool) -> Iterator[Input]:
     found: list[Input] = []
     prints: list[np.ndarray] = []
     for before, metrics in CHAINS:
-        prepared = _prepared(records, before)
+        prepared = prepare(records, before)
         if prepared is None:
             continue
         for metric in metrics:
@@ -141,7 +141,13 @@ def inputs(records: np.ndarray, *, is_scale_free: bool) -> Iterator[Input]:
     yield from found
 
 
-def _prepared(records: np.ndarray, before: tuple[Step, ...]) -> np.ndarray | None:
+def given(records: np.ndarray, before: tuple[Step, ...], metric: str) -> Input | None:
+    """The input of records (n, d) behind steps, by a metric; None where a step does nothing, or gives no numbers."""
+    prepared = prepare(records, before)
+    return None if prepared is None else Input(before, metric, distances(prepared, metric))
+
+
+def prepare(records: np.ndarray, before: tuple[Step, ...]) -> np.ndarray | None:
     """Records (n, d) behind steps, in float64; None where a step does nothing for them, or gives no numbers."""
     x, n, d = records, *records.shape
     width = d

@@ -7,7 +7,7 @@ import scipy.sparse
 import scipy.sparse.csgraph
 
 from drjax.attacks.recognition.belief import Candidate, Release, made
-from drjax.attacks.recognition.inputs import Input
+from drjax.attacks.recognition.inputs import Input, given
 from drjax.dr import Isomap
 
 LIMIT = 0.12
@@ -17,8 +17,11 @@ was seen, which is what the unknown place of the target does, of maps by other m
 GRID = (4, 5, 7, 9, 12, 16, 22, 30, 40)
 """Numbers of neighbours that are tried on every input."""
 
-LEAST, MOST = 2, 60
+LEAST, MOST = 2, 40
 """Range of those that are tried on the best inputs."""
+
+MOST_SHARE = 3
+"""Records per neighbour at least: with more neighbours Isomap is classical scaling."""
 
 STEP = 1.4
 """Factor about the best of the grid within which all are tried."""
@@ -40,53 +43,55 @@ class IsomapFamily:
         n = len(release.coords)
         rows = release.away[:: max(1, len(release.away) // N_ROWS)]
         coarse = []
-        for given in release.inputs:
-            tried = [(_misfit(release, given, size, rows)[0], size) for size in GRID if size < n - 1]
-            coarse.append((*min(tried), given))
+        for one in release.inputs:
+            tried = [(_misfit(release, one, size, rows)[0], size) for size in GRID if size <= n // MOST_SHARE]
+            coarse.append((*min(tried), one))
         coarse.sort(key=lambda one: one[0])
-        return [self._refined(release, given, size) for _, size, given in coarse[:N_REFINED]]
+        return [self._refined(release, one, size) for _, size, one in coarse[:N_REFINED]]
 
-    def _refined(self, release: Release, given: Input, start: int) -> Candidate:
+    def misfit(self, release: Release, candidate: Candidate) -> float:
+        """See `Family`."""
+        one, method = given(release.records, candidate.before, candidate.metric), candidate.own
+        assert isinstance(method, Isomap)
+        return np.inf if one is None else _misfit(release, one, method.n_neighbors, release.away)[0]
+
+    def _refined(self, release: Release, one: Input, start: int) -> Candidate:
         n, k = release.coords.shape
-        sizes = range(max(LEAST, int(start / STEP)), min(MOST, n - 2, int(np.ceil(start * STEP))) + 1)
-        tried = {size: _misfit(release, given, size, release.away) for size in sizes}
-        size = min(tried, key=lambda one: tried[one][0])
+        sizes = range(max(LEAST, int(start / STEP)), min(MOST, n // MOST_SHARE, int(np.ceil(start * STEP))) + 1)
+        tried = {size: _misfit(release, one, size, release.away) for size in sizes}
+        size = min(tried, key=lambda size: tried[size][0])
         misfit, n_components = tried[size]
-        method = made(Isomap, given, k, n_neighbors=size)
+        method = made(Isomap, one, k, n_neighbors=size)
         engine = "" if n_components == 1 else f"graph of {n_components} components, joined"
         settings = ("reflection and place of the map",)
-        limit = LIMIT + release.rounding / _spread(release)
-        return Candidate(self.name, method, misfit, limit, given.metric, engine, given.same, settings)
+        limit = LIMIT + release.rounding / release.spread
+        return Candidate(self.name, method, misfit, limit, one.metric, engine, one.same, settings)
 
 
-def _spread(release: Release) -> float:
-    centred = release.coords - release.coords.mean(axis=0)
-    return float(np.median(np.linalg.norm(centred[release.away], axis=1)))
-
-
-def _misfit(release: Release, given: Input, n_neighbors: int, rows: np.ndarray) -> tuple[float, int]:
+def _misfit(release: Release, one: Input, n_neighbors: int, rows: np.ndarray) -> tuple[float, int]:
     """Median residual at known records (rows), over the map's spread, and how many components the graph has.
 
-    For centred coordinates theta of eigenvalue lambda, sum_j -D_ij^2 / 2 theta_j - lambda theta_i is the same for all i.
+    For centred coordinates theta of eigenvalue lambda, all i share one
+    value of sum_j -D_ij^2 / 2 theta_j - lambda theta_i.
     """
     coords = release.coords - release.coords.mean(axis=0)
     values = (coords**2).sum(axis=0)
-    paths, n_components = _paths(given, n_neighbors, rows)
+    paths, n_components = _paths(one, n_neighbors, rows)
     residual = -0.5 * (paths**2) @ coords / values - coords[rows]
     residual = residual - np.median(residual, axis=0)
-    return float(np.median(np.linalg.norm(residual, axis=1)) / _spread(release)), n_components
+    return float(np.median(np.linalg.norm(residual, axis=1)) / release.spread), n_components
 
 
-def _paths(given: Input, n_neighbors: int, rows: np.ndarray) -> tuple[np.ndarray, int]:
+def _paths(one: Input, n_neighbors: int, rows: np.ndarray) -> tuple[np.ndarray, int]:
     """Lengths of the shortest paths from some records (rows) to all, and the number of components that were joined."""
-    n = len(given.between)
+    n = len(one.between)
     start = np.arange(n + 1) * n_neighbors
-    tails, lengths = given.order[:, :n_neighbors].ravel(), given.ordered[:, :n_neighbors].ravel()
+    tails, lengths = one.order[:, :n_neighbors].ravel(), one.ordered[:, :n_neighbors].ravel()
     # Built from its parts, so that edges of length 0 between equal records stay edges.
     graph = scipy.sparse.csr_array((lengths, tails, start), shape=(n, n))
     n_components, label = scipy.sparse.csgraph.connected_components(graph, directed=False)
     if n_components > 1:
-        graph = _joined(given.between, graph, label, n_components)
+        graph = _joined(one.between, graph, label, n_components)
     return scipy.sparse.csgraph.dijkstra(graph, directed=False, indices=rows), int(n_components)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from drjax.attacks.recognition.belief import Candidate, Release, made
+from drjax.attacks.recognition.inputs import Input, given
 from drjax.attacks.reconstruction.stationarity import guttman
 from drjax.dr import MDS
 
@@ -23,14 +24,24 @@ class MDSFamily:
 
     def candidates(self, release: Release) -> list[Candidate]:
         """See `Family`."""
-        coords = release.coords - release.coords.mean(axis=0)
+        spread = release.spread
+        settings = ("start and number of iterations", "rotation, reflection and place of the map")
         found = []
-        for given in release.inputs:
-            moved = guttman.transform(coords, given.between) - coords
-            lengths = np.linalg.norm(coords[release.away], axis=1)
-            misfit = np.median(np.linalg.norm(moved[release.away], axis=1)) / np.median(lengths)
-            method = made(MDS, given, coords.shape[1])
-            limit = LIMIT + release.rounding / np.median(lengths)
-            settings = ("start and number of iterations", "rotation, reflection and place of the map")
-            found.append(Candidate(self.name, method, float(misfit), limit, given.metric, "", given.same, settings))
+        for one in release.inputs:
+            method = made(MDS, one, release.coords.shape[1])
+            limit = LIMIT + release.rounding / spread
+            misfit = _misfit(release, one)
+            found.append(Candidate(self.name, method, misfit, limit, one.metric, "", one.same, settings))
         return sorted(found, key=lambda one: one.misfit)[:KEPT]
+
+    def misfit(self, release: Release, candidate: Candidate) -> float:
+        """See `Family`."""
+        one = given(release.records, candidate.before, candidate.metric)
+        return np.inf if one is None else _misfit(release, one)
+
+
+def _misfit(release: Release, one: Input) -> float:
+    """Median move of the known records away from the target by the transform, over the map's spread."""
+    coords = release.coords - release.coords.mean(axis=0)
+    moved = guttman.transform(coords, one.between) - coords
+    return float(np.median(np.linalg.norm(moved[release.away], axis=1)) / release.spread)

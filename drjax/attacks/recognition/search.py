@@ -8,7 +8,7 @@ GOLDEN = 0.6180339887498949
 
 
 def minimum(function: Callable[[float], float], low: float, high: float, *, tol: float = 0.02) -> tuple[float, float]:
-    """The place of the least value in [low, high], to `tol`, and that value, by golden section; one valley is assumed."""
+    """The place of the least value in [low, high], to `tol`, and that value: golden section, of one valley."""
     left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
     at_left, at_right = function(left), function(right)
     while high - low > tol:

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.linalg
 
 from drjax.attacks.recognition.belief import Candidate, Release, made
-from drjax.attacks.recognition.inputs import Input
+from drjax.attacks.recognition.inputs import Input, given
 from drjax.attacks.recognition.umap_graph import weights
 from drjax.dr import UMAP
 from drjax.dr.umap.graph import OFFSET, fit_curve
@@ -67,23 +67,31 @@ class UMAPFamily:
 
     def candidates(self, release: Release) -> list[Candidate]:
         """See `Family`."""
-        n, k = release.coords.shape
-        if not (release.coords[:, None] != release.coords).any(axis=2).sum() == n * (n - 1):
+        n = len(release.coords)
+        if len(np.unique(release.coords, axis=0)) < n:
             return []  # points that coincide: no map of UMAP
         pairs = {dist: _pairs(release.coords, dist) for dist in DISTS}
         coarse = []
-        for given in release.scale_free_inputs:
-            graphs = {size: weights(given.ordered, given.order, size) for size in NEIGHBORS if size < n}
+        for of in release.scale_free_inputs:
+            graphs = {size: weights(of.ordered, of.order, size) for size in NEIGHBORS if size < n}
             tried = [(_misfit(graph, pairs[dist]), size, dist) for size, graph in graphs.items() for dist in DISTS]
-            coarse.append((*min(tried), given))
+            coarse.append((*min(tried), of))
         coarse.sort(key=lambda one: one[0])
         fine: dict[float, _Pairs] = dict(pairs)
-        return [self._refined(release, given, size, dist, fine) for _, size, dist, given in coarse[:N_REFINED]]
+        return [self._refined(release, of, size, dist, fine) for _, size, dist, of in coarse[:N_REFINED]]
 
-    def _refined(self, release: Release, given: Input, size: int, dist: float, pairs: dict[float, _Pairs]) -> Candidate:
+    def misfit(self, release: Release, candidate: Candidate) -> float:
+        """See `Family`."""
+        one, method = given(release.records, candidate.before, candidate.metric), candidate.own
+        assert isinstance(method, UMAP)
+        if one is None or len(np.unique(release.coords, axis=0)) < len(release.coords):
+            return np.inf
+        return _misfit(weights(one.ordered, one.order, method.n_neighbors), _pairs(release.coords, method.min_dist))
+
+    def _refined(self, release: Release, of: Input, size: int, dist: float, pairs: dict[float, _Pairs]) -> Candidate:
         n, k = release.coords.shape
         sizes = [one for one in FINE_NEIGHBORS if size / REACH <= one <= size * REACH and one < n]
-        graphs = {one: weights(given.ordered, given.order, one) for one in sizes}
+        graphs = {one: weights(of.ordered, of.order, one) for one in sizes}
         value = np.inf
         for _ in range(3):
             before = value
@@ -95,9 +103,9 @@ class UMAPFamily:
             value, dist = min((_misfit(graphs[size], pairs[one]), one) for one in dists)
             if value == before:
                 break
-        method = made(UMAP, given, k, n_neighbors=size, min_dist=dist)
+        method = made(UMAP, of, k, n_neighbors=size, min_dist=dist)
         settings = ("start, learning rate and number of epochs", "rotation, reflection and place of the map")
-        return Candidate(self.name, method, value, LIMIT, given.metric, "", given.same, settings)
+        return Candidate(self.name, method, value, LIMIT, of.metric, "", of.same, settings)
 
 
 def _pairs(coords: np.ndarray, min_dist: float) -> _Pairs:

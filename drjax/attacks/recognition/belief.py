@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from drjax.attacks.recognition.inputs import Input, inputs, title_of, with_stand_in
+from drjax.attacks.recognition.inputs import Input, distinct, inputs, title_of, with_stand_in
 from drjax.core.types import DRMethod
 from drjax.dr import Pipeline
 from drjax.dr.pipeline.steps import Step
@@ -53,14 +53,18 @@ class Release:
         return float(np.median(np.linalg.norm(centred[self.away], axis=1)))
 
     @functools.cached_property
+    def _all_inputs(self) -> tuple[Input, ...]:
+        return inputs(self.records)
+
+    @functools.cached_property
     def inputs(self) -> tuple[Input, ...]:
         """Inputs that differ."""
-        return tuple(inputs(self.records, is_scale_free=False))
+        return distinct(self._all_inputs, is_scale_free=False)
 
     @functools.cached_property
     def scale_free_inputs(self) -> tuple[Input, ...]:
         """Inputs that differ by more than a factor."""
-        return tuple(inputs(self.records, is_scale_free=True))
+        return distinct(self._all_inputs, is_scale_free=True)
 
 
 @dataclass(frozen=True)
@@ -177,9 +181,12 @@ class Family(Protocol):
 
     Attributes:
         name: Name of the method in `drjax.dr.METHODS`, for `recognise(methods=...)`.
+        doubtful: Factor >= 1 of the usual limit up to which releases made under a hypothesis may show that none fits
+            better; 1 where they are not asked.
     """
 
     name: str
+    doubtful: float
 
     def candidates(self, release: Release) -> list[Candidate]:
         """Hypotheses of the family that come closest, with their misfits, in any order; [] where none can be tried."""

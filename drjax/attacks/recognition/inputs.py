@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-import jax
 import numpy as np
 from scipy.spatial.distance import pdist, squareform
 
@@ -52,13 +52,13 @@ class Input:
         before: Steps on the records.
         metric: Metric of the method, of `METRICS`.
         between: (n, n), distances; the target's stand-in is row 0.
-        same: Other pairs of steps and metric that give the same distances, up to a factor where `is_scale_free`.
+        same: Other pairs of steps and metric that give the same distances; see `distinct`.
     """
 
     before: tuple[Step, ...]
     metric: str
     between: np.ndarray
-    same: tuple[tuple[tuple[Step, ...], str], ...] = field(default=())
+    same: tuple[tuple[tuple[Step, ...], str], ...] = ()
 
     @functools.cached_property
     def order(self) -> np.ndarray:
@@ -111,34 +111,39 @@ def distances(records: np.ndarray, metric: str) -> np.ndarray:
     return found
 
 
-def inputs(records: np.ndarray, *, is_scale_free: bool) -> Iterator[Input]:
-    """All distinct inputs that records (n, d) may have become; those with the same distances count as one.
+def inputs(records: np.ndarray) -> tuple[Input, ...]:
+    """What records (n, d), the target's stand-in first, may have become: all of `CHAINS` that gives numbers."""
+    behind = ((before, metrics, prepare(records, before)) for before, metrics in CHAINS)
+    return tuple(
+        Input(before, metric, distances(prepared, metric))
+        for before, metrics, prepared in behind
+        if prepared is not None
+        for metric in metrics
+    )
+
+
+def distinct(given: Sequence[Input], *, is_scale_free: bool) -> tuple[Input, ...]:
+    """Inputs of the same distances as one, the first of them; those without any distance are left out.
 
     Args:
-        records: (n, d), the target's stand-in first.
+        given: Inputs of the same records.
         is_scale_free: Whether distances that are another's times a constant are the same.
     """
     found: list[Input] = []
     prints: list[np.ndarray] = []
-    for before, metrics in CHAINS:
-        prepared = prepare(records, before)
-        if prepared is None:
+    for one in given:
+        mean = one.between.mean()
+        if not mean > 0:
             continue
-        for metric in metrics:
-            between = distances(prepared, metric)
-            mean = between.mean()
-            if not mean > 0:
-                continue
-            sample = between[1:] / mean if is_scale_free else between[1:]
-            limit = SAME * (1.0 if is_scale_free else mean)
-            at = next((i for i, other in enumerate(prints) if np.abs(sample - other).max() <= limit), None)
-            if at is None:
-                found.append(Input(before, metric, between))
-                prints.append(sample)
-            else:
-                kept = found[at]
-                found[at] = Input(kept.before, kept.metric, kept.between, (*kept.same, (before, metric)))
-    yield from found
+        unit = mean if is_scale_free else 1.0
+        own = one.between[1:] / unit
+        at = next((i for i, other in enumerate(prints) if np.abs(own - other).max() <= SAME * mean / unit), None)
+        if at is None:
+            found.append(one)
+            prints.append(own)
+        else:
+            found[at] = dataclasses.replace(found[at], same=(*found[at].same, (one.before, one.metric)))
+    return tuple(found)
 
 
 def given(records: np.ndarray, before: tuple[Step, ...], metric: str) -> Input | None:
@@ -157,16 +162,42 @@ def prepare(records: np.ndarray, before: tuple[Step, ...]) -> np.ndarray | None:
         if isinstance(step, FirstPCA) and step.n_components >= min(width, n - 1) and not step.whiten:
             return None
         width = step.width(width, n)
-        if isinstance(step, FirstPCA):
-            x = _scores(x, step)
-        else:
-            with jax.enable_x64(True):
-                x = np.asarray(step.apply(x), np.float64)
+        x = on_host(step, x)
     return x if np.isfinite(x).all() else None
 
 
+def on_host(step: Step, x: np.ndarray) -> np.ndarray:
+    """`step.apply` of records x (n, d) by NumPy, scores up to signs: nothing is compiled for each shape.
+
+    Raises:
+        ValueError: a step that is none of those in `CHAINS`.
+    """
+    centre, scale = np.zeros(1), np.ones(1)
+    match step:
+        case FirstPCA():
+            return _scores(x, step)
+        case Log():
+            return np.log1p(x)
+        case CentredRows():
+            return x - x.mean(axis=1, keepdims=True)
+        case UnitRows():
+            norm = np.linalg.norm(x, axis=1, keepdims=True)
+            return x / np.where(norm > 0, norm, 1)
+        case Standardise():
+            centre, scale = x.mean(axis=0), x.std(axis=0)
+        case MinMax():
+            centre, scale = x.min(axis=0), np.ptp(x, axis=0)
+        case Robust():
+            low, centre, high = np.percentile(x, (25, 50, 75), axis=0)
+            scale = high - low
+        case _:
+            raise ValueError(f"step must be one that is tried, got {step!r}")
+    eps = np.finfo(np.float64).eps
+    return (x - centre) / np.where(scale > 10 * eps * np.maximum(np.abs(centre), 1), scale, 1)
+
+
 def _scores(x: np.ndarray, step: FirstPCA) -> np.ndarray:
-    """`FirstPCA.apply` up to signs, by NumPy: no compilation for each shape."""
+    """Scores on the first principal components; see `FirstPCA`."""
     left, values, _ = np.linalg.svd(x - x.mean(axis=0), full_matrices=False)
     k = step.width(x.shape[1], len(x))
     left, values = left[:, :k], values[:k]

@@ -36,7 +36,7 @@ N_REFINED = 5
 class IsomapFamily:
     """Isomap."""
 
-    name = "isomap"
+    name, doubtful = "isomap", 1.0
 
     def candidates(self, release: Release) -> list[Candidate]:
         """See `Family`."""

@@ -20,7 +20,7 @@ KEPT = 8
 class MDSFamily:
     """Metric multidimensional scaling."""
 
-    name = "mds"
+    name, doubtful = "mds", 2.0
 
     def candidates(self, release: Release) -> list[Candidate]:
         """See `Family`."""

@@ -44,7 +44,7 @@ class _Repulsions(NamedTuple):
 class TSNEFamily:
     """t-SNE, exact or by the Barnes-Hut algorithm."""
 
-    name = "tsne"
+    name, doubtful = "tsne", 4.0
 
     def candidates(self, release: Release) -> list[Candidate]:
         """See `Family`."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
-from drjax.attacks.recognition.belief import Candidate, Release, made
+from drjax.attacks.recognition.belief import TIED, Candidate, Release, made
 from drjax.attacks.recognition.inputs import Input, given
 from drjax.attacks.recognition.umap_graph import weights
 from drjax.dr import UMAP
@@ -63,7 +63,7 @@ class _Pairs:
 class UMAPFamily:
     """UMAP, by umap-learn or drjax."""
 
-    name = "umap"
+    name, doubtful = "umap", 2.0
 
     def candidates(self, release: Release) -> list[Candidate]:
         """See `Family`."""
@@ -92,20 +92,24 @@ class UMAPFamily:
         n, k = release.coords.shape
         sizes = [one for one in FINE_NEIGHBORS if size / REACH <= one <= size * REACH and one < n]
         graphs = {one: weights(of.ordered, of.order, one) for one in sizes}
-        value = np.inf
+        value, misfits = np.inf, {}
         for _ in range(3):
             before = value
             dists = sorted(FINE_DISTS, key=lambda one: abs(one - dist))[:5]
             for one in dists:
                 if one not in pairs:
                     pairs[one] = _pairs(release.coords, one)
-            size = min(sizes, key=lambda one: _misfit(graphs[one], pairs[dist]))
+            misfits = {one: _misfit(graphs[one], pairs[dist]) for one in sizes}
+            size = min(sizes, key=lambda one: misfits[one])
             value, dist = min((_misfit(graphs[size], pairs[one]), one) for one in dists)
             if value == before:
                 break
         method = made(UMAP, of, k, n_neighbors=size, min_dist=dist)
-        settings = ("start, learning rate and number of epochs", "rotation, reflection and place of the map")
-        return Candidate(self.name, method, value, LIMIT, of.metric, "", of.same, settings)
+        as_good = [one for one, misfit in misfits.items() if misfit <= TIED * min(misfits.values())]
+        settings = ["start, learning rate and number of epochs", "rotation, reflection and place of the map"]
+        if len(as_good) > 1:
+            settings.append(f"n_neighbors between {min(as_good)} and {max(as_good)}")
+        return Candidate(self.name, method, value, LIMIT, of.metric, "", of.same, tuple(settings))
 
 
 def _pairs(coords: np.ndarray, min_dist: float) -> _Pairs:

@@ -1,0 +1,247 @@
+"""What an adversary believes of how a map was made, and on what grounds."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from drjax.attacks.recognition.inputs import Input, distinct, inputs, title_of, with_stand_in
+from drjax.core.types import DRMethod
+from drjax.dr import Pipeline
+from drjax.dr.pipeline.steps import Step
+
+SHARE_AWAY = 0.8
+"""Share of the known records, those farthest from the target in the map, on which misfits are measured."""
+
+TIED = 1.08
+"""Factor between misfits up to which the release does not tell two hypotheses apart."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """A map and what is known of its records.
+
+    Attributes:
+        known: (n-1, d) float64.
+        coords: (n, k) float64, the target in row 0.
+        rounding: Largest error of a coordinate by rounding, >= 0.
+    """
+
+    known: np.ndarray
+    coords: np.ndarray
+    rounding: float = 0.0
+
+    @functools.cached_property
+    def records(self) -> np.ndarray:
+        """(n, d), a stand-in for the target in row 0."""
+        return with_stand_in(self.known, self.coords)
+
+    @functools.cached_property
+    def away(self) -> np.ndarray:
+        """(m,) int, rows of known records that are not near the target in the map."""
+        gaps = np.linalg.norm(self.coords[1:] - self.coords[0], axis=1)
+        return 1 + np.sort(np.argsort(gaps, kind="stable")[int((1 - SHARE_AWAY) * len(gaps)) :])
+
+    @functools.cached_property
+    def spread(self) -> float:
+        """Median distance of those to the map's centre."""
+        centred = self.coords - self.coords.mean(axis=0)
+        return float(np.median(np.linalg.norm(centred[self.away], axis=1)))
+
+    @functools.cached_property
+    def _all_inputs(self) -> tuple[Input, ...]:
+        return inputs(self.records)
+
+    @functools.cached_property
+    def inputs(self) -> tuple[Input, ...]:
+        """Inputs that differ."""
+        return distinct(self._all_inputs, is_scale_free=False)
+
+    @functools.cached_property
+    def scale_free_inputs(self) -> tuple[Input, ...]:
+        """Inputs that differ by more than a factor."""
+        return distinct(self._all_inputs, is_scale_free=True)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One hypothesis and how well the known records bear it out.
+
+    Attributes:
+        family: Name of the family that it is of.
+        method: Method with the hyperparameters found, a `drjax.dr.Pipeline` where steps stand before it.
+        misfit: Statistic of the known records, about 0 under the right hypothesis; >= 0, comparable within a family.
+        limit: Largest misfit of releases that are of the family.
+        metric: Metric of the method.
+        engine: How or by which library it was computed, where the map shows it; else empty.
+        same: Other pairs of steps and metric that give the same map.
+        undetermined: Settings that the release does not determine.
+    """
+
+    family: str
+    method: DRMethod
+    misfit: float
+    limit: float
+    metric: str = "euclidean"
+    engine: str = ""
+    same: tuple[tuple[tuple[Step, ...], str], ...] = ()
+    undetermined: tuple[str, ...] = ()
+
+    @property
+    def fits(self) -> bool:
+        """Whether the known records do not contradict it."""
+        return self.misfit <= self.limit
+
+    @property
+    def excess(self) -> float:
+        """Misfit over the limit: comparable between families."""
+        return self.misfit / self.limit
+
+    @property
+    def before(self) -> tuple[Step, ...]:
+        """Steps before the method."""
+        return self.method.before if isinstance(self.method, Pipeline) else ()
+
+    @property
+    def own(self) -> DRMethod:
+        """The method without the steps before it."""
+        return self.method.method if isinstance(self.method, Pipeline) else self.method
+
+    @property
+    def title(self) -> str:
+        """What it is, as it stands in a sentence."""
+        engine = f" ({self.engine})" if self.engine else ""
+        settings = settings_of(self.own)
+        return (
+            f"{self.own.title}{f' with {settings}' if settings else ''} of {title_of(self.before, self.metric)}{engine}"
+        )
+
+
+SHOWN = {"perplexity": "perplexity", "n_neighbors": "n_neighbors", "min_dist": "min_dist"}
+"""Hyperparameters that are searched for, and how they are called."""
+
+
+def settings_of(method: DRMethod) -> str:
+    """The hyperparameters that were searched for: "perplexity 30"."""
+    found = [(name, getattr(method, field)) for field, name in SHOWN.items() if hasattr(method, field)]
+    return ", ".join(f"{name} {value:g}" for name, value in found)
+
+
+@dataclass(frozen=True)
+class Belief:
+    """What the release shows of how it was made.
+
+    Attributes:
+        method: Method believed in, a `drjax.dr.Pipeline` where steps stand before it; None for "none of these".
+        title: What it is, as it stands in a sentence; "none of these" where nothing fits.
+        engine: How or by which library it was computed, where the map shows it; else empty.
+        runner_up: Next best hypothesis that the release tells from the first; None if there is none.
+        margin: Factor between the misfits of the two, each in units of what its family allows; >= 1, inf if there is
+            one alone.
+        candidates: All hypotheses that came close, the best first.
+        undetermined: Settings that the release does not determine.
+        why: Sentences on what it rests on.
+    """
+
+    method: DRMethod | None
+    title: str
+    engine: str
+    runner_up: Candidate | None
+    margin: float
+    candidates: tuple[Candidate, ...]
+    undetermined: tuple[str, ...]
+    why: tuple[str, ...]
+
+    @property
+    def best(self) -> Candidate | None:
+        """The hypothesis believed in; None for "none of these"."""
+        return self.candidates[0] if self.method is not None else None
+
+    @property
+    def tied(self) -> tuple[Candidate, ...]:
+        """Hypotheses that the release does not tell from the one believed in."""
+        return tied_with(self.candidates) if self.method is not None else ()
+
+    def in_words(self) -> str:
+        """Plain lines for a command line."""
+        lines = [f"believed: {self.title}"]
+        if self.runner_up is not None:
+            lines.append(f"runner-up: {self.runner_up.title}, misfit {self.margin:.3g} times as large")
+        if self.undetermined:
+            lines.append("not determined by the release: " + "; ".join(self.undetermined))
+        return "\n".join([*lines, *self.why])
+
+
+class Family(Protocol):
+    """Methods whose maps are recognised alike; listed in `FAMILIES`.
+
+    Attributes:
+        name: Name of the method in `drjax.dr.METHODS`, for `recognise(methods=...)`.
+        doubtful: Factor >= 1 of the usual limit up to which releases made under a hypothesis may show that none fits
+            better; 1 where they are not asked.
+    """
+
+    name: str
+    doubtful: float
+
+    def candidates(self, release: Release) -> list[Candidate]:
+        """Hypotheses of the family that come closest, with their misfits, in any order; [] where none can be tried."""
+        ...
+
+    def misfit(self, release: Release, candidate: Candidate) -> float:
+        """Misfit of a release under the hypothesis of one of its candidates; inf where it has no meaning."""
+        ...
+
+
+def believed(candidates: list[Candidate]) -> Belief:
+    """What to believe, given the hypotheses of all families."""
+    ranked = tuple(sorted((one for one in candidates if np.isfinite(one.misfit)), key=lambda one: one.excess))
+    if not ranked:
+        return Belief(
+            None, "none of these", "", None, np.inf, (), (), ("No hypothesis could be tried on the release.",)
+        )
+    best = ranked[0]
+    tied = tied_with(ranked)
+    others = [one for one in ranked[1:] if one not in tied and not _is_neighbour(best, one)]
+    runner_up = others[0] if others else None
+    margin = runner_up.excess / max(best.excess, 1e-300) if runner_up is not None else np.inf
+    measured = (
+        f"{best.own.title}: misfit {best.misfit:.2g} at the known records, at most {best.limit:.2g} in maps of it"
+    )
+    if not best.fits:
+        why = f"Nothing fits. The nearest is {measured}."
+        return Belief(None, "none of these", "", best, 1.0, ranked, (), (why,))
+    undetermined = list(best.undetermined)
+    if tied:
+        undetermined.append("whether it was " + " or ".join(one.title for one in tied))
+    if best.same:
+        given = " or ".join(title_of(*one) for one in best.same)
+        undetermined.append(f"whether the method was given {given}, which makes the same map")
+    return Belief(
+        best.method, best.title, best.engine, runner_up, margin, ranked, tuple(undetermined), (f"{measured}.",)
+    )
+
+
+def tied_with(ranked: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
+    """Hypotheses on other inputs, or of other families, that the release does not tell from the first."""
+    best = ranked[0]
+    close = (one for one in ranked[1:] if one.fits and one.excess <= TIED * best.excess)
+    return tuple(one for one in close if not _is_neighbour(best, one))
+
+
+def _is_neighbour(one: Candidate, other: Candidate) -> bool:
+    """Whether two hypotheses differ in hyperparameters alone."""
+    return one.family == other.family and one.before == other.before and one.metric == other.metric
+
+
+def made(method: type, given: Input, k: int, **hyperparameters: Any) -> DRMethod:
+    """The method of k components on an input, behind its steps; its metric is set where the class has one."""
+    fields = {field.name for field in dataclasses.fields(method)}
+    if "metric" in fields:
+        hyperparameters["metric"] = given.metric
+    own = method(n_components=k, **hyperparameters)
+    return Pipeline(before=given.before, method=own) if given.before else own

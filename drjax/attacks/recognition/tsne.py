@@ -1,0 +1,128 @@
+"""Maps by t-SNE: only under the right affinities do attraction and repulsion cancel at known records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from drjax.attacks.recognition.belief import Candidate, Release, made
+from drjax.attacks.recognition.inputs import Input, given
+from drjax.attacks.recognition.search import minimum
+from drjax.attacks.recognition.tsne_forces import attraction
+from drjax.attacks.reconstruction import barnes_hut
+from drjax.dr import TSNE
+
+LIMIT = 0.04
+"""Median force on a known record over the median attraction: of maps at rest at most 0.03 was seen, of maps by
+other methods at least 0.08."""
+
+GRID = (2.0, 3.0, 4.5, 7.0, 10.0, 15.0, 22.0, 33.0, 50.0, 75.0, 110.0, 165.0, 250.0)
+"""Perplexities that are tried on every input."""
+
+STEP = 1.5
+"""Factor between them, within which the best is sought."""
+
+N_REFINED = 6
+"""Inputs on which the best perplexity is sought."""
+
+MOST_COMPONENTS = 3
+"""Components up to which the libraries' Barnes-Hut algorithm goes."""
+
+EXACT = "exact"
+CUT = "affinities of the 3 perplexity nearest alone, as in the Barnes-Hut algorithm of scikit-learn and openTSNE"
+
+
+class _Repulsions(NamedTuple):
+    """Repulsion on each point (n, k): exact, and as the Barnes-Hut algorithm computes it; None beyond 3 components."""
+
+    exact: np.ndarray
+    grouped: np.ndarray | None
+
+
+class TSNEFamily:
+    """t-SNE, exact or by the Barnes-Hut algorithm."""
+
+    name, doubtful = "tsne", 4.0
+
+    def candidates(self, release: Release) -> list[Candidate]:
+        """See `Family`."""
+        n = len(release.coords)
+        repulsions = _repulsions(release.coords)
+        perplexities = [one for one in GRID if one < (n - 1) / 1.5]
+        coarse = []
+        for of in release.scale_free_inputs:
+            misfits = [_misfit(release, of, one, is_cut=True, repulsions=repulsions) for one in perplexities]
+            at = int(np.argmin(misfits))
+            coarse.append((misfits[at], perplexities[at], of))
+        coarse.sort(key=lambda one: one[0])
+        return [
+            min(
+                (self._refined(release, of, start, is_cut, repulsions) for is_cut in (False, True)),
+                key=lambda one: one.misfit,
+            )
+            for _, start, of in coarse[:N_REFINED]
+        ]
+
+    def misfit(self, release: Release, candidate: Candidate) -> float:
+        """See `Family`."""
+        of, method = given(release.records, candidate.before, candidate.metric), candidate.own
+        assert isinstance(method, TSNE)
+        if of is None:
+            return np.inf
+        repulsions = _repulsions(release.coords)
+        return min(_misfit(release, of, method.perplexity, is_cut=cut, repulsions=repulsions) for cut in (False, True))
+
+    def _refined(self, release: Release, of: Input, start: float, is_cut: bool, repulsions: _Repulsions) -> Candidate:
+        n, k = release.coords.shape
+
+        def misfit(perplexity: float) -> float:
+            return _misfit(release, of, perplexity, is_cut=is_cut, repulsions=repulsions)
+
+        perplexity, value = _sought(misfit, start, most=(n - 1) / 1.05)
+        settings = ["start, learning rate and number of iterations", "rotation, reflection and place of the map"]
+        is_all = int(3 * perplexity + 1) >= n - 1
+        engine = "" if is_all else CUT if is_cut else EXACT
+        if is_all:
+            settings.append("algorithm (exact or Barnes-Hut)")
+        method = made(TSNE, of, k, perplexity=perplexity, init="pca" if k <= release.known.shape[1] else "random")
+        return Candidate(self.name, method, value, LIMIT, of.metric, engine, of.same, tuple(settings))
+
+
+def _sought(misfit: Callable[[float], float], start: float, *, most: float) -> tuple[float, float]:
+    """The best perplexity near a start, and its misfit; a whole number where that does as well."""
+    low, high = np.log(max(start / STEP, 1.5)), np.log(min(start * STEP, most))
+    best, value = minimum(lambda log: misfit(float(np.exp(log))), low, high)
+    perplexity = float(np.exp(best))
+    rounded = max(2.0, float(np.round(perplexity)))
+    at_rounded = misfit(rounded) if rounded < most else np.inf
+    return (rounded, at_rounded) if at_rounded <= 1.05 * value else (perplexity, value)
+
+
+def _misfit(release: Release, of: Input, perplexity: float, *, is_cut: bool, repulsions: _Repulsions) -> float:
+    """Median force on known records away from the target over the median attraction."""
+    n = len(release.coords)
+    outward = (release.coords - release.coords.mean(axis=0))[release.away]
+    n_kept = min(n - 1, int(3 * perplexity + 1)) if is_cut else n - 1
+    pull = attraction(of.ordered, of.order, perplexity, n_kept, release.coords)[release.away]
+    size = np.median(np.linalg.norm(pull, axis=1))
+    if not size > 0:
+        return np.inf
+    left = [_at_rest(pull - push[release.away], outward) for push in repulsions if push is not None]
+    return min(left) / float(size)
+
+
+def _at_rest(force: np.ndarray, outward: np.ndarray) -> float:
+    """Median force (m, k) but for what lets the whole map grow, along places (m, k) from the centre.
+
+    A map grows for as long as it is iterated, and slowly: scikit-learn's 1,000 iterations do not end it in three
+    components.
+    """
+    growth = min(float((force * outward).sum() / (outward**2).sum()), 0.0)
+    return float(np.median(np.linalg.norm(force - growth * outward, axis=1)))
+
+
+def _repulsions(coords: np.ndarray) -> _Repulsions:
+    grouped = barnes_hut.repulsion(coords) if coords.shape[1] <= MOST_COMPONENTS else None
+    return _Repulsions(barnes_hut.repulsion(coords, angle=0), grouped)

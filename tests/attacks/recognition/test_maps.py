@@ -1,0 +1,151 @@
+"""Maps that libraries made are recognised by their known records, and others are not."""
+
+import jax
+import numpy as np
+import pytest
+import umap
+from sklearn.datasets import load_breast_cancer
+from sklearn.decomposition import KernelPCA
+from sklearn.manifold import MDS, TSNE, Isomap, LocallyLinearEmbedding
+from sklearn.preprocessing import StandardScaler
+
+from drjax.attacks.recognition import recognise
+from drjax.attacks.recognition.belief import Belief
+
+N, TARGET = 90, 17
+
+
+@pytest.fixture(scope="module")
+def records() -> np.ndarray:
+    x = load_breast_cancer().data
+    return x[np.random.default_rng(0).choice(len(x), N, replace=False)]
+
+
+@pytest.fixture(scope="module")
+def standard(records) -> np.ndarray:
+    return StandardScaler().fit_transform(records)
+
+
+@pytest.fixture(scope="module")
+def tsne_map(standard) -> np.ndarray:
+    return TSNE(perplexity=12, random_state=0).fit_transform(standard)
+
+
+def believed(records: np.ndarray, coords: np.ndarray, **asked) -> Belief:
+    return recognise(jax.random.key(0), np.delete(records, TARGET, axis=0), coords, target_row=TARGET, **asked)
+
+
+def steps_of(belief: Belief) -> tuple[str, ...]:
+    assert belief.best is not None, belief.in_words()
+    return tuple(step.name for step in belief.best.before)
+
+
+def test_tsne_of_standardised_records_is_named_with_its_perplexity(records, tsne_map):
+    belief = believed(records, tsne_map)
+    assert belief.method.name == "tsne"
+    assert steps_of(belief) == ("standard",)
+    assert belief.method.method.perplexity == pytest.approx(12, rel=0.1)
+    assert belief.margin > 2
+    assert "Barnes-Hut" in belief.engine
+    assert "t-SNE with perplexity 12 of standardised records" in belief.in_words()
+
+
+def test_the_exact_algorithm_and_the_metric_of_tsne_show_in_the_map(records):
+    coords = TSNE(perplexity=20, metric="manhattan", method="exact", random_state=0).fit_transform(records)
+    belief = believed(records, coords, methods=("tsne",))
+    assert steps_of(belief) == ()
+    assert belief.best.metric == "manhattan"
+    assert belief.engine == "exact"
+    assert belief.best.own.perplexity == pytest.approx(20, rel=0.1)
+
+
+def test_umap_is_named_with_neighbours_and_least_distance(records, standard):
+    coords = umap.UMAP(n_neighbors=10, min_dist=0.3, random_state=0, n_jobs=1).fit_transform(standard)
+    belief = believed(records, coords)
+    assert belief.method.name == "umap"
+    assert steps_of(belief) == ("standard",)
+    assert 8 <= belief.best.own.n_neighbors <= 12
+    assert belief.best.own.min_dist == pytest.approx(0.3, abs=0.051)
+
+
+def test_smacof_is_named_with_the_metric(records, standard):
+    coords = MDS(random_state=0, n_init=1, init="classical_mds").fit_transform(standard)
+    belief = believed(records, coords)
+    assert belief.method.name == "mds"
+    assert steps_of(belief) == ("standard",)
+    assert belief.best.metric == "euclidean"
+
+
+def test_a_map_in_another_unit_is_no_smacof_of_the_records(records, standard):
+    coords = MDS(random_state=0, n_init=1, init="classical_mds").fit_transform(standard)
+    assert believed(records, 1.2 * coords).method is None
+
+
+@pytest.mark.parametrize("n_neighbors", [5, 12])
+def test_isomap_is_named_with_its_neighbours(records, standard, n_neighbors):
+    belief = believed(records, Isomap(n_neighbors=n_neighbors, eigen_solver="dense").fit_transform(standard))
+    assert belief.method.name == "isomap"
+    assert steps_of(belief) == ("standard",)
+    assert belief.best.own.n_neighbors == n_neighbors
+
+
+def test_a_graph_of_several_components_shows_in_the_map(records):
+    apart = np.where(np.arange(N)[:, None] % 2, records, records + 1e5)
+    belief = believed(apart, Isomap(n_neighbors=5, eigen_solver="dense").fit_transform(apart), methods=("isomap",))
+    assert belief.best.own.n_neighbors == 5
+    assert "2 components" in belief.engine
+
+
+def foreign_maps(standard, tsne_map):
+    rng = np.random.default_rng(1)
+    yield "noise", rng.normal(size=(N, 2)) * 10
+    yield "kernel PCA", KernelPCA(2, kernel="rbf").fit_transform(standard)
+    yield "LLE", LocallyLinearEmbedding(n_neighbors=12, eigen_solver="dense").fit_transform(standard)
+    yield "sheared t-SNE", tsne_map @ np.array([[1, 0.5], [0, 1.3]])
+    yield "t-SNE in another order", tsne_map[rng.permutation(N)]
+
+
+def test_maps_of_other_kinds_are_none_of_these(records, standard, tsne_map):
+    for name, coords in foreign_maps(standard, tsne_map):
+        belief = believed(records, coords)
+        assert belief.title == "none of these", f"{name}: {belief.in_words()}"
+
+
+def test_place_and_rotation_of_a_map_make_no_difference(records, tsne_map):
+    cos, sin = np.cos(1.0), np.sin(1.0)
+    moved = tsne_map @ np.array([[cos, sin], [-sin, cos]]) * [1, -1] + [5, -3]
+    plain, other = (believed(records, one, methods=("tsne",)) for one in (tsne_map, moved))
+    assert other.best.before == plain.best.before
+    assert other.best.own.perplexity == pytest.approx(plain.best.own.perplexity, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"known": "nan"}, "known"),
+        ({"known": "short"}, "one row more than known, 89 for 88 known records, got 90"),
+        ({"known": "few"}, "at least 20 different rows"),
+        ({"known": "copies"}, "at least 20 different rows"),
+        ({"target_row": N}, "target_row"),
+        ({"methods": ("som",)}, "methods"),
+        ({"coords": "constant"}, "constant column"),
+        ({"coords": "nan"}, "coords"),
+    ],
+)
+def test_refuses_what_it_cannot_judge(records, change, message):
+    known, coords = np.delete(records, TARGET, axis=0), records[:, :2].copy()
+    if change.get("known") == "nan":
+        known[3, 1] = np.nan
+    elif change.get("known") == "short":
+        known = known[1:]
+    elif change.get("known") == "few":
+        known, coords = known[:15], coords[:16]
+    elif change.get("known") == "copies":
+        known = np.tile(known[:5], (18, 1))[: N - 1]
+    if change.get("coords") == "constant":
+        coords[:, 1] = 2
+    elif change.get("coords") == "nan":
+        coords[0, 0] = np.nan
+    asked = {name: value for name, value in change.items() if name in ("target_row", "methods")}
+    with pytest.raises(ValueError, match=message):
+        recognise(jax.random.key(0), known, coords, **({"target_row": TARGET if len(known) > 20 else 0} | asked))

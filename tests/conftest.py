@@ -3,6 +3,7 @@
 import gc
 import io
 import os
+import tempfile
 from pathlib import Path
 
 # Two thirds of the tests' time is tracing and compiling programs that run once or twice. So all are compiled with
@@ -18,6 +19,13 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # A process on every core: threads of a BLAS in each would only spin.
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
+# The processes of a run and the commands that tests run share programs, of all sizes: in the folder that .ci/run names,
+# or in one that goes with the run. Commands choose none of their own accord.
+os.environ["DRJAX_KEEP_PROGRAMS"] = "0"
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    _programs = tempfile.TemporaryDirectory(prefix="drjax-tests-", ignore_cleanup_errors=True)
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = _programs.name
 
 import chex  # noqa: E402 (JAX reads its environment when it is imported)
 import jax  # noqa: E402
@@ -27,9 +35,6 @@ from PIL import Image  # noqa: E402
 from drjax.core import platforms  # noqa: E402
 
 jax.config.update("jax_num_cpu_devices", 2)
-
-# Commands that tests run keep no programs of their own accord: .ci/run names a folder, and without one there is none.
-os.environ["DRJAX_KEEP_PROGRAMS"] = "0"
 
 # Tracing makes many objects, and each walk over all that is alive takes long: walk rarely.
 gc.set_threshold(50_000, 20, 20)

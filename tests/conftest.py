@@ -3,6 +3,8 @@
 import gc
 import io
 import os
+import tempfile
+from pathlib import Path
 
 # Two thirds of the tests' time is tracing and compiling programs that run once or twice. So all are compiled with
 # little optimisation, each by one thread and without notes of where in the source it came from; tests that work long
@@ -17,6 +19,13 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # A process on every core: threads of a BLAS in each would only spin.
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
+# The processes of a run and the commands that tests run share programs, of all sizes: in the folder that .ci/run names,
+# or in one that goes with the run. Commands choose none of their own accord.
+os.environ["DRJAX_KEEP_PROGRAMS"] = "0"
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    _programs = tempfile.TemporaryDirectory(prefix="drjax-tests-", ignore_cleanup_errors=True)
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = _programs.name
 
 import chex  # noqa: E402 (JAX reads its environment when it is imported)
 import jax  # noqa: E402
@@ -26,9 +35,6 @@ from PIL import Image  # noqa: E402
 from drjax.core import platforms  # noqa: E402
 
 jax.config.update("jax_num_cpu_devices", 2)
-
-# Commands that tests run keep no programs of their own accord: .ci/run names a folder, and without one there is none.
-os.environ["DRJAX_KEEP_PROGRAMS"] = "0"
 
 # Tracing makes many objects, and each walk over all that is alive takes long: walk rarely.
 gc.set_threshold(50_000, 20, 20)
@@ -87,9 +93,15 @@ def _count_traces_anew():
     chex.clear_trace_counter()
 
 
+MOST_MAPS = 30_000
+"""Maps of memory that a process has before it forgets its programs; Linux allows 65,530."""
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _forget_programs():
-    # Every compiled program keeps a dozen maps of memory, of which Linux allows a process 65,530. The suite has
-    # thousands of programs; the one that goes over the limit takes its process down.
+    # Every compiled program keeps a dozen maps of memory. The suite has thousands of programs; the one that goes over
+    # the limit takes its process down. Until then files share their programs.
     yield
-    jax.clear_caches()
+    maps = Path("/proc/self/maps")
+    if not maps.exists() or maps.read_bytes().count(b"\n") > MOST_MAPS:
+        jax.clear_caches()

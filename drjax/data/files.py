@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from drjax.core import validate
-from drjax.data import tables
+from drjax.data import table_cells, tables
 from drjax.data.checksums import sha256
 from drjax.data.dataset import Dataset, Provenance, coded, duplicates_note, unit_levels, unit_range
 from drjax.data.images import from_folder
@@ -141,7 +141,7 @@ def from_array(x: np.ndarray, y: np.ndarray | None, provenance: Provenance) -> D
         )
     values = x.reshape(len(x), -1)
     for column in np.flatnonzero(~np.isfinite(values).all(axis=0))[:1]:
-        tables.require_finite(values[:, column], f"column {column} (counted from 0) of {path}")
+        table_cells.require_finite(values[:, column], f"column {column} (counted from 0) of {path}")
     labels, class_names = (None, None) if y is None else _array_labels(y, len(x), path)
     if x.dtype == np.uint8:
         note = "8-bit values scaled by 255."

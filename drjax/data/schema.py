@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from drjax.core import validate
-from drjax.data import tables
+from drjax.data import table_cells, tables
 from drjax.data.tables import Columns
 
 KINDS = ("number", "integer", "category")
@@ -134,14 +134,14 @@ class Column:
         A cell is the category of the same text; failing that, the one of the same number, so that 1.0 is 1 and a column
         may hold integers or floats; failing that, the one of the same logical value.
         """
-        texts, at = np.unique(tables.cell_texts(cells), return_inverse=True)
+        texts, at = np.unique(table_cells.cell_texts(cells), return_inverse=True)
         return np.array([self._code(str(text)) for text in texts], np.int64)[at]
 
     def _code(self, text: str) -> int:
         by_text, by_number, by_truth = self._lookup
         if text in by_text:
             return by_text[text]
-        number = tables.parsed_number(text)
+        number = table_cells.parsed_number(text)
         return by_truth.get(text.lower(), -1) if number is None else by_number.get(number, -1)
 
     @functools.cached_property
@@ -149,7 +149,7 @@ class Column:
         numbers: dict[float, int] = {}
         truths: dict[str, int] = {}
         for i, text in enumerate(self.categories):
-            number, truth = tables.parsed_number(text), text.lower()
+            number, truth = table_cells.parsed_number(text), text.lower()
             # Two categories of one number, such as 7 and 07, are told by their texts alone.
             if number is not None:
                 numbers[number] = i if number not in numbers else -1
@@ -160,7 +160,7 @@ class Column:
     def numbers(self, cells: pa.ChunkedArray) -> np.ndarray:
         """(n,) float64 within the bounds; a cell that is no number is the middle of them."""
         middle = self.lower + (self.upper - self.lower) / 2
-        found = tables.cell_numbers(cells)
+        found = table_cells.cell_numbers(cells)
         return np.clip(np.where(np.isnan(found), middle, found), self.lower, self.upper)
 
     def encode(self, cells: pa.ChunkedArray) -> np.ndarray:
@@ -173,7 +173,7 @@ class Column:
         """How many cells the fixed rule changed, by what they were; private."""
         if self.kind == "category":
             return {"none of the categories": int((self.codes(cells) < 0).sum())}
-        found = tables.cell_numbers(cells)
+        found = table_cells.cell_numbers(cells)
         is_cut = (found < self.lower) | (found > self.upper)
         return {"beyond the bounds": int(is_cut.sum()), "missing or no number": int(np.isnan(found).sum())}
 

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from drjax.core import validate
-from drjax.data import tables
+from drjax.data import table_cells, tables
 from drjax.data.schema import FROM_RECORDS, Column, Schema
 from drjax.data.tables import Columns
 
@@ -121,7 +121,7 @@ def numbers_of(name: str, cells: pa.ChunkedArray) -> Column:
     Raises:
         ValueError: a column of text, or a missing number.
     """
-    return dataclasses.replace(_number_column(name, tables.number_column(name, cells)), is_public=False)
+    return dataclasses.replace(_number_column(name, table_cells.number_column(name, cells)), is_public=False)
 
 
 def form(schema: Schema, table: Columns, rest: Sequence[str]) -> dict[str, Any]:
@@ -208,10 +208,10 @@ def _said(name: str, given: Any) -> dict[str, Any]:
 
 def _read_off(name: str, cells: pa.ChunkedArray, task: str | None, *, is_target: bool) -> Column:
     """What the cells of a public column hold."""
-    is_number = tables.is_numeric_column(cells) and not pa.types.is_boolean(cells.type)
+    is_number = table_cells.is_numeric_column(cells) and not pa.types.is_boolean(cells.type)
     if task == "classification" or not (is_number or task == "regression"):
         return Column(name=name, kind="category", categories=_categories(name, cells))
-    numbers = tables.number_column(name, cells)
+    numbers = table_cells.number_column(name, cells)
     is_whole = bool(np.all(numbers == np.rint(numbers)))
     if is_target and task is None and is_whole and len(np.unique(numbers)) <= MOST_CLASSES:
         return Column(name=name, kind="category", categories=_categories(name, cells))
@@ -230,7 +230,7 @@ def _number_column(name: str, numbers: np.ndarray) -> Column:
 
 def _seen(cells: pa.ChunkedArray) -> dict[str, Any]:
     """What a private column holds, in words that no release takes for bounds."""
-    texts, numbers = tables.cell_texts(cells), tables.cell_numbers(cells)
+    texts, numbers = table_cells.cell_texts(cells), table_cells.cell_numbers(cells)
     missing, known = int((texts == "").sum()), numbers[np.isfinite(numbers)]
     found: dict[str, Any] = {"missing": missing} if missing else {}
     if len(known) and len(known) + missing == len(texts):
@@ -243,7 +243,7 @@ def _seen(cells: pa.ChunkedArray) -> dict[str, Any]:
 
 
 def _categories(name: str, cells: pa.ChunkedArray) -> tuple[str, ...]:
-    found = np.unique(tables.cell_texts(cells))
+    found = np.unique(table_cells.cell_texts(cells))
     if len(found) > tables.MAX_CATEGORIES:
         raise ValueError(
             f"column {name!r} has {len(found)} different values, more than the {tables.MAX_CATEGORIES} that can be "

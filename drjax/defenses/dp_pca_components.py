@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 
 from drjax.core import validate
@@ -29,6 +31,7 @@ class PrivateComponents(NamedTuple):
     status: Any
 
 
+@functools.partial(jax.jit, static_argnames=("n_components", "symmetric"))
 def components_of(moment: Any, n_components: int | float, *, symmetric: bool = True) -> PrivateComponents:
     """Leading eigenvectors of a noisy second moment (d, d); O(d^3).
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from drjax.data import load_values, table_files, tables
+from drjax.data import load_values, table_cells, table_files, tables
 from drjax.data.checksums import sha256
 
 
@@ -63,7 +63,7 @@ def read_table(
     if not kept:
         raise ValueError(f"{path} must have a column left, got all of {_listed(columns)} dropped")
     if is_private:
-        values = np.column_stack([*map(tables.cell_numbers, kept.values())])
+        values = np.column_stack([*map(table_cells.cell_numbers, kept.values())])
     else:
         values = tables.numeric(str(path), kept, advice)
     return Table(path, values, tuple(kept), found, sha256(path.read_bytes()))

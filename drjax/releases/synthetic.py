@@ -24,7 +24,7 @@ from tyro.conf import Positional
 from drjax.bounds.curve import RELATIONS
 from drjax.bounds.gdp import check_positive
 from drjax.core import json_files, store, validate
-from drjax.data import schema_sources, tables
+from drjax.data import schema_sources, table_cells
 from drjax.data.checksums import sha256
 from drjax.data.schema import Schema
 from drjax.data.table_files import read_table
@@ -326,7 +326,9 @@ def _schema(config: SyntheticReleaseConfig, private: Columns, public: Columns | 
         raise ValueError(refusal(rest))
     is_class = config.task == "classification"
     texts = [
-        name for name in rest if not tables.is_numeric_column(private[name]) or (name == config.target and is_class)
+        name
+        for name in rest
+        if not table_cells.is_numeric_column(private[name]) or (name == config.target and is_class)
     ]
     if texts:
         raise ValueError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any, NamedTuple
 
@@ -169,6 +170,7 @@ def noisy_count(noisy: Any, deviation: float) -> Any:
     return jnp.maximum(noisy[-1] / COUNT_WEIGHT, jnp.maximum(1.0, deviation / COUNT_WEIGHT))
 
 
+@functools.partial(jax.jit, static_argnames=("m", "is_sphere"))
 def frame_of(
     noisy: Any, deviation: float, m: int, n: Any, *, is_sphere: bool, clip_factor: Any = 1.0, given: Any = None
 ) -> Frame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 from typing import Any, NamedTuple
 
@@ -36,6 +37,7 @@ class Mixture(NamedTuple):
         return jnp.matmul(self.factors, jnp.swapaxes(self.factors, -1, -2), precision=HIGHEST)
 
 
+@functools.partial(jax.jit, static_argnames="repair")
 def repaired_factor(covariance: Array, deviation: Any, repair: str = "trace") -> jax.Array:
     """A factor A of a positive semidefinite A A^T near a noisy covariance; (..., q, q), O(q^3).
 
@@ -72,6 +74,7 @@ def _on_simplex(values: Any, target: Any) -> jax.Array:
     return jnp.maximum(values - shift, 0)
 
 
+@functools.partial(jax.jit, static_argnames=("repair", "pooling"))
 def mixture_of(
     moments: Array,
     mean_weight: float,
@@ -101,7 +104,7 @@ def mixture_of(
     if n is not None:
         known = jnp.asarray(n, moments.dtype)
         counts = jnp.full_like(counts, known) if n_classes == 1 else _on_simplex_in_order(counts, known)
-    least = jnp.maximum(1.0, deviation * np.sqrt(2) / mean_weight**2)
+    least = jnp.maximum(1.0, deviation * math.sqrt(2) / mean_weight**2)
     divisors = jnp.maximum(counts, least)
     weights = jnp.maximum(counts, 0)
     weights = jnp.where(jnp.sum(weights) > 0, weights, 1)

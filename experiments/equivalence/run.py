@@ -39,6 +39,9 @@ N_NEIGHBORS = 5
 MARGINS = {"objective": 0.02, "n_iter": 0.05, "trustworthiness": 0.005}
 """Largest mean difference that counts as none: of the first two as a share of the reference's mean."""
 
+TREES = 500
+"""Trees of the forest that tells maps apart."""
+
 LEVEL = 0.05
 """Of each of the two one-sided tests: the interval shown has 1 - 2 LEVEL."""
 
@@ -153,7 +156,7 @@ def two_sample_accuracy(ours: np.ndarray, theirs: np.ndarray) -> dict[str, float
 
     m = len(ours)
     x, y = np.concatenate([ours, theirs]), np.repeat([0, 1], m)
-    forest = RandomForestClassifier(n_estimators=500, min_samples_leaf=3, random_state=0, n_jobs=1)
+    forest = RandomForestClassifier(n_estimators=TREES, min_samples_leaf=3, random_state=0, n_jobs=1)
     folds = GroupKFold(n_splits=min(10, m))
     right = int(np.sum(cross_val_predict(forest, x, y, groups=np.tile(np.arange(m), 2), cv=folds) == y))
     accuracy, low, high = share_interval(right, 2 * m)

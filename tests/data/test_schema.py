@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from drjax.data import schema, schema_sources, tables
+from drjax.data import schema, schema_sources, table_cells, tables
 from drjax.data.table_files import read_table
 
 CSV = b"""age,income,work,height,smoker
@@ -194,14 +194,14 @@ def as_text(*cells):
      as_text(b"1", b"2", b"\xff").dictionary_encode(), as_text(b"1", b"2", b"\xff").cast(pa.string_view())],
 )  # fmt: skip
 def test_bytes_of_one_cell_that_are_no_text_change_no_other_cell(cells):
-    assert tables.cell_texts(pa.chunked_array([cells])).tolist() == ["1", "2", "\ufffd"]
-    np.testing.assert_array_equal(tables.cell_numbers(pa.chunked_array([cells])), [1, 2, np.nan])
+    assert table_cells.cell_texts(pa.chunked_array([cells])).tolist() == ["1", "2", "\ufffd"]
+    np.testing.assert_array_equal(table_cells.cell_numbers(pa.chunked_array([cells])), [1, 2, np.nan])
 
 
 def test_bytes_of_an_identifier_that_are_no_text_change_no_other_cell():
     stored = pa.array([b"a" * 16, b"\xff" * 16], pa.binary(16))
     cells = pa.ExtensionArray.from_storage(pa.uuid(), stored)
-    assert tables.cell_texts(pa.chunked_array([cells])).tolist() == ["a" * 16, "\ufffd" * 16]
+    assert table_cells.cell_texts(pa.chunked_array([cells])).tolist() == ["a" * 16, "\ufffd" * 16]
 
 
 def test_every_line_of_a_private_table_of_one_column_is_a_record_an_empty_one_too(tmp_path):
@@ -209,7 +209,7 @@ def test_every_line_of_a_private_table_of_one_column_is_a_record_an_empty_one_to
     for text in ("age\n37\n\n40\n", "age\n37\n40\n\n", "\nage\r\n\r\n37\r\n40"):
         (tmp_path / "a.csv").write_bytes(text.encode())
         cells = read_table(tmp_path / "a.csv", as_text=True)["age"]
-        assert sorted(tables.cell_texts(cells)) == ["", "37", "40"]
+        assert sorted(table_cells.cell_texts(cells)) == ["", "37", "40"]
     (tmp_path / "a.csv").write_bytes(b"age\n\n\n")
     assert len(read_table(tmp_path / "a.csv", as_text=True)["age"]) == 2
     (tmp_path / "a.csv").write_bytes(b"age\n37\n40\n\n")

@@ -1,5 +1,6 @@
 import dataclasses
 
+import joblib
 import numpy as np
 import pytest
 
@@ -7,6 +8,14 @@ from experiments import sweep
 from experiments.equivalence import run as experiment
 
 SMALL = dataclasses.replace(experiment.SMOKE, n=(20,), n_sets=(3,), method=("tsne",))
+
+
+@pytest.fixture(autouse=True)
+def _light_work(monkeypatch):
+    monkeypatch.setattr(experiment, "TREES", 50)
+    # In threads, because a process of its own would import JAX first.
+    with joblib.parallel_config(backend="threading"):
+        yield
 
 
 def test_data_sets_are_compared_and_a_second_run_computes_nothing_again(tmp_path, monkeypatch):

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from drjax.data import tables
+from drjax.data import table_cells
 from drjax.data.schema import Schema
 from drjax.defenses import dp_pca, dp_pca_laplace, dp_pca_sensitivity
 from drjax.releases import PCAReleaseConfig, manifest, private_report, release_pca, writing
@@ -388,7 +388,7 @@ def test_a_difference_of_kinds_would_be_found(tmp_path, noise, monkeypatch):
     found = []
     for cell in ("37", "37.5"):
         as_csv(config.data, [[cell, *rows[0][1:]], *rows[1:]])
-        whole = all(number.is_integer() for number in tables.cell_numbers(pa.chunked_array([[cell]])))
+        whole = all(number.is_integer() for number in table_cells.cell_numbers(pa.chunked_array([[cell]])))
         monkeypatch.setitem(BOUNDS, "age", {"lower": 0, "upper": 120, "kind": "integer" if whole else "number"})
         (tmp_path / "bounds.json").write_text(json.dumps(BOUNDS))
         release_synthetic(config, tmp_path / cell)

@@ -92,7 +92,10 @@ def attack(
     known: Any,
     coords: Any,
     *,
-    method: str | DRMethod = "pca",
+    method: str | DRMethod | None = None,
+    scale: tuple[str, ...] = (),
+    first_pca: int | None = None,
+    whiten: bool = False,
     public: Any = None,
     target_row: int = 0,
     attack: str | None = None,
@@ -106,7 +109,10 @@ def attack(
     Args:
         known: (n-1, d) records in the order of the release: path, array or DataFrame of numbers.
         coords: (n, k) coordinates, given in one of these ways.
-        method: Key of `METHODS`, or a method with its hyperparameters.
+        method: Key of `METHODS`, or a method with its hyperparameters; recognised by the known records if None.
+        scale: Steps on the records before a method that is named, such as "standard".
+        first_pca: Principal components that it is given in place of the records; None for the records.
+        whiten: Whether coordinates are scaled to unit variance.
         public: (s, d) other records of the same kind, given in one of these ways; None if there are none.
         target_row: Row of the unknown record in coords, from 0.
         attack: Name in `ATTACKS["embedding"]`; the one that errs least on practice releases if None.
@@ -127,9 +133,12 @@ def attack(
         True
     """
     released = _numbers(coords)
+    steps = {"scale": scale, "first_pca": first_pca, "whiten": whiten}
+    if method is None and (hyperparameters or any(steps.values())):
+        raise ValueError("method must be named with hyperparameters of it or steps around it, got None")
     return attack_embedding(
         jax.random.key(seed),
-        _method(method, released.shape[1], hyperparameters),
+        None if method is None else _method(method, released.shape[1], hyperparameters, **steps),
         _numbers(known),
         released,
         public=None if public is None else _numbers(public),
@@ -145,6 +154,9 @@ def embed(
     *,
     method: str | DRMethod = "pca",
     n_components: int = 2,
+    scale: tuple[str, ...] = (),
+    first_pca: int | None = None,
+    whiten: bool = False,
     seed: int = 0,
     dtype: Literal["float32", "float64"] = "float64",
     **hyperparameters: Any,
@@ -155,6 +167,9 @@ def embed(
         data: (n, d): path, array or DataFrame of numbers.
         method: Key of `METHODS`, or a method with its hyperparameters.
         n_components: k.
+        scale: Steps on the records before a method that is named, such as "standard".
+        first_pca: Principal components that it is given in place of the records; None for the records.
+        whiten: Whether coordinates are scaled to unit variance.
         seed: Seed of a randomised method, for experiments: who knows it knows the draws.
         dtype: Floating-point type of the computation.
         **hyperparameters: Hyperparameters of the method by name.
@@ -168,11 +183,10 @@ def embed(
         (50, 2)
     """
     x = _numbers(data).astype(dtype)
+    made = _method(method, n_components, hyperparameters, scale=scale, first_pca=first_pca, whiten=whiten)
     with jax.enable_x64(dtype == "float64"):
         # One more record beside the others: the same embedding by the faster way.
-        found: Embedding = shadow_embeddings(
-            jax.random.key(seed), _method(method, n_components, hyperparameters), x[1:], x[:1]
-        )
+        found: Embedding = shadow_embeddings(jax.random.key(seed), made, x[1:], x[:1])
     return np.asarray(found.coords[0])
 
 
@@ -249,12 +263,13 @@ _RELEASES: dict[str, tuple[Any, Any]] = {
 }
 
 
-def _method(method: str | DRMethod, n_components: int, hyperparameters: Mapping[str, Any]) -> DRMethod:
-    if not isinstance(method, str):
-        if hyperparameters:
-            raise ValueError(f"hyperparameters must be left out with a method that has its own, got {hyperparameters}")
-        return method
-    return make_method(method, n_components, hyperparameters)
+def _method(method: str | DRMethod, n_components: int, hyperparameters: Mapping[str, Any], **steps: Any) -> DRMethod:
+    if isinstance(method, str):
+        return make_method(method, n_components, hyperparameters, **steps)
+    given = {**hyperparameters, **{name: value for name, value in steps.items() if value}}
+    if given:
+        raise ValueError(f"hyperparameters must be left out with a method that has its own, got {given}")
+    return method
 
 
 def _numbers(records: Any) -> np.ndarray:

@@ -9,8 +9,9 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from drjax.attacks import practice
-from drjax.attacks.attack import EmbeddingAttack, EmbeddingThreat
+from drjax.attacks import practice, shadow_sets
+from drjax.attacks.attack import EmbeddingAttack, EmbeddingThreat, Shadows
+from drjax.attacks.recognition import Belief, recognise
 from drjax.attacks.registry import ATTACKS, answer, fitting
 from drjax.attacks.shadow import shadow_needs
 from drjax.core import memory, validate
@@ -31,12 +32,14 @@ class Answer(NamedTuple):
         found: Reconstruction, without a leading axis.
         errors: Attack -> mean squared error (v,) on practice releases; empty where only one attack was possible.
         misfit: Why the release is none of the method's, where the attack says so.
+        belief: What the release shows of how it was made; None where the method was stated.
     """
 
     attack: EmbeddingAttack
     found: Reconstruction
     errors: Mapping[str, np.ndarray]
     misfit: list[str]
+    belief: Belief | None = None
 
     def __repr__(self) -> str:
         """The attack, the first features and what is known of the error; a few lines."""
@@ -48,12 +51,12 @@ class Answer(NamedTuple):
         if self.errors:
             tried = ", ".join(f"{name} {error.mean():.3g}" for name, error in self.errors.items())
             lines.append(f"on releases of known answer: {tried}")
-        return "\n".join(lines + self.misfit)
+        return "\n".join(lines + self.misfit + ([] if self.belief is None else self.belief.in_words().splitlines()))
 
 
 def attack_embedding(
     key: Array,
-    method: DRMethod,
+    method: DRMethod | None,
     known: Array,
     coords: Array,
     *,
@@ -71,7 +74,8 @@ def attack_embedding(
 
     Args:
         key: PRNG key of the shadow releases and attacks.
-        method: DR method, as the adversary believes it to be, with its hyperparameters.
+        method: DR method, as the adversary believes it to be, with its hyperparameters; recognised by the known records
+            if None (`drjax.attacks.recognition`). Where nothing fits the answer is their mean, with status MISFIT.
         known: (n-1, d), in the order of the release, the target's row left out.
         coords: (n, k), finite.
         public: (s, d), other records of the same kind; None if there are none.
@@ -95,12 +99,19 @@ def attack_embedding(
         raise ValueError(f"bounds must be two numbers, the first less than the second, got {bounds}")
     known = validate.matrix(known, "known", min_rows=3)
     published = validate.matrix(coords, "coords")
-    n, k = len(known) + 1, method.n_components
+    n, k = len(known) + 1, published.shape[1] if method is None else method.n_components
     if published.shape != (n, k):
         raise ValueError(f"coords must have shape ({n}, {k}) for {n - 1} known records, got {published.shape}")
     validate.integer(minimum=0, target_row=target_row)
     validate.at_most(n - 1, "n - 1", target_row=target_row)
     others = None if public is None else validate.matrix(public, "public", min_rows=2, columns=known.shape[1])
+    belief = None
+    if method is None:
+        rounded = decimals_of(published) if decimals is None else decimals
+        belief = recognise(key, known, published, target_row=target_row, decimals=rounded, progress=progress)
+        method = belief.method
+        if method is None:
+            return _none_of_these(belief, known)
     threat = _threat(key, method, known, published, others, target_row, decimals, bounds, progress)
     fits = {name: one for name, one in fitting(threat).items() if not one.is_baseline}
     if attack is not None:
@@ -129,7 +140,14 @@ def attack_embedding(
         None if found.expected_mse is None else found.expected_mse[0],
         found.facts,
     )
-    return Answer(fits[name], single, errors, reasons)
+    return Answer(fits[name], single, errors, reasons, belief)
+
+
+def _none_of_these(belief: Belief, known: np.ndarray) -> Answer:
+    """The mean of the known records, for a release of a kind that is not known."""
+    mean, variance = known.mean(axis=0, dtype=np.float64), float(known.var(axis=0, dtype=np.float64).mean())
+    found = Reconstruction(mean, None, mean[None], np.float64(np.nan), np.uint32(Status.MISFIT), np.float64(variance))
+    return Answer(ATTACKS["embedding"]["mean"], found, {}, list(belief.why), belief)
 
 
 def _pool(fits: Mapping[str, EmbeddingAttack], threat: EmbeddingThreat) -> dict[str, EmbeddingAttack]:
@@ -151,7 +169,7 @@ def bytes_needed(pool: Mapping[str, EmbeddingAttack], threat: EmbeddingThreat) -
     own = 40.0 * n * d + 16.0 * threat.coords.size + (0.0 if threat.public is None else 24.0 * d**2)
     if len(pool) == 1 and not any(one.needs_shadows for one in pool.values()):
         return own
-    made = public or practice.STAND_INS
+    made = public or shadow_sets.STAND_INS
     return own + shadow_needs(threat.method, n + 1, d, made, itemsize=8).bytes + 8.0 * made * threat.coords.size
 
 
@@ -180,11 +198,11 @@ def _threat(
     some = None if public is None else public[:N_SHADOW]
 
     @functools.cache
-    def shadows() -> practice.Shadows:
+    def shadows() -> Shadows:
         if some is None:
-            return practice.stand_in_shadows(shadow_key, method, known, decimals=decimals, dtype=dtype)
+            return shadow_sets.stand_in_shadows(shadow_key, method, known, decimals=decimals, dtype=dtype)
         n_validation = max(2, round(SHARE_OF_VALIDATION * len(some))) if len(some) > 4 else 0
-        return practice.shadows_of(
+        return shadow_sets.shadows_of(
             shadow_key,
             method,
             known,

@@ -22,6 +22,7 @@ from drjax.attacks.reconstruction.invariant_network import ResidualNetwork
 from drjax.attacks.reconstruction.inversion_attack import Inversion
 from drjax.attacks.reconstruction.neural import DenseNetwork, SplitNetwork
 from drjax.attacks.reconstruction.stationarity.attacks import Stationarity, StationarityMixture
+from drjax.attacks.reconstruction.through_steps import ThroughSteps
 from drjax.attacks.reconstruction.tsne_affinities import AffinitiesAtRest
 from drjax.attacks.reconstruction.within_map import NeighboursInMap
 from drjax.core.types import Array
@@ -54,6 +55,7 @@ ATTACKS = _by_kind(
         StationarityMixture(),
         AffinitiesAtRest(),
         Inversion(),
+        *(ThroughSteps(inner=inner) for inner in (Stationarity(), GeodesicSearch(), Inversion())),
         models.MeanRecord(),
         models.NearestRecord(),
         models.QuadraticKernel(),

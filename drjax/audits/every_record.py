@@ -17,9 +17,9 @@ import numpy as np
 from drjax.attacks import exposure
 from drjax.attacks.attack import Attack, EmbeddingAttack, EveryRecord, Shadows
 from drjax.attacks.exposure import Exposure
-from drjax.attacks.practice import stand_in_shadows
 from drjax.attacks.registry import ATTACKS
 from drjax.attacks.shadow import shadow_embeddings
+from drjax.attacks.shadow_sets import stand_in_shadows
 from drjax.audits import choice, describe, exposure_report, needs
 from drjax.audits.attempts import fields_of
 from drjax.audits.config import BOUNDS, AuditConfig

@@ -21,12 +21,12 @@ from drjax import data as datasets
 from drjax.attacks.shadow import shadow_embeddings
 from drjax.audits import AuditConfig, needs, quality, run
 from drjax.audits.folder import run_folder
-from drjax.cli.options import MethodOptions, Options, hinted, typed
+from drjax.cli.options import MethodOptions, Options, StepOptions, Steps, hinted, typed
 from drjax.core import validate
 from drjax.core.progress import announce
 from drjax.core.types import count_status
 from drjax.defenses import DEFENSES, defend
-from drjax.dr import METHODS
+from drjax.dr import METHODS, make_method
 from drjax.reports import curve, ladder, records
 
 Positional = tyro.conf.Positional
@@ -89,6 +89,7 @@ def embed(
     method: Annotated[str, tyro.conf.arg(metavar=f"{{{','.join(METHODS)}}}")] = "pca",
     n_components: int = 2,
     options: MethodOptions = Options(),  # noqa: B008 (frozen)
+    steps: StepOptions = Steps(),  # noqa: B008 (frozen)
     data_dir: Path | None = None,
     categorical: tuple[str, ...] = (),
     drop: tuple[str, ...] = (),
@@ -106,6 +107,7 @@ def embed(
         method: DR method.
         n_components: Number of coordinates per record.
         options: Hyperparameters of the method.
+        steps: Steps before and after the method.
         data_dir: Folder of the named data sets.
         categorical: Text columns of a table to encode one-hot.
         drop: Columns of a table to leave out.
@@ -123,7 +125,7 @@ def embed(
     for file in (out, facts_file):
         check_new(file)
     with hinted(method):
-        dr_method = METHODS[method](n_components=n_components, **typed(method, options))
+        dr_method = make_method(method, n_components, typed(method, options), **vars(steps))
     dr_method = _defended(dr_method, defense, defense_scale)
     x = datasets.load(data, data_dir=data_dir, categorical=categorical, drop=drop, label=label).x
     key = _key(seed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -13,13 +14,13 @@ from drjax import data as datasets
 from drjax.attacks.embedding import Answer, attack_embedding
 from drjax.attacks.registry import ATTACKS
 from drjax.cli.commands import check_new
-from drjax.cli.options import MethodOptions, Options, hinted, typed
+from drjax.cli.options import MethodOptions, Options, StepOptions, Steps, hinted, typed
 from drjax.core import validate
 from drjax.core.types import Status, count_status
-from drjax.dr import METHODS
+from drjax.dr import METHODS, make_method
 from drjax.reports import records
 
-STRONGEST = "strongest"
+STRONGEST, RECOGNISED = "strongest", "recognised"
 
 
 def _names() -> tuple[str, ...]:
@@ -31,8 +32,9 @@ def embedding(
     coords: Path,
     out: Path,
     *,
-    method: Annotated[str, tyro.conf.arg(metavar=f"{{{','.join(METHODS)}}}")] = "pca",
+    method: Annotated[str, tyro.conf.arg(metavar=f"{{{RECOGNISED},{','.join(METHODS)}}}")] = RECOGNISED,
     options: MethodOptions = Options(),  # noqa: B008 (frozen)
+    steps: StepOptions = Steps(),  # noqa: B008 (frozen)
     attack: Annotated[str, tyro.conf.arg(metavar=f"{{{','.join(_names())}}}")] = STRONGEST,
     public: Path | None = None,
     target_row: int = 0,
@@ -43,15 +45,16 @@ def embedding(
 ) -> None:
     """Reconstruct the one unknown record of a published embedding from the other records.
 
-    Values are used as they are, not scaled. If another library made the release, pass its settings as options of the
-    method: drjax's defaults are scikit-learn's.
+    Without --method the release is recognised by the known records: method, steps before it and settings. With it
+    what is not stated is taken to be scikit-learn's default. Values are used as they are, not scaled.
 
     Args:
         known: Known records, in the order of the release (CSV, Parquet, NPY or NPZ).
         coords: Published coordinates, one row per record, the unknown one's included (CSV, NPY or NPZ).
         out: NPZ file to write: x (the record), residual_norm, status and, where the attack predicts it, expected_mse.
-        method: DR method that made the coordinates.
+        method: DR method that made the coordinates; recognised if not given.
         options: Hyperparameters of the method.
+        steps: Steps before and after the method.
         attack: Attack to run; strongest takes the one that errs least on practice releases of known records.
         public: Other records of the same kind, for what the release does not determine and for shadow releases.
         target_row: Row of the unknown record in the release, from 0.
@@ -61,14 +64,20 @@ def embedding(
         quiet: Show no progress.
     """
     check_new(out)
-    validate.one_of(METHODS, method=method)
+    validate.one_of((RECOGNISED, *METHODS), method=method)
     validate.one_of(_names(), attack=attack)
+    if method == RECOGNISED and (steps != Steps() or any(text is not None for text in vars(options).values())):
+        raise ValueError(
+            f"method must be stated with options of it and steps around it, got {RECOGNISED!r}: pass --method"
+        )
     validate.integer(minimum=0, seed=seed)
     records_known, published = datasets.load_values(known), datasets.load_values(coords)
     others = None if public is None else datasets.load_values(public)
-    with hinted(method):
-        dr_method = METHODS[method](n_components=published.shape[1], **typed(method, options))
-    with hinted(method):
+    dr_method = None
+    if method != RECOGNISED:
+        with hinted(method):
+            dr_method = make_method(method, published.shape[1], typed(method, options), **vars(steps))
+    with hinted(method) if method != RECOGNISED else contextlib.nullcontext():
         answer = attack_embedding(
             jax.random.key(seed),
             dr_method,
@@ -97,7 +106,8 @@ def in_words(answer: Answer, variance: float) -> list[str]:
     """
     found, status = answer.found, int(answer.found.status)
     unit = max(variance, np.finfo(np.float64).tiny)
-    lines = [f"Attack: {answer.attack.label}."]
+    lines = [] if answer.belief is None else [f"Release: {line}" for line in answer.belief.in_words().splitlines()]
+    lines.append(f"Attack: {answer.attack.label}.")
     if answer.errors:
         tried = {name: float(error.mean()) / unit for name, error in answer.errors.items()}
         shown = ", ".join(f"{ATTACKS['embedding'][name].label} {share:.2g}" for name, share in tried.items())

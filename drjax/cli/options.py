@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from drjax.dr import METHODS
+from drjax.dr import METHODS, SCALES
 
 _KINDS = {int: "an integer", float: "a number", bool: "true or false", str: "text"}
 
@@ -106,6 +106,25 @@ def _make() -> type:
 
 Options: Any = _make()
 """A dataclass with every hyperparameter of every method: text, or None where not given."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Steps:
+    """Steps around the method.
+
+    Attributes:
+        scale: Steps on the records before the method, in their order.
+        first_pca: Principal components that the method is given in place of the records; none for the records.
+        whiten: Whether coordinates are scaled to unit variance.
+    """
+
+    scale: Annotated[tuple[str, ...], tyro.conf.arg(metavar=f"{{{','.join(SCALES)}}}...")] = ()
+    first_pca: int | None = None
+    whiten: bool = False
+
+
+StepOptions = Annotated[Steps, tyro.conf.arg(name="")]
+"""Annotation of a command's parameter that takes steps around the method as options of their own."""
 
 MethodOptions = Annotated[Any, tyro.conf.arg(name="", constructor=Options)]
 """Annotation of a command's parameter that takes them all as options of their own."""

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from drjax.attacks import practice
+from drjax.attacks import practice, shadow_sets
 from drjax.attacks.attack import EveryRecord, Shadows
 from drjax.attacks.embedding import attack_embedding, decimals_of
 from drjax.attacks.registry import ATTACKS, answer, fitting
@@ -90,7 +90,7 @@ QUICK = {
 def test_one_published_embedding_of_every_method(name, with_public):
     x = digits()[:, 18:42]
     method = METHODS[name](**QUICK.get(name, {}))
-    release = practice.shadows_of(jax.random.key(5), method, x[1:26], x[:1], decimals=6).coords[0]
+    release = shadow_sets.shadows_of(jax.random.key(5), method, x[1:26], x[:1], decimals=6).coords[0]
     moved = np.roll(release, 3, axis=0)  # the target's row is the fourth
     known = np.concatenate([x[23:26], x[1:23]])
     public = x[100:180] if with_public else None
@@ -201,7 +201,7 @@ def test_every_record_is_attacked_as_if_it_alone_were_unknown(monkeypatch):
     nearest = contributing.add(monkeypatch, "Add an attack").NearestInMap()
     x = digits()[:16]
     method = METHODS["isomap"](n_neighbors=5)
-    coords = practice.shadows_of(jax.random.key(0), method, x[1:], x[:1]).coords[0]
+    coords = shadow_sets.shadows_of(jax.random.key(0), method, x[1:], x[:1]).coords[0]
     every = EveryRecord(method=method, x=x, coords=coords, rows=np.array([3, 9]), stand_ins=lambda _: None)
     found = nearest.run_each(jax.random.key(0), every)
     for row, answer_of_all in zip((3, 9), found.x, strict=True):

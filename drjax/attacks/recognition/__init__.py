@@ -6,6 +6,7 @@ import numpy as np
 
 from drjax.attacks.recognition.belief import Belief, Candidate, Family, Release, believed
 from drjax.attacks.recognition.isomap import IsomapFamily
+from drjax.attacks.recognition.linear import LinearFamily
 from drjax.attacks.recognition.mds import MDSFamily
 from drjax.attacks.recognition.stand_ins import confirmed
 from drjax.attacks.recognition.tsne import TSNEFamily
@@ -14,7 +15,7 @@ from drjax.core import validate
 from drjax.core.progress import track
 from drjax.core.types import Array
 
-FAMILIES: tuple[Family, ...] = (MDSFamily(), IsomapFamily(), TSNEFamily(), UMAPFamily())
+FAMILIES: tuple[Family, ...] = (LinearFamily(), MDSFamily(), IsomapFamily(), TSNEFamily(), UMAPFamily())
 """Every family, one line each."""
 
 LEAST_KNOWN = 20

@@ -168,6 +168,8 @@ class Belief:
 
     def in_words(self) -> str:
         """Plain lines for a command line."""
+        if self.method is None:
+            return "\n".join(["made by none of the methods and steps that are known here", *self.why])
         lines = [f"believed: {self.title}"]
         if self.runner_up is not None:
             lines.append(f"runner-up: {self.runner_up.title}, misfit {self.margin:.3g} times as large")

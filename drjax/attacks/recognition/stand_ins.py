@@ -6,8 +6,8 @@ import dataclasses
 
 import numpy as np
 
-from drjax.attacks.practice import shadows_of
 from drjax.attacks.recognition.belief import Candidate, Family, Release
+from drjax.attacks.shadow_sets import shadows_of
 from drjax.core.types import Array
 
 N_STAND_INS = 3

@@ -1,0 +1,205 @@
+"""Attacks on a method, put to use on the method behind steps: what it was given is rebuilt, then the record from that.
+
+Behind steps that see all records, the known ones move with the target. So the steps are taken with a guess in the
+target's place, the method's own attack rebuilds what the steps made of the target, the likeliest record that they make
+this of becomes the next guess, and once more.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from drjax.attacks.attack import Cost, EmbeddingAttack, EmbeddingThreat, Shadows
+from drjax.attacks.reconstruction.priors import GaussianPrior
+from drjax.attacks.shadow_sets import shadows_of, stand_in_shadows
+from drjax.core.types import Array, DRMethod, Reconstruction, Status
+from drjax.dr import Pipeline
+
+ROUNDS = 4
+"""Times that the attack is run on what steps make of the records with the last guess, where they move with it."""
+
+MOST_MOVED = 0.01
+"""Where the last round moves a record by more, squared and as a share of a record's variance, there is no end yet."""
+
+STEPS_BACK = 6
+"""Linearisations of the steps on the way back from what they made to the record."""
+
+MOST_PUBLIC = 300
+"""Public records that are put through steps; each takes all known ones with it."""
+
+LEAST_SHARE = 1e-9
+"""Least variance of an error of what the steps made, as a share of its own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThroughSteps(EmbeddingAttack):
+    """An attack on the method, run on what the steps before it make of the records.
+
+    Attributes:
+        inner: Attack on the method.
+    """
+
+    inner: EmbeddingAttack
+    name: str = field(init=False)
+    label: str = field(init=False)
+    description: str = field(init=False)
+    why: str = field(init=False)
+    needs_shadows: bool = field(init=False)
+    needs_public: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Takes its words from the inner attack."""
+        own = {
+            "name": f"{self.inner.name}-behind-steps",
+            "label": f"{self.inner.label}, behind steps",
+            "description": f"{self.inner.description} The steps before the method are undone in turn with it.",
+            "why": f"{self.inner.why} Steps before the method are functions of the records, and can be undone.",
+            "needs_shadows": self.inner.needs_shadows,
+            "needs_public": self.inner.needs_public,
+        }
+        for name, value in own.items():
+            object.__setattr__(self, name, value)
+
+    def suits(self, method: DRMethod, *, seed_known: bool) -> str | None:
+        """See `EmbeddingAttack`."""
+        if not isinstance(method, Pipeline) or not method.before:
+            return "is on methods behind steps"
+        if any(not step.keeps_shape for step in method.after):
+            return "needs maps that keep their shape"
+        return self.inner.suits(method.method, seed_known=seed_known)
+
+    def cost(self, threat: EmbeddingThreat) -> Cost:
+        """See `Attack`."""
+        own = self.inner.cost(dataclasses.replace(threat, method=_pipeline(threat).method))
+        return Cost((1 if _pipeline(threat).is_updated else ROUNDS) * own.seconds, 2 * own.bytes)
+
+    def run(self, key: Array, threat: EmbeddingThreat) -> Reconstruction:
+        """See `Attack`."""
+        pipeline, known = _pipeline(threat), threat.known.astype(np.float64)
+        prior = GaussianPrior.fit(threat.expected_of)
+        coords = np.asarray(jax.vmap(pipeline.undone)(threat.coords)) if pipeline.after else threat.coords
+        found = self._run(key, threat, np.asarray(prior.mean), coords)
+        back = [_record(pipeline, known, prior.mean, prior, *one, threat.bounds) for one in _made(found)]
+        status, moved = np.asarray(found.status, np.uint32), np.zeros(len(back))
+        usual = float(np.trace(prior.covariance)) / len(prior.mean)
+        for _ in range(0 if pipeline.is_updated else ROUNDS - 1):
+            parts = [self._run(key, threat, last.x, one[None]) for last, one in zip(back, coords, strict=True)]
+            last = np.stack([one.x for one in back])
+            back = [
+                _record(pipeline, known, guess, prior, *_made(part)[0], threat.bounds)
+                for guess, part in zip(last, parts, strict=True)
+            ]
+            status = np.concatenate([part.status for part in parts]).astype(np.uint32)
+            # What the last round still moved is not known any better.
+            moved = np.array([np.mean((one.x - guess) ** 2) for one, guess in zip(back, last, strict=True)])
+        x, expected = np.stack([one.x for one in back]), np.array([one.expected for one in back]) + moved
+        status = status | np.where(moved > MOST_MOVED * usual, np.uint32(Status.NOT_CONVERGED), np.uint32(0))
+        is_lost = ~np.isfinite(x).all(axis=1)
+        x[is_lost], expected[is_lost] = prior.mean, usual
+        status = status | np.where(is_lost, np.uint32(Status.MISFIT), np.uint32(0))
+        return Reconstruction(x, None, x[:, None], np.sqrt(expected * x.shape[1]), status, expected)
+
+    def _run(self, key: Array, threat: EmbeddingThreat, guess: np.ndarray, coords: np.ndarray) -> Reconstruction:
+        """What the inner attack finds of the steps' result for releases (m, n, k), with a guess (d,) in the steps."""
+        pipeline, known = _pipeline(threat), threat.known.astype(np.float64)
+        guess = np.where(np.isfinite(guess), guess, known.mean(axis=0))
+        with jax.enable_x64(True):
+            prepared = np.asarray(pipeline.prepared(jnp.asarray(np.concatenate([guess[None], known]))))[1:]
+            public = None if threat.public is None else _all_prepared(pipeline, known, threat.public[:MOST_PUBLIC])
+
+        def shadows() -> Shadows:
+            of: dict[str, Any] = {"decimals": threat.decimals, "dtype": threat.dtype}
+            if public is None:
+                return stand_in_shadows(key, pipeline.method, prepared, **of)
+            return shadows_of(key, pipeline.method, prepared, public, **of)
+
+        inner = dataclasses.replace(
+            threat,
+            method=pipeline.method,
+            known=prepared,
+            coords=coords,
+            public=public,
+            shadows=shadows,
+            bounds=None,
+            truth=None,
+        )
+        return self.inner.run(key, inner)
+
+
+@dataclass(frozen=True)
+class _Back:
+    """The likeliest record (d,), and the mean squared error to expect of a feature."""
+
+    x: np.ndarray
+    expected: float
+
+
+def _pipeline(threat: EmbeddingThreat) -> Pipeline:
+    method = threat.method
+    assert isinstance(method, Pipeline)
+    return method
+
+
+def _all_prepared(pipeline: Pipeline, known: np.ndarray, records: np.ndarray) -> np.ndarray:
+    """(s, d') what the steps make of each record (s, d) beside the known ones."""
+    return np.asarray(_prepared(pipeline, jnp.asarray(known), jnp.asarray(records, jnp.float64)))
+
+
+@jax.jit
+def _prepared(pipeline: Pipeline, known: jax.Array, records: jax.Array) -> jax.Array:
+    def one(record: jax.Array) -> jax.Array:
+        return pipeline.prepared(jnp.concatenate([record[None], known]))[0]
+
+    return jax.lax.map(one, records, batch_size=16)
+
+
+def _made(found: Reconstruction) -> list[tuple[np.ndarray, float]]:
+    """What the steps made of each target, (d',), and the variance of its error, a feature."""
+    z, d = np.asarray(found.x, np.float64), found.x.shape[1]
+    error = np.asarray(found.residual_norm**2 / d if found.expected_mse is None else found.expected_mse)
+    return list(zip(z, np.where(np.isfinite(error), error, z.var(axis=1)).tolist(), strict=True))
+
+
+def _record(
+    pipeline: Pipeline,
+    known: np.ndarray,
+    guess: np.ndarray,
+    prior: GaussianPrior,
+    z: np.ndarray,
+    variance: float,
+    bounds: tuple[float, float] | None,
+) -> _Back:
+    """The likeliest record of which the steps make z (d',), beside the known ones, by steps of Gauss and Newton."""
+    if not (np.isfinite(z).all() and np.isfinite(guess).all()):
+        return _Back(np.full(len(guess), np.nan), np.nan)
+    low, high = (None, None) if bounds is None else bounds
+    noise = max(variance, LEAST_SHARE * float(np.var(z)))
+    x, slope = guess, np.zeros((len(z), len(guess)))
+    with jax.enable_x64(True):
+        arrays = jnp.asarray(known)
+        for _ in range(STEPS_BACK):
+            made, slope = (np.asarray(part) for part in _linearised(pipeline, arrays, jnp.asarray(x)))
+            last = x
+            x = prior.condition(slope, (z - made + slope @ x)[None], noise, lower=low, upper=high)[0]
+            if np.abs(x - last).max() <= 1e-9 * np.abs(x).max():
+                break
+    loaded = slope @ prior.covariance
+    gram = loaded @ slope.T + noise * np.eye(len(z))
+    left = np.trace(prior.covariance) - np.sum(np.linalg.solve(gram, loaded) * loaded)
+    return _Back(x, float(max(left, 0.0)) / len(x))
+
+
+@jax.jit
+def _linearised(pipeline: Pipeline, known: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """What the steps make of a record (d,) beside the known ones, (d',), and its derivative (d', d)."""
+
+    def made(x: jax.Array) -> jax.Array:
+        return pipeline.prepared(jnp.concatenate([x[None], known]))[0]
+
+    return made(x), jax.jacfwd(made)(x)

@@ -15,7 +15,6 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.spatial.distance import pdist, squareform
 
 from drjax.attacks.reconstruction import barnes_hut
 from drjax.attacks.reconstruction.equations import Match, Rest, TSNERest
@@ -31,7 +30,7 @@ from drjax.attacks.reconstruction.gauss_newton import (
 from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.core import batching, platforms, validate
 from drjax.core.types import Array, DRMethod, PyTree, Reconstruction, Status, hyperparams, traced
-from drjax.dr import TSNE
+from drjax.dr import TSNE, metrics
 
 Matching = Literal["auto", "release", "gradient"]
 MATCHES: tuple[Matching, ...] = ("auto", "release", "gradient")
@@ -226,9 +225,9 @@ def _way(method: DRMethod, seed_known: bool, match: Matching) -> Matching:
 def _equations(key: Array, method: DRMethod, known: np.ndarray, way: Matching, seed_known: bool) -> Any:
     if way == "gradient":
         if isinstance(method, TSNE):
-            between = squareform(pdist(known, "sqeuclidean")) if len(known) > 1 else np.zeros((1, 1))
-            perplexity = float(method.perplexity)
-            return TSNERest(known=jnp.asarray(known), between=jnp.asarray(between), perplexity=perplexity)
+            between = jnp.asarray(metrics.squared_among_records(method.metric, known))
+            options = {"perplexity": float(method.perplexity), "metric": method.metric}
+            return TSNERest(known=jnp.asarray(known), between=between, **options)
         return Rest(method=method, known=jnp.asarray(known))
     # The split of `shadow_embeddings`: releases of a known seed share what the second key draws.
     draw_key, shared_key = jax.random.split(key)

@@ -62,10 +62,18 @@ class Stationarity(EmbeddingAttack):
     def run(self, key: Array, threat: EmbeddingThreat) -> Reconstruction:
         """See `Attack`; nothing is drawn."""
         del key
+        assert isinstance(threat.method, MDS)
         prior, shadows, used = self.prior(threat), threat.shadows(), slice(CALIBRATION_RELEASES)
-        scale = calibrate(shadows.known, shadows.coords[used], shadows.records[used])
+        metric = threat.method.metric
+        scale = calibrate(shadows.known, shadows.coords[used], shadows.records[used], metric=metric)
         found = reconstruct_mds(
-            threat.known, threat.coords, prior=prior, scale=scale, bounds=threat.bounds, progress=threat.progress
+            threat.known,
+            threat.coords,
+            prior=prior,
+            scale=scale,
+            bounds=threat.bounds,
+            metric=metric,
+            progress=threat.progress,
         )
         facts: dict[str, Any] = {"scale": scale, "expected_error_norm": float(np.nanmean(found.residual_norm))}
         if isinstance(prior, MixturePrior):

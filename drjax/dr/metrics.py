@@ -22,7 +22,7 @@ from scipy.spatial.distance import pdist, squareform
 
 from drjax.core import host, platforms, validate
 from drjax.core.compiled import njit
-from drjax.core.types import Array
+from drjax.core.types import Array, DRMethod
 from drjax.dr.distances import mapped, squared, squared_in_xla, squared_rows
 
 METRICS = ("euclidean", "cosine", "manhattan", "correlation")
@@ -44,6 +44,14 @@ def check(metric: str) -> None:
         ValueError: no such metric.
     """
     validate.one_of(METRICS, metric=metric)
+
+
+def of(method: DRMethod) -> str:
+    """Metric of a method, or of the one behind defences and steps; the Euclidean one of those that have no choice."""
+    inner: Any = method
+    while not hasattr(inner, "metric") and hasattr(inner, "method"):
+        inner = inner.method
+    return getattr(inner, "metric", EUCLIDEAN)
 
 
 def unit(metric: str) -> str | None:
@@ -100,18 +108,6 @@ def squared_among_records(metric: str, x: np.ndarray) -> np.ndarray:
 def between(metric: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Distances (p, q) of records a (p, d) to b (q, d)."""
     return apart(metric, prepared(metric, a), prepared(metric, b))
-
-
-def slopes(metric: str, x: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """Derivative (m, d) of the distances of x (d,) to known (m, d) in x, float64; 0 where there is none."""
-    if metric == "manhattan":
-        return np.sign(x - known)
-    if metric == EUCLIDEAN:
-        distance = between(metric, x[None], known)[0]
-        return (x - known) / np.where(distance > 0, distance, 1)[:, None]
-    own, others = prepared(metric, x[None])[0], prepared(metric, known)
-    norm = own @ x  # of the record itself, or of what is left of it less its mean
-    return (np.outer(others @ own, own) - others) / (norm if norm > 0 else np.inf)
 
 
 @njit(fastmath={"reassoc", "contract"})

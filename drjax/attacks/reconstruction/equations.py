@@ -128,7 +128,7 @@ class TSNERest:
         reach: (n-1, 2) squared distances from each known record to its last neighbour but one and its last, among the
             known; where `n_neighbors` is given.
         excess: (n, k) by which the repulsion that made the map is more than the exact one; zero if None.
-        metric: Metric of the records.
+        metric: Metric of the records, `known` as `metrics.prepared` makes them.
     """
 
     known: Array = traced()
@@ -219,7 +219,8 @@ class TSNERest:
 
     def _distances(self, x: Array) -> Array:
         if self.metric != metrics.EUCLIDEAN:
-            return metrics.in_xla(self.metric, x[None], self.known)[0] ** 2
+            # An x that is not quite a direction is not made one: half a squared distance knows no poles.
+            return metrics.apart_in_xla(self.metric, x[None], self.known)[0] ** 2
         return jnp.sum((x - self.known) ** 2, axis=1)
 
     def _neighbors(self, s: Array) -> tuple[Array, Array]:

@@ -79,10 +79,20 @@ class Problem:
     metric: str = metrics.EUCLIDEAN
 
     def distances(self, x: np.ndarray) -> np.ndarray:
-        """Distances of x (d,) to all known records, (n-1,)."""
+        """Distances of x (d,) to all known records, (n-1,).
+
+        Directions are at 1 - x.k, which is taken for the distance of an x that is not quite one, too: it is linear, and
+        what a release says of the distances makes a direction of x.
+        """
+        if self.metric in metrics.OF_DIRECTIONS:
+            return 1 - self.known @ x
         if self.metric != metrics.EUCLIDEAN:
-            return metrics.between(self.metric, x[None], self.known)[0]
+            return metrics.apart(self.metric, x[None], self.known)[0]
         return np.sqrt(((x - self.known) ** 2).sum(axis=1))
+
+    def slope(self, x: np.ndarray) -> np.ndarray:
+        """Derivative of `distances` in x, (n-1, d), of another metric than the Euclidean one."""
+        return -self.known if self.metric in metrics.OF_DIRECTIONS else np.sign(x - self.known)
 
     def matrix(self, x: np.ndarray) -> np.ndarray:
         """All distances of [x; known], (n, n)."""
@@ -125,7 +135,7 @@ def linearise(problem: Problem, x: np.ndarray) -> Line:
         # A product with the covariance takes n times as long.
         spread = ((problem.covariance @ x)[:, None] - problem.spread) / distance
     else:
-        slope = metrics.slopes(problem.metric, x, problem.known)
+        slope = problem.slope(x)
         spread = problem.covariance @ slope.T
     values, vectors = np.linalg.eigh(slope @ spread)
     kept = values > 1e-13 * values[-1]
@@ -164,11 +174,11 @@ def at_release(problem: Problem, coords: np.ndarray) -> np.ndarray:
 
 
 def _start(problem: Problem, coords: np.ndarray) -> np.ndarray:
-    """The prior's mean; for another metric than the Euclidean one the mean of the nearest records in the map.
+    """The prior's mean; for manhattan distances the mean of the nearest records in the map.
 
-    The mean may be near 0, where directions turn quickly, and on many records' values, where absolute values bend.
+    The mean may be on many records' values, where absolute values bend.
     """
-    if problem.metric == metrics.EUCLIDEAN:
+    if problem.metric != "manhattan":
         return problem.mean
     nearest = np.argsort(((coords[1:] - coords[0]) ** 2).sum(axis=1), kind="stable")[:N_NEAREST]
     return problem.known[nearest].mean(axis=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from drjax.attacks.reconstruction import directions
 from drjax.attacks.reconstruction.mixture_prior import MixturePrior
 from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.attacks.reconstruction.stationarity import descent, guttman
@@ -114,7 +115,8 @@ def reconstruct_mds(
         steps: Simulated steps at most; 0 takes the release for converged but for noise.
         target_index: Row of the target in coords.
         bounds: Least and greatest possible value of every feature.
-        metric: Metric of the records. Cosine and correlation say nothing of a record's size, which the prior gives.
+        metric: Metric of the records. With "cosine" or "correlation" the known records and those of the prior are
+            directions, as `metrics.prepared` makes them, and so is the answer; see `reconstruction.directions`.
         progress: Show a bar with rate and time left on standard error.
 
     Returns:
@@ -131,6 +133,7 @@ def reconstruct_mds(
     known = validate.matrix(known, "known").astype(np.float64)
     given = np.asarray(coords)
     releases = _releases(given[None] if given.ndim == 2 else given, len(known) + 1)
+    directions.check(metric, known)
     validate.non_negative(scale=scale)
     validate.integer(minimum=0, steps=steps, target_index=target_index)
     validate.at_most(len(known), "n - 1", target_index=target_index)
@@ -215,7 +218,7 @@ def _linear_measurements(
         values, vectors = np.linalg.eigh(precision)
         kept = values > 1e-14 * values[-1]
         values, vectors = values[kept], vectors[:, kept]
-        operator = vectors.T @ metrics.slopes(problem.metric, x, problem.known)
+        operator = vectors.T @ problem.slope(x)
         return operator, operator @ x - vectors.T @ gradient / values, 1 / values
     distance = np.maximum(problem.distances(x), 1e-9 * problem.distances(x).max())
     precision, gradient = precision / np.outer(distance, distance), gradient / distance

@@ -158,7 +158,8 @@ def to_known(metric: str, targets: Array, known: Array) -> Array:
     """Distances (b, m) of targets (b, d) to known (m, d), in the dtype of the targets.
 
     On a CPU sums are in float64 and in one order, whatever b is; elsewhere XLA chooses; see `squared_rows`.
-    Differentiable in both, also twice; at distance 0 the derivative is 0. O(b m d).
+    Differentiable in both, also twice; at distance 0, and in features that agree by manhattan distances, the derivative
+    is 0. O(b m d).
     """
     if metric == EUCLIDEAN:
         return safe_sqrt(squared_rows(targets, known))
@@ -212,7 +213,9 @@ def apart_in_xla(metric: str, a: Array, b: Array) -> Array:
     if metric == EUCLIDEAN:
         return safe_sqrt(squared_in_xla(a, b))
     if metric == "manhattan":
-        return jnp.sum(jnp.abs(a[:, None] - b[None]), axis=-1)
+        steps = a[:, None] - b[None]
+        # `jnp.abs` has the derivative 1 at 0, and features of many records are equal.
+        return jnp.sum(steps * jnp.sign(jax.lax.stop_gradient(steps)), axis=-1)
     is_none = ~jnp.any(a != 0, axis=1)[:, None] | ~jnp.any(b != 0, axis=1)
     found = squared_in_xla(a, b) / 2
     return jnp.where(is_none & ~jnp.isnan(found), 1, found)

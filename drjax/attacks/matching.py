@@ -15,7 +15,7 @@ from scipy.spatial.distance import cdist
 from drjax.attacks.reconstruction.closed_form import reconstruct_pca
 from drjax.core import validate
 from drjax.core.types import Array, DRMethod
-from drjax.dr import PCA, ClassicalMDS
+from drjax.dr import publishes_scores
 
 MAX_SIGNS = 3
 """Up to so many components every combination of signs is tried; of more, each sign by itself."""
@@ -26,7 +26,7 @@ ROUNDS = 3
 
 def can_match(method: DRMethod) -> bool:
     """Whether rows of shuffled releases of a method can be matched."""
-    return isinstance(method, PCA | ClassicalMDS)
+    return publishes_scores(method)
 
 
 def match_rows(known: Array, coords: Array) -> np.ndarray:

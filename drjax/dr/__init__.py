@@ -7,7 +7,7 @@ from typing import Any
 from drjax.core import validate
 from drjax.core.types import DRMethod
 from drjax.dr.isomap.method import Isomap
-from drjax.dr.mds.classical import ClassicalMDS
+from drjax.dr.mds.classical import ClassicalMDS, publishes_scores
 from drjax.dr.mds.method import MDS
 from drjax.dr.pca.method import PCA
 from drjax.dr.pipeline.after import AFTER, Cast, Centre, Mirror, Rescale, Rotate, Round, UnitVariance
@@ -89,4 +89,5 @@ __all__ = [
     "UnitRows",
     "UnitVariance",
     "make_method",
+    "publishes_scores",
 ]

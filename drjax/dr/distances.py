@@ -6,6 +6,8 @@ a CPU, where a batch is one chunk of many, `squared_rows` therefore gives a row 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -65,32 +67,40 @@ def squared_in_xla(a: Array, b: Array) -> Array:
 
 def _on_host(targets: Array, known: Array) -> Array:
     like = jax.ShapeDtypeStruct((targets.shape[0], known.shape[0]), targets.dtype)
-    return host.call(_mapped, like, targets, known, vmap_method="expand_dims")
+    return host.call(_squared_mapped, like, targets, known, vmap_method="expand_dims")
 
 
-def _mapped(targets: Array, known: Array) -> np.ndarray:
-    """The callback: arrays carry leading axes where the caller is mapped, of length 1 where they are not."""
+def _squared_mapped(targets: Array, known: Array) -> np.ndarray:
+    return mapped(squared, targets, known)
+
+
+def mapped(kernel: Callable[[np.ndarray, np.ndarray], np.ndarray], targets: Array, known: Array) -> np.ndarray:
+    """What a callback makes of targets (..., b, d) and known (..., m, d) by a kernel of a (p, d) and b (q, d), (p, q).
+
+    Arrays carry leading axes where the caller is mapped, of length 1 where they are not. The kernel is given float64; a
+    row of its result must not depend on p.
+    """
     targets, known = np.asarray(targets), np.asarray(known)
     lead = np.broadcast_shapes(targets.shape[:-2], known.shape[:-2])
     if all(length == 1 for length in known.shape[:-2]):
         flat = targets.reshape(-1, targets.shape[-1])
-        found = _rows(flat, known.reshape(known.shape[-2:]))
+        found = _rows(kernel, flat, known.reshape(known.shape[-2:]))
         return found.reshape(*targets.shape[:-1], known.shape[-2])
     targets, known = (np.broadcast_to(array, (*lead, *array.shape[-2:])) for array in (targets, known))
     out = np.empty((*lead, targets.shape[-2], known.shape[-2]), targets.dtype)
     for at in np.ndindex(lead):
-        out[at] = _rows(targets[at], known[at])
+        out[at] = _rows(kernel, targets[at], known[at])
     return out
 
 
-def _rows(targets: np.ndarray, known: np.ndarray) -> np.ndarray:
+def _rows(kernel: Callable, targets: np.ndarray, known: np.ndarray) -> np.ndarray:
     out = np.empty((len(targets), len(known)), targets.dtype)
     others = np.ascontiguousarray(known, np.float64)
 
     def fill(part: slice) -> None:
         own = np.ascontiguousarray(targets[part], np.float64)
         with np.errstate(over="ignore"):  # a far point is at an infinite distance in float32
-            out[part] = squared(own, others)
+            out[part] = kernel(own, others)
 
     host.spread(fill, len(targets), size=LANES)
     return out

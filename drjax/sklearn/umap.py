@@ -25,7 +25,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     Parameters:
         n_neighbors: >= 2, each record counted as its own nearest; n_samples - 1 where it is not below n_samples.
         n_components: Output dimension k >= 1.
-        metric: "euclidean", the only one.
+        metric: "euclidean", "cosine", "manhattan" or "correlation".
         n_epochs: >= 1; None is 500 for n_samples <= 10,000 and 200 above.
         learning_rate: >= 0 of the first epoch.
         init: "spectral" or "random".
@@ -82,8 +82,6 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             ValueError: a parameter is out of range, or X is not a finite matrix of at least three rows.
         """
         del y
-        if self.metric != "euclidean":
-            raise ValueError(f"metric must be 'euclidean', got {self.metric!r}")
         method = dr.UMAP(
             n_components=self.n_components,
             n_neighbors=self.n_neighbors,
@@ -96,6 +94,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             init=self.init,
             set_op_mix_ratio=self.set_op_mix_ratio,
             local_connectivity=self.local_connectivity,
+            metric=self.metric,
         )
         X = validate_data(self, X, dtype=FLOATS, ensure_min_samples=3)
         embedding = embed(method, X, draw_key(self.random_state))
@@ -120,12 +119,13 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         k = min(self.n_neighbors, len(X) - 1)
         _, n_prune = umap_graph.n_epochs_of(len(X), self.n_epochs)
         with precision(X.dtype):
-            graph = _dense_graph(X, k, float(self.local_connectivity), float(self.set_op_mix_ratio), n_prune)
+            options = float(self.local_connectivity), float(self.set_op_mix_ratio), n_prune, self.metric
+            graph = _dense_graph(X, k, *options)
             return scipy.sparse.csr_array(np.asarray(graph))
 
 
-@functools.partial(jax.jit, static_argnames=("k", "local_connectivity", "mix", "n_epochs"))
-def _dense_graph(x: Array, k: int, local_connectivity: float, mix: float, n_epochs: int) -> Array:
-    neighbors = umap_graph.nearest(x, k)
+@functools.partial(jax.jit, static_argnames=("k", "local_connectivity", "mix", "n_epochs", "metric"))
+def _dense_graph(x: Array, k: int, local_connectivity: float, mix: float, n_epochs: int, metric: str) -> Array:
+    neighbors = umap_graph.nearest(x, k, metric)
     weights = umap_graph.memberships(neighbors, local_connectivity)
     return umap_graph.pruned(umap_graph.fuzzy_union(neighbors.indices, weights, mix), n_epochs)

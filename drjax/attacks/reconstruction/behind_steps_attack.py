@@ -15,7 +15,7 @@ from drjax.attacks.reconstruction.closed_form.pca import noise_floor
 from drjax.attacks.reconstruction.eigen_equations import Form, split_steps
 from drjax.attacks.shadow import DENSE_FLOPS
 from drjax.core.types import Array, DRMethod, Reconstruction
-from drjax.dr import PCA, ClassicalMDS, FirstPCA, Pipeline, UnitVariance
+from drjax.dr import FirstPCA, Pipeline, UnitVariance, publishes_scores
 from drjax.dr.pipeline.steps import Step
 
 
@@ -28,7 +28,7 @@ class Scores(NamedTuple):
 
 def scores_of(method: DRMethod) -> Scores | None:
     """What a pipeline publishes, if it is scores of PCA behind steps that each look at one record or one feature."""
-    if not isinstance(method, Pipeline) or not isinstance(method.method, PCA | ClassicalMDS):
+    if not isinstance(method, Pipeline) or not publishes_scores(method.method):
         return None
     steps = method.before
     # Leading components of leading components are these themselves.

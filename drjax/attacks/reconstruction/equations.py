@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from drjax.core.types import Array, DRMethod, PyTree, hyperparams, traced
+from drjax.dr import metrics
 from drjax.dr.bandwidth import bisect
 from drjax.dr.tsne.affinity import MAX_STEPS, P_FLOOR
 
@@ -114,6 +115,8 @@ class _Loading(NamedTuple):
 class TSNERest:
     """`Rest` of t-SNE by formulas: it depends on x through its squared distances s (n-1,) to the known records.
 
+    Derivatives of s in x are formulas for the Euclidean metric, by JAX for others.
+
     Row i of the conditional affinities, of a known record, depends on s_i alone, and the target's row on all of s: all
     derivatives take O(n^2 k).
 
@@ -125,6 +128,7 @@ class TSNERest:
         reach: (n-1, 2) squared distances from each known record to its last neighbour but one and its last, among the
             known; where `n_neighbors` is given.
         excess: (n, k) by which the repulsion that made the map is more than the exact one; zero if None.
+        metric: Metric of the records, `known` as `metrics.prepared` makes them.
     """
 
     known: Array = traced()
@@ -133,6 +137,7 @@ class TSNERest:
     reach: Array | None = traced(default=None)
     excess: Array | None = traced(default=None)
     n_neighbors: int | None = None
+    metric: str = metrics.EUCLIDEAN
 
     def nearest(self) -> TSNERest:
         """The equations of the Barnes-Hut algorithm: affinities to as many nearest records as its libraries keep.
@@ -177,20 +182,29 @@ class TSNERest:
         return r.ravel(), _factor(release) / (2 * (m + 1)) * derivative.reshape(r.size, m)
 
     def forward(self, x: Array, change: Array) -> Array:
-        """s has the derivative 2 (x - known_i) in x."""
+        """s has the derivative 2 (x - known_i) in x, where distances are Euclidean."""
+        if self.metric != metrics.EUCLIDEAN:
+            return jax.jvp(self._distances, (x,), (change,))[1]
         return 2 * (jnp.dot(x, change) - self.known @ change)
 
     def backward(self, x: Array, weights: Array) -> Array:
         """Transposed `forward`."""
+        if self.metric != metrics.EUCLIDEAN:
+            return jax.vjp(self._distances, x)[1](weights)[0]
         return 2 * (jnp.sum(weights) * x - weights @ self.known)
 
-    def loading(self, covariance: Array) -> _Loading:
-        """Products of the known records with the covariance."""
+    def loading(self, covariance: Array) -> _Loading | Array:
+        """Products of the known records with the covariance; the covariance itself for another metric."""
+        if self.metric != metrics.EUCLIDEAN:
+            return covariance
         loaded = self.known @ covariance
         return _Loading(covariance, loaded, loaded @ self.known.T)
 
-    def gram(self, x: Array, loading: _Loading) -> Array:
-        """4 (x - known_i) C (x - known_j), from products that x is not in."""
+    def gram(self, x: Array, loading: _Loading | Array) -> Array:
+        """4 (x - known_i) C (x - known_j), from products that x is not in; O(n d^2) for another metric."""
+        if not isinstance(loading, _Loading):
+            jacobian = jax.jacrev(self._distances)(x)
+            return jacobian @ loading @ jacobian.T
         mixed = loading.known @ x
         return 4 * (x @ loading.covariance @ x - mixed[:, None] - mixed + loading.between)
 
@@ -204,6 +218,9 @@ class TSNERest:
         return pull, push if self.excess is None else push + self.excess
 
     def _distances(self, x: Array) -> Array:
+        if self.metric != metrics.EUCLIDEAN:
+            # An x that is not quite a direction is not made one: half a squared distance knows no poles.
+            return metrics.apart_in_xla(self.metric, x[None], self.known)[0] ** 2
         return jnp.sum((x - self.known) ** 2, axis=1)
 
     def _neighbors(self, s: Array) -> tuple[Array, Array]:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from drjax.dr import metrics
 from drjax.dr.isomap import path_insertion, shortest_paths
 
 MAX_TIES = 3
@@ -39,13 +40,13 @@ class Known(NamedTuple):
     effects: Any
 
 
-def known_graphs(known: np.ndarray, n_neighbors: int) -> Iterator[Known]:
+def known_graphs(known: np.ndarray, n_neighbors: int, metric: str = metrics.EUCLIDEAN) -> Iterator[Known]:
     """The graph of known points (m, d), and others that a release may have if neighbours are at equal distance.
 
     Where a point's last neighbour is no nearer than the next one, either may be in its list: up to `MAX_TIES` points
     are tried both ways, in all combinations, lists by lowest index first.
     """
-    graph = shortest_paths.graph(known, n_neighbors)
+    graph = shortest_paths.graph(known, n_neighbors, metric)
     yield known_graph(graph, n_neighbors)
     between = graph.between.copy()
     np.fill_diagonal(between, np.inf)

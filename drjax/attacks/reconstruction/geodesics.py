@@ -20,8 +20,7 @@ from drjax.core import host, validate
 from drjax.core.kernel_regression import KernelRegression, fit_with_errors, squared_distances, tune
 from drjax.core.linalg import blas
 from drjax.core.types import Array, DRMethod, Reconstruction, Status
-from drjax.dr import Isomap
-from drjax.dr.distances import distances
+from drjax.dr import Isomap, metrics
 from drjax.dr.isomap import path_insertion, shortest_paths
 
 N_CANDIDATES = 50
@@ -39,6 +38,12 @@ WIDTHS = (0.3, 1.0, 3.0)
 TRIALS = 200
 """Places in the graph that are tried for a target, about."""
 
+DETOUR = 1e-9
+"""Share by which rounding can make a path seem shorter than a link."""
+
+BENDS = 10
+"""Rounds in which the signs of differences settle where distances are sums of absolute ones."""
+
 N_SEARCHED = 1000
 """Most public records that reach, width and penalty are chosen on."""
 
@@ -47,7 +52,8 @@ class Geodesics(NamedTuple):
     """Places of m targets in the neighbourhood graph of n-1 known records.
 
     Attributes:
-        lengths: (m, n-1), distance to each known record the target is adjacent to, inf to the others; input units.
+        lengths: (m, n-1), distance to each known record the target is adjacent to, inf to the others; units of the
+            distances.
         paths: (m, n-1), lengths of the shortest paths; nan for a release that is not usable.
         residual: (m,), norm of H A v - lambda v over all components, over the largest lambda; inf if not usable.
         is_certified: (m,), whether the residual is what rounding of the release explains.
@@ -68,6 +74,7 @@ def recover(
     n_neighbors: int = 5,
     precision: float | None = None,
     n_starts: int = 16,
+    metric: str = metrics.EUCLIDEAN,
 ) -> Geodesics:
     """Finds the target's neighbours among the known records, and its distances to them, from Isomap releases.
 
@@ -84,6 +91,7 @@ def recover(
         n_neighbors: Neighbours of the attacked Isomap.
         precision: Largest error of a published coordinate; that of the dtype of coords if None.
         n_starts: Starts per target, at most.
+        metric: Metric of the attacked Isomap.
 
     Raises:
         ValueError: shapes that do not match, values that are not finite, no usable start, or a hyperparameter out of
@@ -108,14 +116,14 @@ def recover(
     if not usable.any():
         raise ValueError("start_coords must have a finite release, got none")
     start_release = _centred(start_release[usable])
-    rows = distances(starts[usable], known)
+    rows = metrics.between(metric, starts[usable], known)
     is_finite = np.asarray(np.isfinite(release).all(axis=(1, 2)))
     theta = _centred(np.where(is_finite[:, None, None], release, 0))
 
     m = len(release)
     found = Geodesics(np.full((m, n - 1), np.inf), np.full((m, n - 1), np.nan), np.full(m, np.inf), np.zeros(m, bool))
     with blas().limit(limits=1, user_api="blas"):
-        for choice, graph in enumerate(geodesic_graph.known_graphs(known, n_neighbors)):
+        for choice, graph in enumerate(geodesic_graph.known_graphs(known, n_neighbors, metric)):
             left = np.flatnonzero(is_finite & ~found.is_certified)
             if not len(left):
                 break
@@ -176,16 +184,18 @@ class GeodesicModel:
 
     Attributes:
         known: (n-1, d).
-        reach: Geodesic at which a feature has fallen to exp(-1/2), input units.
-        regression: Regression from features (n-1,) to a record and, as the last of d + 1 numbers, its squared norm,
-            which has no part in the choice of width and penalty.
+        reach: Geodesic at which a feature has fallen to exp(-1/2), units of the distances.
+        regression: Regression from features (n-1,) to a record and, as the last of d + 1 numbers, its squared norm, or
+            for a metric of directions its size; that has no part in the choice of width and penalty.
         factor: (r, d + 1); its Gram matrix is the covariance of the leave-one-out errors.
+        metric: Metric of the attacked Isomap.
     """
 
     known: np.ndarray
     reach: float
     regression: KernelRegression
     factor: np.ndarray
+    metric: str = metrics.EUCLIDEAN
 
     def reconstruct(self, geodesics: Geodesics, *, bounds: tuple[float, float] | None = None) -> Reconstruction:
         """The targets of m recovered places; 2 m (s + 8 r) d FLOP for s public records and 8 links.
@@ -205,31 +215,34 @@ class GeodesicModel:
         certified = np.asarray(geodesics.is_certified)
         for lane, own in zip(np.flatnonzero(finite), predicted, strict=True):
             # Paths that are about right still tell the record; lengths that are about right mislead.
-            x[lane] = (self._given_distances(own, geodesics.lengths[lane]) if certified[lane] else own)[:-1]
+            x[lane] = (self._given_distances(own, *(of[lane] for of in geodesics[:2])) if certified[lane] else own)[:-1]
         if bounds is not None:
             x = np.clip(x, *bounds)
         status = np.where(certified, np.uint32(Status.OK), np.uint32(Status.NOT_CONVERGED))
         status = np.where(finite, status, np.uint32(Status.NON_FINITE))
         return Reconstruction(x, None, x[:, None], np.full(len(x), np.nan), status)
 
-    def _given_distances(self, predicted: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """The predicted record and squared norm, (d + 1,), given the distances to its neighbours.
+    def _given_distances(self, predicted: np.ndarray, lengths: np.ndarray, paths: np.ndarray) -> np.ndarray:
+        """The predicted record and size, (d + 1,), given the distances to its neighbours.
 
-        |x|^2 - 2 k.x + |k|^2 = length^2 is linear in both: a normal error of the prediction is conditioned on it.
+        A normal error of the prediction is conditioned on equations that are linear in both; see `_equations`.
         """
-        linked = np.isfinite(lengths)
+        # A link that a detour is shorter than leaves no trace in a release; by Euclidean distances there is none.
+        linked = np.isfinite(lengths) & (lengths <= paths * (1 + DETOUR))
         if not linked.any():
             return predicted
-        neighbors = self.known[linked]
-        operator = np.column_stack([-2 * neighbors, np.ones(len(neighbors))])
-        missing = lengths[linked] ** 2 - (neighbors**2).sum(axis=1) - operator @ predicted
-        loading = operator @ self.factor.T
-        gram = loading @ loading.T
-        gram[np.diag_indices(len(gram))] += 1e-4 * np.trace(gram) / len(gram) + np.finfo(np.float64).tiny
-        return predicted + np.linalg.solve(gram, missing) @ loading @ self.factor
+        found = predicted
+        for _ in range(BENDS if self.metric == "manhattan" else 1):
+            operator, values = _equations(self.metric, self.known[linked], lengths[linked], found)
+            loading = operator @ self.factor.T
+            gram = loading @ loading.T
+            gram[np.diag_indices(len(gram))] += 1e-4 * np.trace(gram) / len(gram) + np.finfo(np.float64).tiny
+            missing = values - operator @ predicted
+            found = predicted + np.linalg.solve(gram, missing) @ loading @ self.factor
+        return found
 
 
-def fit(known: Array, public: Array, *, n_neighbors: int = 5) -> GeodesicModel:
+def fit(known: Array, public: Array, *, n_neighbors: int = 5, metric: str = metrics.EUCLIDEAN) -> GeodesicModel:
     """Learns records from their geodesics to known ones; nothing is drawn, and no release is needed.
 
     Features are exp(-(g / reach)^2 / 2) of the geodesics g. Reach, kernel width and penalty are those of the least
@@ -239,6 +252,7 @@ def fit(known: Array, public: Array, *, n_neighbors: int = 5) -> GeodesicModel:
         known: (n-1, d).
         public: (m, d) records the adversary may learn from, m >= 2.
         n_neighbors: Neighbours of the attacked Isomap.
+        metric: Metric of the attacked Isomap.
 
     Raises:
         ValueError: arguments that are not finite numeric matrices of matching width, or n_neighbors out of range.
@@ -247,8 +261,8 @@ def fit(known: Array, public: Array, *, n_neighbors: int = 5) -> GeodesicModel:
     public = validate.matrix(public, "public", min_rows=2, columns=known.shape[1]).astype(np.float64)
     validate.integer(n_neighbors=n_neighbors)
     validate.at_most(len(known), "the number of known records", n_neighbors=n_neighbors)
-    paths = _paths_of(known, public, n_neighbors)
-    targets = np.column_stack([public, (public**2).sum(axis=1)])
+    paths = _paths_of(known, public, n_neighbors, metric)
+    targets = np.column_stack([public, _size(metric, public)])
     searched = slice(min(len(public), N_SEARCHED))
     away = (public - public.mean(axis=0))[searched]
     typical = float(np.median(np.partition(paths, n_neighbors - 1, axis=1)[:, n_neighbors - 1])) or 1.0
@@ -259,15 +273,36 @@ def fit(known: Array, public: Array, *, n_neighbors: int = 5) -> GeodesicModel:
     reach, choice = min(choices.items(), key=lambda item: item[1].loo_mse)
     regression, errors = fit_with_errors(_features(paths, reach), targets, choice)
     factor = np.asarray(np.linalg.qr(errors / np.sqrt(len(errors)), mode="r"))
-    return GeodesicModel(known, reach, regression, factor)
+    return GeodesicModel(known, reach, regression, factor, metric)
 
 
-def _paths_of(known: np.ndarray, records: np.ndarray, n_neighbors: int) -> np.ndarray:
+def _size(metric: str, records: np.ndarray) -> np.ndarray:
+    """What beside a record (m, d) its distances are linear in, (m,): see `_equations`."""
+    if metric in metrics.OF_DIRECTIONS:
+        return (records * metrics.prepared(metric, records)).sum(axis=1)
+    return (records**2).sum(axis=1)
+
+
+def _equations(metric: str, known: np.ndarray, lengths: np.ndarray, near: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Operator (q, d + 1) on a record and its size, and values (q,), that say how far it is from known (q, d).
+
+    |x|^2 - 2 k.x + |k|^2 = length^2; by directions k / |k| . x = (1 - length) |x|, both less their means for the
+    correlation; by manhattan distances sum s (x - k) = length, with the signs s that x has at `near` (d + 1,).
+    """
+    if metric in metrics.OF_DIRECTIONS:
+        return np.column_stack([metrics.prepared(metric, known), lengths - 1]), np.zeros(len(known))
+    if metric == "manhattan":
+        sign = np.sign(near[:-1] - known)
+        return np.column_stack([sign, np.zeros(len(known))]), lengths + (sign * known).sum(axis=1)
+    return np.column_stack([-2 * known, np.ones(len(known))]), lengths**2 - (known**2).sum(axis=1)
+
+
+def _paths_of(known: np.ndarray, records: np.ndarray, n_neighbors: int, metric: str) -> np.ndarray:
     """(s, n-1) geodesics of each record inserted by itself among the known ones."""
-    graph = shortest_paths.graph(known, n_neighbors)
+    graph = shortest_paths.graph(known, n_neighbors, metric)
     neighbors = np.ascontiguousarray(graph.neighbors, np.int64)
     edges = path_insertion.adjacency(neighbors, graph.between)
-    rows = distances(records, known)
+    rows = metrics.between(metric, records, known)
     paths = np.empty_like(rows)
 
     def work(part: slice) -> None:
@@ -352,15 +387,13 @@ class GeodesicSearch(EmbeddingAttack):
         """See `Attack`; nothing is drawn."""
         del key
         assert isinstance(threat.method, Isomap)
-        n_neighbors, shadows = threat.method.n_neighbors, threat.shadows()
+        options, shadows = {"n_neighbors": threat.method.n_neighbors, "metric": threat.method.metric}, threat.shadows()
         # The releases are of the records as they are rounded for it.
         known, starts, public = (
             rows.astype(threat.dtype) for rows in (threat.known, shadows.records, threat.expected_of)
         )
-        found = recover(
-            known, threat.coords, starts, shadows.coords, n_neighbors=n_neighbors, precision=threat.precision
-        )
-        model = fit(known, public, n_neighbors=n_neighbors)
+        found = recover(known, threat.coords, starts, shadows.coords, precision=threat.precision, **options)
+        model = fit(known, public, **options)
         choice, n_certified = model.regression.choice, int(found.is_certified.sum())
         facts = {"n_certified": n_certified, "penalty": choice.penalty, "loo_mse": choice.loo_mse}
         return model.reconstruct(found, bounds=threat.bounds)._replace(facts=facts)

@@ -15,9 +15,8 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.spatial.distance import pdist, squareform
 
-from drjax.attacks.reconstruction import barnes_hut
+from drjax.attacks.reconstruction import barnes_hut, directions
 from drjax.attacks.reconstruction.equations import Match, Rest, TSNERest
 from drjax.attacks.reconstruction.gauss_newton import (
     Belief,
@@ -31,7 +30,7 @@ from drjax.attacks.reconstruction.gauss_newton import (
 from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.core import batching, platforms, validate
 from drjax.core.types import Array, DRMethod, PyTree, Reconstruction, Status, hyperparams, traced
-from drjax.dr import TSNE
+from drjax.dr import TSNE, metrics
 
 Matching = Literal["auto", "release", "gradient"]
 MATCHES: tuple[Matching, ...] = ("auto", "release", "gradient")
@@ -104,7 +103,8 @@ def reconstruct(
         key: PRNG key: with the seed known that of the releases, as given to `shadow_embeddings(...,
             randomness="shared")`; else unused.
         method: What was released, with its hyperparameters.
-        known: (n-1, d).
+        known: (n-1, d). Where the metric shows directions alone these are such, as `metrics.prepared` makes them, like
+            the records of the prior and the answer (see `reconstruction.directions`).
         coords: (m, n, k) or (n, k), finite.
         prior: Fitted on public records.
         seed_known: Whether the adversary knows the seed; of no effect where the method is deterministic.
@@ -146,6 +146,7 @@ def reconstruct(
         validate.positive(noise=noise)
     if bounds is not None and not bounds[0] < bounds[1]:
         raise ValueError(f"bounds must be (low, high) with low < high, got {bounds}")
+    directions.check(metrics.of(method), known)
     way = _way(method, seed_known, match)
     starts = _starts(known, releases, prior, guesses)
     if bounds is not None:
@@ -191,6 +192,8 @@ def refused(method: DRMethod, *, seed_known: bool) -> str | None:
 
     `reconstruct` takes maps whose steps are too noisy to come to rest, too, but finds little.
     """
+    if metrics.of(method) in metrics.OF_DIRECTIONS and not hasattr(method, "metric"):
+        return "needs distances that show more than directions, or a method without steps and defences"
     can_match, _ = _ways(method, seed_known)
     if can_match or (method.minimises is not None and method.stationary):
         return None
@@ -226,9 +229,9 @@ def _way(method: DRMethod, seed_known: bool, match: Matching) -> Matching:
 def _equations(key: Array, method: DRMethod, known: np.ndarray, way: Matching, seed_known: bool) -> Any:
     if way == "gradient":
         if isinstance(method, TSNE):
-            between = squareform(pdist(known, "sqeuclidean")) if len(known) > 1 else np.zeros((1, 1))
-            perplexity = float(method.perplexity)
-            return TSNERest(known=jnp.asarray(known), between=jnp.asarray(between), perplexity=perplexity)
+            between = jnp.asarray(metrics.squared_among_records(method.metric, known))
+            options = {"perplexity": float(method.perplexity), "metric": method.metric}
+            return TSNERest(known=jnp.asarray(known), between=between, **options)
         return Rest(method=method, known=jnp.asarray(known))
     # The split of `shadow_embeddings`: releases of a known seed share what the second key draws.
     draw_key, shared_key = jax.random.split(key)

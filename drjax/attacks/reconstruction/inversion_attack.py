@@ -8,10 +8,11 @@ import jax
 import numpy as np
 
 from drjax.attacks.attack import Cost, EmbeddingAttack, EmbeddingThreat
-from drjax.attacks.reconstruction import inversion
+from drjax.attacks.reconstruction import directions, inversion
 from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.attacks.shadow import FLOPS
 from drjax.core.types import Array, DRMethod, Reconstruction
+from drjax.dr import metrics
 
 ROUNDED = 0.6
 """Standard deviation of rounding, in units of its largest error: that of a uniform one, and a little."""
@@ -53,15 +54,17 @@ class Inversion(EmbeddingAttack):
     def run(self, key: Array, threat: EmbeddingThreat) -> Reconstruction:
         """See `Attack`; draws nothing, and repeats the draws of a release of known seed."""
         seed: jax.Array | np.ndarray = key if threat.seed_key is None else threat.seed_key
+        seen = directions.seen(metrics.of(threat.method), threat)
         found = inversion.reconstruct(
             seed,
             threat.method,
-            threat.known,
+            seen.known,
             threat.coords,
-            prior=GaussianPrior.fit(threat.expected_of),
+            prior=GaussianPrior.fit(seen.expected),
             seed_known=threat.seed_key is not None,
             noise=None if threat.precision is None else ROUNDED * threat.precision,
-            bounds=threat.bounds,
+            bounds=seen.bounds,
             progress=threat.progress,
         )
+        found = seen.record(found)
         return found._replace(facts={"n_not_converged": int(np.sum(found.status != 0))})

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import jax
 import numpy as np
-from scipy.spatial.distance import pdist, squareform
 
 from drjax.attacks.attack import Cost, EmbeddingAttack, EmbeddingThreat
 from drjax.attacks.reconstruction import barnes_hut, invariant
@@ -20,7 +19,7 @@ from drjax.attacks.shadow import DENSE_FLOPS
 from drjax.core import kernel_regression, validate
 from drjax.core.kernel_regression import KernelRegression, median_or_one, squared_distances, tune
 from drjax.core.types import Array, DRMethod, Reconstruction, Status
-from drjax.dr import TSNE
+from drjax.dr import TSNE, metrics
 from drjax.dr.tsne.affinity import joint_probabilities
 
 LEAST = 1e-2
@@ -33,7 +32,7 @@ MAP_FEATURES = ("affinities", "local affinities")
 """Kinds of `invariant.FEATURES` to choose from, beside the estimates."""
 
 
-def estimate(known: Array, coords: Array, perplexity: float) -> np.ndarray:
+def estimate(known: Array, coords: Array, perplexity: float, *, metric: str = metrics.EUCLIDEAN) -> np.ndarray:
     """Estimates of the joint affinities p_i0 (m, n-1) of the target, row 0, to the known records; all pairs sum to 1.
 
     Estimates have errors of either sign: some are negative. O(m n^2). A map by the Barnes-Hut algorithm, where a record
@@ -44,6 +43,7 @@ def estimate(known: Array, coords: Array, perplexity: float) -> np.ndarray:
         known: (n-1, d).
         coords: (m, n, k) maps, finite.
         perplexity: Perplexity of the maps, 1 <= perplexity < n.
+        metric: Metric of the records.
 
     Raises:
         ValueError: shapes that do not match, values that are not finite, or a perplexity out of range.
@@ -58,7 +58,7 @@ def estimate(known: Array, coords: Array, perplexity: float) -> np.ndarray:
     if not perplexity < n:
         raise ValueError(f"perplexity must be < n = {n} records, got {perplexity:g}")
     with jax.enable_x64(True):
-        squared = squareform(pdist(known, "sqeuclidean"))
+        squared = metrics.squared_among_records(metric, known)
         among = [np.asarray(_affinities(near, perplexity)) for near in _ways(squared, perplexity)]
     # n - 1 records of one share each have n - 1 of n shares once the target is there.
     among = [one * (n - 1) / n for one in among]
@@ -108,6 +108,7 @@ class AffinityModel:
     Attributes:
         known: (n-1, d).
         perplexity: Perplexity of the maps.
+        metric: Metric of the records.
         features: Kind of the invariant features, a key of `invariant.FEATURES`.
         reference: Reference that maps are aligned with; see `invariant.KernelModel`.
         units: Twice the median squared distance between two shadows, along the estimates and along those features.
@@ -116,6 +117,7 @@ class AffinityModel:
 
     known: np.ndarray
     perplexity: float
+    metric: str
     features: str
     reference: np.ndarray
     units: tuple[float, float]
@@ -136,14 +138,16 @@ class AffinityModel:
         finite = np.isfinite(coords).all(axis=(1, 2))
         x = np.full((len(coords), self.regression.intercept.size), np.nan)
         if finite.any():
-            estimated = _logarithms(estimate(self.known, coords[finite], self.perplexity))
+            estimated = _logarithms(estimate(self.known, coords[finite], self.perplexity, metric=self.metric))
             found = estimated, invariant.FEATURES[self.features](coords[finite], self.reference)
             x[finite] = self.regression.predict(_joined(found, self.units))
         status = np.where(finite, np.uint32(Status.OK), np.uint32(Status.NON_FINITE))
         return Reconstruction(x, None, x[:, None], np.full(len(x), np.nan), status)
 
 
-def fit(known: Array, coords: Array, targets: Array, *, perplexity: float) -> AffinityModel:
+def fit(
+    known: Array, coords: Array, targets: Array, *, perplexity: float, metric: str = metrics.EUCLIDEAN
+) -> AffinityModel:
     """Learns the target from shadow releases; nothing is drawn. Kind, width and penalty as in `invariant.fit`.
 
     Args:
@@ -151,13 +155,14 @@ def fit(known: Array, coords: Array, targets: Array, *, perplexity: float) -> Af
         coords: (m, n, k) maps of the training shadows, target in row 0, finite.
         targets: (m, d), the record in row 0 of each.
         perplexity: Perplexity of the maps.
+        metric: Metric of the records.
 
     Raises:
         ValueError: see `estimate`; or fewer than two shadows, or another number of targets.
     """
     releases = np.asarray(coords, np.float64)
     y = validate.matrix(targets, "targets", min_rows=2).astype(np.float64)
-    estimated = estimate(known, releases, perplexity)
+    estimated = estimate(known, releases, perplexity, metric=metric)
     if len(y) != len(releases):
         raise ValueError(f"targets must have one row per release, {len(releases)}, got {len(y)}")
     known = np.asarray(known, np.float64)
@@ -174,7 +179,8 @@ def fit(known: Array, coords: Array, targets: Array, *, perplexity: float) -> Af
         tried[name] = choice, inputs, units
     name = min(tried, key=lambda one: tried[one][0].loo_mse)
     choice, inputs, units = tried[name]
-    return AffinityModel(known, perplexity, name, reference, units, kernel_regression.fit(inputs, y, choice))
+    regression = kernel_regression.fit(inputs, y, choice)
+    return AffinityModel(known, perplexity, metric, name, reference, units, regression)
 
 
 def _logarithms(estimated: np.ndarray) -> np.ndarray:
@@ -223,7 +229,8 @@ class AffinitiesAtRest(EmbeddingAttack):
         del key
         assert isinstance(threat.method, TSNE)
         shadows = threat.shadows()
-        model = fit(threat.known, shadows.coords, shadows.records, perplexity=float(threat.method.perplexity))
+        options = {"perplexity": float(threat.method.perplexity), "metric": threat.method.metric}
+        model = fit(threat.known, shadows.coords, shadows.records, **options)
         choice = model.regression.choice
         facts = {"features": model.features, "penalty": choice.penalty, "loo_mse": choice.loo_mse}
         return threat.clipped(model.reconstruct(threat.coords))._replace(facts=facts)

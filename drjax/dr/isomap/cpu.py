@@ -10,7 +10,7 @@ from drjax.core import host
 from drjax.core.compiled import njit
 from drjax.core.linalg import blas
 from drjax.core.types import Array
-from drjax.dr.distances import distances
+from drjax.dr import metrics
 from drjax.dr.isomap import path_insertion, shortest_paths
 from drjax.dr.isomap.spectrum import Lanes, leading
 
@@ -57,7 +57,7 @@ class Spectrum(NamedTuple):
     n_iter: Any
 
 
-def insert_chunks(n_components: int, n_neighbors: int, shared: IsomapShared, targets: Array) -> Spectrum:
+def insert_chunks(n_components: int, n_neighbors: int, metric: str, shared: IsomapShared, targets: Array) -> Spectrum:
     """The callback: arrays carry leading axes if `insert_batch` is mapped, of length 1 where they are not mapped."""
     leaves = IsomapShared(*(np.asarray(leaf) for leaf in shared))
     targets = np.asarray(targets)
@@ -65,22 +65,24 @@ def insert_chunks(n_components: int, n_neighbors: int, shared: IsomapShared, tar
     if all(leaf.shape[:-2] == (1,) * len(lead) for leaf in leaves):
         one = IsomapShared(*(leaf.reshape(leaf.shape[-2:]) for leaf in leaves))
         flat = targets.reshape(-1, targets.shape[-1])
-        spectrum = _insert_chunk(n_components, n_neighbors, one, flat)
+        spectrum = _insert_chunk(n_components, n_neighbors, metric, one, flat)
         return Spectrum(*(leaf.reshape(*targets.shape[:-1], *leaf.shape[1:]) for leaf in spectrum))
     lead = np.broadcast_shapes(lead, *(leaf.shape[:-2] for leaf in leaves))
     targets = np.broadcast_to(targets, (*lead, *targets.shape[-2:]))
     leaves = IsomapShared(*(np.broadcast_to(leaf, (*lead, *leaf.shape[-2:])) for leaf in leaves))
     each = [
-        _insert_chunk(n_components, n_neighbors, IsomapShared(*(leaf[at] for leaf in leaves)), targets[at])
+        _insert_chunk(n_components, n_neighbors, metric, IsomapShared(*(leaf[at] for leaf in leaves)), targets[at])
         for at in np.ndindex(lead)
     ]
     return Spectrum(*(np.stack(leaf).reshape(*lead, *leaf[0].shape) for leaf in zip(*each, strict=True)))
 
 
-def _insert_chunk(n_components: int, n_neighbors: int, shared: IsomapShared, targets: np.ndarray) -> Spectrum:
+def _insert_chunk(
+    n_components: int, n_neighbors: int, metric: str, shared: IsomapShared, targets: np.ndarray
+) -> Spectrum:
     dtype = targets.dtype
     b, n, k = len(targets), len(shared.known) + 1, n_components
-    known, points = (np.ascontiguousarray(array, np.float64) for array in (shared.known, targets))
+    known, points = (metrics.prepared(metric, array) for array in (shared.known, targets))
     between, paths = (np.ascontiguousarray(words).view(np.float64) for words in (shared.between, shared.paths))
     neighbors = np.ascontiguousarray(shared.neighbors, np.int64)
     graph = shortest_paths.Graph(between, neighbors, paths)
@@ -100,7 +102,7 @@ def _insert_chunk(n_components: int, n_neighbors: int, shared: IsomapShared, tar
 
     def work(part: slice) -> None:
         lanes = Spectrum(*(leaf[part] for leaf in found))
-        rows = distances(points[part], known)
+        rows = metrics.apart(metric, points[part], known)
         _insert_lanes(rows, graph, edges, base, vectors, values, n_neighbors, tolerance, lanes)
 
     # Lanes differ in what they cost: several pieces for each worker, so that none waits long for another.

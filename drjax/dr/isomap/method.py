@@ -11,9 +11,9 @@ import numpy as np
 import scipy.linalg
 
 from drjax.core import host, platforms, validate
-from drjax.core.linalg import HIGHEST, blas, compute_dtype, on_device, sign_and_margin
+from drjax.core.linalg import HIGHEST, blas, compute_dtype, on_device
 from drjax.core.types import Array, Cost, Embedding, Status, hyperparams
-from drjax.dr import base
+from drjax.dr import base, metrics, principal
 from drjax.dr.isomap import path_insertion, shortest_paths
 from drjax.dr.isomap.cpu import IsomapShared, Spectrum, insert_chunks
 
@@ -25,7 +25,7 @@ class IsomapInfo(NamedTuple):
     """Diagnostics of one Isomap.
 
     Attributes:
-        eigenvalues: (k,), largest of the double-centred Gram matrix, in algebraic order; input units squared.
+        eigenvalues: (k,), largest of the double-centred Gram matrix, in algebraic order; squared units of distances.
         eigengap: (k,), distance of each eigenvalue to its nearest neighbour, as a share of the largest.
         sign_margin: (k,), largest positive minus largest negative entry of each eigenvector, in absolute value.
         n_graph_components: (), int32, components of the neighbourhood graph before they were joined.
@@ -53,6 +53,7 @@ class Isomap:
     Attributes:
         n_components: Output dimension k, 1 <= k <= n.
         n_neighbors: Number of neighbours, in [1, n - 1].
+        metric: Metric of the records: "euclidean", "cosine", "manhattan" or "correlation".
 
     Source: Tenenbaum, de Silva & Langford (2000); the eigenpairs by Davidson's method, Liu (1978).
 
@@ -65,16 +66,22 @@ class Isomap:
 
     name: ClassVar[str] = "isomap"
     title = "Isomap"
-    unit = "of the input"
     minimises = "strain"
     repeatable = True
     stationary = False
     n_components: int = 2
     n_neighbors: int = 5
+    metric: str = metrics.EUCLIDEAN
 
     def __post_init__(self) -> None:
         validate.integer(n_components=self.n_components)
         validate.integer(n_neighbors=self.n_neighbors)
+        metrics.check(self.metric)
+
+    @property
+    def unit(self) -> str | None:
+        """That of the distances: none for a metric of directions."""
+        return metrics.unit(self.metric)
 
     @property
     def deterministic(self) -> bool:
@@ -94,7 +101,7 @@ class Isomap:
         )
 
     def fit_transform(self, key: Array, x: Array) -> Embedding:
-        """Embeds x (n, d); coords (n, k) in the units of x.
+        """Embeds x (n, d); coords (n, k) in the units of the distances.
 
         The objective is the strain, see `objective`. Directions whose eigenvalue is not above rounding (status
         DEGENERATE) have coordinates 0.
@@ -108,17 +115,17 @@ class Isomap:
         return _embedding(self._decompose(x), self.n_components)
 
     def objective(self, coords: Array, x: Array) -> Array:
-        """Strain of coords (n, k) for x (n, d): the sum of squares of G - Y Y^T, input units to the fourth power; ().
+        """Strain of coords (n, k) for x (n, d): the sum of squares of G - Y Y^T, units of the distances ^4; ().
 
         G = -1/2 H D^2 H for the lengths D of the shortest paths of x, Y = H coords, H the centring. Its root over n is
         scikit-learn's `reconstruction_error`. Differentiable in both, the graph held fixed; inf where it overflows.
         """
         self._check_size(x.shape[0])
         x = jnp.asarray(x, compute_dtype(x))
-        unit = _unit(x)
-        paths, _ = shortest_paths.geodesics(x / unit, self.n_neighbors)
+        unit = self._unit(x)
+        paths, _ = shortest_paths.geodesics(x / unit, self.n_neighbors, self.metric)
         y = (coords - jnp.mean(coords, axis=0)) / unit
-        return jnp.sum((_gram(paths) - jnp.matmul(y, y.T, precision=HIGHEST)) ** 2) * unit**4
+        return jnp.sum((principal.gram(paths) - jnp.matmul(y, y.T, precision=HIGHEST)) ** 2) * unit**4
 
     def prepare(self, known: Array, *, shared_key: Array | None = None) -> IsomapShared:
         """Graph, shortest paths and leading eigenvectors of known (n-1, d); host, float64, O(n^2 (d + log n) + n^3).
@@ -130,7 +137,7 @@ class Isomap:
         array = base.known_records(known)
         dtype = array.dtype
         self._check_size(len(array) + 1)
-        graph = shortest_paths.graph(array, self.n_neighbors)
+        graph = shortest_paths.graph(array, self.n_neighbors, self.metric)
         vectors, values = _known_eigenpairs(graph, max(N_KNOWN, self.n_components + 1))
         return IsomapShared(
             known=jnp.asarray(array),
@@ -175,7 +182,7 @@ class Isomap:
             n_parts=result(of=jnp.int32),
             n_iter=result(of=jnp.int32),
         )
-        on_host = functools.partial(insert_chunks, k, self.n_neighbors)
+        on_host = functools.partial(insert_chunks, k, self.n_neighbors, self.metric)
         return host.call(on_host, like, shared, targets, vmap_method="expand_dims")
 
     def _decompose(self, x: Array) -> Spectrum:
@@ -183,10 +190,10 @@ class Isomap:
         # An eigensolver may not return from a nan; the lane is reported NON_FINITE all the same.
         is_finite = jnp.all(jnp.isfinite(x))
         x = jnp.where(is_finite, x, 0)
-        unit = _unit(x)
-        paths, n_parts = shortest_paths.geodesics(x / unit, self.n_neighbors)
-        gram = _gram(paths)
-        values, vectors = _leading(min(k + 1, n), gram)
+        unit = self._unit(x)
+        paths, n_parts = shortest_paths.geodesics(x / unit, self.n_neighbors, self.metric)
+        gram = principal.gram(paths)
+        values, vectors = principal.leading(min(k + 1, n), gram)
         vectors = vectors[:, :k]
         scaled = vectors * jnp.sqrt(jnp.maximum(values[:k], 0))
         return Spectrum(
@@ -197,6 +204,10 @@ class Isomap:
             n_parts=n_parts,
             n_iter=jnp.int32(0),
         )
+
+    def _unit(self, x: Array) -> Array:
+        """What records are divided by; 1 where the metric does it."""
+        return _unit(x) if self.unit is not None else jnp.ones((), x.dtype)
 
     def _check_size(self, n: int) -> None:
         validate.at_most(n, "n records", n_components=self.n_components)
@@ -215,27 +226,6 @@ def _inserted_jvp(method: Isomap, primals: tuple, tangents: tuple) -> tuple[Spec
     return jax.jvp(method._insert_by_fit, primals, tangents)
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _leading(count: int, matrix: Array) -> tuple[Array, Array]:
-    """The largest eigenvalues of a symmetric (n, n), decreasing, (count,), and their eigenvectors (n, count)."""
-    values, vectors = jnp.linalg.eigh(matrix)
-    return values[::-1][:count], vectors[:, ::-1][:, :count]
-
-
-@_leading.defjvp
-def _leading_jvp(count: int, primals: tuple[Array], tangents: tuple[Array]) -> tuple[tuple, tuple]:
-    # The rule of `eigh` divides by the differences of all eigenvalues. Those that are not asked for may be equal (0, of
-    # equal records), and reverse mode would multiply the infinity by 0.
-    (matrix,), (change,) = primals, tangents
-    values, vectors = _leading(matrix.shape[0], matrix)
-    rotated = jnp.matmul(vectors.T, jnp.matmul(change, vectors[:, :count], precision=HIGHEST), precision=HIGHEST)
-    gaps = values[:count] - values[:, None]
-    is_same = gaps == 0
-    turned = jnp.where(is_same, 0, rotated / jnp.where(is_same, 1, gaps))
-    result = values[:count], vectors[:, :count]
-    return result, (jnp.diagonal(rotated), jnp.matmul(vectors, turned, precision=HIGHEST))
-
-
 def _unit(x: Array) -> Array:
     """A power of two near the largest |entry|: division by it is exact, so that it makes and breaks no ties."""
     _, exponent = jnp.frexp(jnp.max(jnp.abs(jax.lax.stop_gradient(x))))
@@ -243,31 +233,18 @@ def _unit(x: Array) -> Array:
     return jnp.ldexp(jnp.ones((), x.dtype), exponent - 1)
 
 
-def _gram(paths: Array) -> Array:
-    squares = paths**2
-    rows = jnp.mean(squares, axis=0)
-    return -0.5 * (squares - rows - rows[:, None] + jnp.mean(rows))
-
-
 def _embedding(spectrum: Spectrum, n_components: int) -> Embedding:
     """Signs, coordinates and flags of one lane."""
-    vectors, values, unit = spectrum.vectors, spectrum.values, spectrum.unit
-    n, k = vectors.shape
-    eps = float(jnp.finfo(vectors.dtype).eps)
-    sign, margin = sign_and_margin(vectors.T)
-    # Below this an eigenvalue is rounding, whose root would be noise in the coordinates.
-    is_kept = values[:n_components] > n * eps * jnp.maximum(values[0], 0)
-    scale = jnp.where(is_kept, jnp.sqrt(jnp.where(is_kept, values[:k], 1)), 0)
-    coords = jnp.where(is_kept | ~jnp.isfinite(vectors), vectors * (scale * sign), 0) * unit
-    gap = base.eigengap(values, k)
-
+    unit = spectrum.unit
+    found = principal.coordinates(spectrum.vectors, spectrum.values)
+    coords = found.coords * unit
     status = (
         base.flag(spectrum.n_parts > 1, Status.DISCONNECTED)
-        | base.flag(~jnp.all(is_kept), Status.DEGENERATE)
+        | base.flag(~jnp.all(found.is_kept), Status.DEGENERATE)
         | base.non_finite(coords)
-        | base.sign_flags(margin, gap, is_kept)
+        | base.sign_flags(found.margin, found.gap, found.is_kept)
     )
-    info = IsomapInfo(values[:k] * unit**2, gap, margin, spectrum.n_parts)
+    info = IsomapInfo(spectrum.values[:n_components] * unit**2, found.gap, found.margin, spectrum.n_parts)
     return Embedding(coords, spectrum.strain * unit**4, spectrum.n_iter, status, info)
 
 

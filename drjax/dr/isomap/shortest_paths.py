@@ -16,7 +16,7 @@ import scipy.sparse
 import scipy.sparse.csgraph
 
 from drjax.core.types import Array
-from drjax.dr.distances import distances
+from drjax.dr import metrics
 
 
 class Graph(NamedTuple):
@@ -33,14 +33,9 @@ class Graph(NamedTuple):
     paths: np.ndarray
 
 
-def graph(x: np.ndarray, n_neighbors: int) -> Graph:
+def graph(x: np.ndarray, n_neighbors: int, metric: str = metrics.EUCLIDEAN) -> Graph:
     """The graph of the rows of x (m, d), its components left apart; O(m^2 (d + log m))."""
-    x = np.ascontiguousarray(x, np.float64)
-    between = np.zeros((len(x), len(x)))
-    for low in range(0, len(x), 64):
-        between[low : low + 64, low:] = distances(x[low : low + 64], x[low:])
-        between[low:, low : low + 64] = between[low : low + 64, low:].T
-    return graph_of_distances(between, n_neighbors)
+    return graph_of_distances(metrics.among(metric, metrics.prepared(metric, x)), n_neighbors)
 
 
 def graph_of_distances(between: np.ndarray, n_neighbors: int) -> Graph:
@@ -58,11 +53,16 @@ def graph_of_distances(between: np.ndarray, n_neighbors: int) -> Graph:
     return Graph(np.ascontiguousarray(between, np.float64), neighbors, np.minimum(paths, paths.T))
 
 
-def geodesics(x: Array, n_neighbors: int) -> tuple[Array, Array]:
+def geodesics(x: Array, n_neighbors: int, metric: str = metrics.EUCLIDEAN) -> tuple[Array, Array]:
     """Lengths of the shortest paths of x (n, d), (n, n), and the number of components that were joined for it, ()."""
     n = x.shape[0]
+    rows = metrics.prepared_in_xla(metric, x)
+
+    def apart(row: Array) -> Array:
+        return metrics.apart_in_xla(metric, rows, row[None])[:, 0]
+
     # Reverse mode computes the differences, n times as much as all that is kept, again.
-    between = jax.lax.map(jax.checkpoint(lambda row: _norms(x - row)), x)
+    between = jax.lax.map(jax.checkpoint(apart), rows)
     is_self = jnp.eye(n, dtype=bool)
     # Of equal entries top_k takes the one of lowest index first.
     _, nearest = jax.lax.top_k(jnp.where(is_self, -jnp.inf, -between), n_neighbors)
@@ -109,13 +109,6 @@ def _all_pairs_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array
         total = total + jnp.take_along_axis(total, before, axis=1)
         before = jnp.take_along_axis(before, before, axis=1)
     return _all_pairs(weights), total
-
-
-def _norms(steps: Array) -> Array:
-    """Row norms; the derivative at zero is zero."""
-    squares = jnp.sum(steps**2, axis=-1)
-    is_zero = squares == 0
-    return jnp.where(is_zero, 0, jnp.sqrt(jnp.where(is_zero, 1, squares)))
 
 
 def _labels(is_edge: Array) -> Array:

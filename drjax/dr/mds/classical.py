@@ -1,4 +1,4 @@
-"""Classical multidimensional scaling: principal coordinates of the Euclidean distances."""
+"""Classical multidimensional scaling: principal coordinates of the distances."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 
 from drjax.core import validate
-from drjax.core.linalg import sign_and_margin
-from drjax.core.types import Array, Cost, Embedding, Status, hyperparams
-from drjax.dr import base
+from drjax.core.linalg import on_device, sign_and_margin
+from drjax.core.types import Array, Cost, DRMethod, Embedding, Status, hyperparams
+from drjax.dr import base, metrics, principal
 from drjax.dr.pca.method import PCA, PCAShared
 
 
@@ -18,7 +18,7 @@ class ClassicalMDSInfo(NamedTuple):
     """Diagnostics of one embedding.
 
     Attributes:
-        eigenvalues: (k,), of the doubly centred squared distances, -1/2 H D^2 H; input units squared.
+        eigenvalues: (k,), of the doubly centred squared distances, -1/2 H D^2 H; squared units of distances.
         eigengap: (k,), distance of each eigenvalue to its nearest neighbour, as a share of the largest.
         sign_margin: (k,), largest positive minus largest negative entry of each unit eigenvector, absolute.
     """
@@ -28,16 +28,30 @@ class ClassicalMDSInfo(NamedTuple):
     sign_margin: Array
 
 
+class DistancesShared(NamedTuple):
+    """What shadows share where distances are not Euclidean.
+
+    Attributes:
+        known: (n-1, d).
+        between: (n-1, n-1), distances of the known records, computed in float64.
+    """
+
+    known: Array
+    between: Array
+
+
 @hyperparams
 class ClassicalMDS:
-    """The k leading eigenvectors of the doubly centred squared Euclidean distances, scaled by sqrt(eigenvalue).
+    """The k leading eigenvectors of the doubly centred squared distances, scaled by sqrt(eigenvalue).
 
     Deterministic. For Euclidean distances these are the scores of PCA, so that `insert` is PCA's rank-one update. Only
     the signs follow another rule, that of scikit-learn's `ClassicalMDS`: the largest |coordinate| of each column is
-    positive.
+    positive. For other metrics an insertion is an eigendecomposition, O(n^3), and directions whose eigenvalue is not
+    above rounding (status DEGENERATE) have coordinates 0.
 
     Attributes:
-        n_components: Output dimension k, 1 <= k <= min(n, d).
+        n_components: Output dimension k, 1 <= k <= min(n, d); with another metric than the Euclidean one k <= n.
+        metric: Metric of the records: "euclidean", "cosine", "manhattan" or "correlation".
 
     Source: Torgerson (1952); Gower (1966) for the equality with PCA.
 
@@ -50,14 +64,29 @@ class ClassicalMDS:
 
     name: ClassVar[str] = "classical_mds"
     title = "classical multidimensional scaling"
-    unit = "of the input"
-    minimises = "squared error that the components leave"
     repeatable = True
     stationary = False
     n_components: int = 2
+    metric: str = metrics.EUCLIDEAN
 
     def __post_init__(self) -> None:
         validate.integer(n_components=self.n_components)
+        metrics.check(self.metric)
+
+    @property
+    def is_pca(self) -> bool:
+        """True where coordinates are the scores of PCA up to signs."""
+        return self.metric == metrics.EUCLIDEAN
+
+    @property
+    def unit(self) -> str | None:
+        """That of the distances: none for a metric of directions."""
+        return metrics.unit(self.metric)
+
+    @property
+    def minimises(self) -> str:
+        """What PCA leaves where this is PCA, else the strain."""
+        return "squared error that the components leave" if self.is_pca else "strain"
 
     @property
     def deterministic(self) -> bool:
@@ -65,40 +94,109 @@ class ClassicalMDS:
         return True
 
     def cost(self, n: int, d: int, *, itemsize: int = 4) -> Cost:
-        """What shadows take: as PCA."""
-        return self._pca.cost(n, d, itemsize=itemsize)
+        """What shadows take: as PCA, or distances and an eigendecomposition of each."""
+        if self.is_pca:
+            return self._pca.cost(n, d, itemsize=itemsize)
+        return Cost(
+            shared_flops=3.0 * n**2 * d,
+            shared_bytes=(12.0 + itemsize) * n**2 + (8.0 + 2 * itemsize) * n * d,
+            flops=20.0 * n**3,
+            bytes=6.0 * itemsize * n**2,
+        )
 
     def fit_transform(self, key: Array, x: Array) -> Embedding:
-        """Embeds x (n, d); coords (n, k) in the units of x. The objective is `objective`.
+        """Embeds x (n, d); coords (n, k) in the units of the distances. The objective is `objective`.
 
         Raises:
-            ValueError: at trace time, if x has not rank 2 or k > min(n, d).
+            ValueError: at trace time, if x has not rank 2 or k is too large.
         """
-        return _resigned(self._pca.fit_transform(key, x))
+        if self.is_pca:
+            return _resigned(self._pca.fit_transform(key, x))
+        x = base.records(x)
+        self._check_size(x.shape[0])
+        return self._of_distances(metrics.among_in_xla(self.metric, x))
 
     def objective(self, coords: Array, x: Array) -> Array:
-        """Sum of squares of the centred x (n, d) that no linear map of the centred coords (n, k) explains; ()."""
-        return self._pca.objective(coords, x)
+        """What coords (n, k) leave of x (n, d); ().
 
-    def prepare(self, known: Array, *, shared_key: Array | None = None) -> PCAShared:
-        """The known records (n-1, d) in their principal basis; see `PCA.prepare`.
+        Sum of squares of the centred x that no linear map of the centred coords explains; with another metric than the
+        Euclidean one the strain, the sum of squares of -1/2 H D^2 H - Y Y^T for the distances D and Y = H coords.
+        """
+        if self.is_pca:
+            return self._pca.objective(coords, x)
+        distances = metrics.among_in_xla(self.metric, jnp.asarray(x, coords.dtype))
+        unit = _power_of_two(distances)
+        return principal.left_over(principal.gram(distances / unit), coords / unit) * unit**4
+
+    def prepare(self, known: Array, *, shared_key: Array | None = None) -> PCAShared | DistancesShared:
+        """The known records (n-1, d) in their principal basis, see `PCA.prepare`, or their distances.
 
         Raises:
-            ValueError: known is not a finite numeric matrix, or k > min(n, d).
+            ValueError: known is not a finite numeric matrix, or k is too large.
         """
-        return self._pca.prepare(known, shared_key=shared_key)
+        if self.is_pca:
+            return self._pca.prepare(known, shared_key=shared_key)
+        array = base.known_records(known)
+        self._check_size(len(array) + 1)
+        between = metrics.among_records(self.metric, array)
+        return DistancesShared(jnp.asarray(array), on_device(between, array.dtype))
 
-    def insert(self, key: Array, shared: PCAShared, target: Array) -> Embedding:
+    def insert(self, key: Array, shared: PCAShared | DistancesShared, target: Array) -> Embedding:
         """The embedding of [target; known] for target (d,), up to rounding."""
-        return _resigned(self._pca.insert(key, shared, target))
+        if not isinstance(shared, DistancesShared):
+            return _resigned(self._pca.insert(key, shared, target))
+        return base.insert(self, key, shared, target)
 
-    def insert_batch(self, keys: Array, shared: PCAShared, targets: Array) -> Embedding:
-        """`insert` for targets (b, d), at the cost of `PCA.insert_batch`."""
-        return jax.vmap(_resigned)(self._pca.insert_batch(keys, shared, targets))
+    def insert_batch(self, keys: Array, shared: PCAShared | DistancesShared, targets: Array) -> Embedding:
+        """`insert` for targets (b, d), at the cost of `PCA.insert_batch` or of a fit without its distances."""
+        if not isinstance(shared, DistancesShared):
+            return jax.vmap(_resigned)(self._pca.insert_batch(keys, shared, targets))
+        base.check_targets(targets, shared.known.shape[1])
+        rows = metrics.to_known(self.metric, jnp.asarray(targets, shared.known.dtype), shared.known)
+
+        def one(row: Array) -> Embedding:
+            first = jnp.concatenate([jnp.zeros(1, row.dtype), row])
+            rest = jnp.concatenate([row[:, None], shared.between], axis=1)
+            return self._of_distances(jnp.concatenate([first[None], rest]))
+
+        return jax.vmap(one)(rows)
+
+    def _check_size(self, n: int) -> None:
+        validate.at_most(n, "n records", n_components=self.n_components)
+
+    def _of_distances(self, distances: Array) -> Embedding:
+        n, k = distances.shape[0], self.n_components
+        # An eigensolver may not return from a nan; the lane is reported NON_FINITE all the same.
+        is_finite = jnp.all(jnp.isfinite(distances))
+        distances = jnp.where(is_finite, distances, 0)
+        unit = _power_of_two(distances)
+        gram = principal.gram(distances / unit)
+        values, vectors = principal.leading(min(k + 1, n), gram)
+        vectors = jnp.where(is_finite, vectors[:, :k], jnp.nan)
+        found = principal.coordinates(vectors, values)
+        coords = found.coords * unit
+        status = (
+            base.flag(~jnp.all(found.is_kept), Status.DEGENERATE)
+            | base.non_finite(coords)
+            | base.sign_flags(found.margin, found.gap, found.is_kept)
+        )
+        info = ClassicalMDSInfo(values[:k] * unit**2, found.gap, found.margin)
+        return Embedding(coords, principal.left_over(gram, found.coords) * unit**4, jnp.int32(0), status, info)
 
     @property
     def _pca(self) -> PCA:
         return PCA(n_components=self.n_components)
+
+
+def publishes_scores(method: DRMethod) -> bool:
+    """Whether a method's coordinates are scores of PCA, up to signs."""
+    return isinstance(method, PCA) or (isinstance(method, ClassicalMDS) and method.is_pca)
+
+
+def _power_of_two(distances: Array) -> Array:
+    """A power of two near the largest distance, in which squares stay in range."""
+    _, exponent = jnp.frexp(jnp.max(jax.lax.stop_gradient(distances)))
+    return jnp.ldexp(jnp.ones((), distances.dtype), exponent - 1)
 
 
 def _resigned(embedding: Embedding) -> Embedding:

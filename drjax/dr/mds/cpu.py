@@ -48,7 +48,8 @@ def smacof_batch(
         _run(between, rows[part], starts[part], max_iter, eps, largest, squares, *outputs)
 
     host.spread(work, b)
-    return np.ascontiguousarray(np.moveaxis(coords, -2, -1)), stress.astype(dtype), n_iter, stopped
+    with np.errstate(over="ignore"):  # squares of distances that are in range need not be
+        return np.ascontiguousarray(np.moveaxis(coords, -2, -1)), stress.astype(dtype), n_iter, stopped
 
 
 @njit(fastmath=True)

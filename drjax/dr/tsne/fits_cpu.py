@@ -13,6 +13,7 @@ import scipy.linalg
 
 from drjax.core import host, linalg
 from drjax.core.compiled import njit
+from drjax.dr import metrics
 from drjax.dr.distances import squared as squared_distances
 from drjax.dr.tsne.affinity_cpu import joint_probabilities_alone
 from drjax.dr.tsne.cpu import BLOCK, FAR, Descent, descend
@@ -32,6 +33,7 @@ def tsne_fits(
     k: int,
     perplexity: float,
     descent: Descent,
+    metric: str = metrics.EUCLIDEAN,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """t-SNE of b data sets of n records.
 
@@ -43,6 +45,7 @@ def tsne_fits(
         k: Output dimension.
         perplexity: Perplexity of every point's neighbours; below n.
         descent: How to descend.
+        metric: Metric of distances that are computed here.
 
     Returns:
         coords (b, n, k), divergence (b,) and norm of the last gradient that was looked at (b,), in the dtype of x;
@@ -62,7 +65,7 @@ def tsne_fits(
             if not np.isfinite(records).all() or (starts is not None and not np.isfinite(starts[i]).all()):
                 continue
             if squared is None or rows is None:
-                _distances(records, between)
+                _distances(records, between, metric)
             else:
                 _look_up(squared, rows[i], between)
             if starts is None:
@@ -104,10 +107,13 @@ def principal_start(x: np.ndarray, k: int) -> tuple[np.ndarray, bool]:
     return START_STD * scores / (1.0 if is_flat else spread), bool(is_flat)
 
 
-def _distances(x: np.ndarray, out: np.ndarray) -> None:
+def _distances(x: np.ndarray, out: np.ndarray, metric: str) -> None:
     """Squared distances of x (n, d) to themselves, by differences in float64, short of an overflow."""
-    wide = np.ascontiguousarray(x, np.float64)
     farthest = np.finfo(out.dtype).max / 8
+    wide = metrics.prepared(metric, x)
+    if metric != metrics.EUCLIDEAN:
+        out[:] = np.minimum(metrics.among(metric, wide) ** 2, farthest)
+        return
     for low in range(0, len(x), STRIP):
         strip = np.minimum(squared_distances(wide[low : low + STRIP], wide[low:]), farthest)
         out[low : low + STRIP, low:] = strip

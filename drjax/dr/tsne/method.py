@@ -8,13 +8,11 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.spatial.distance import pdist, squareform
 
 from drjax.core import host, lanes, platforms, validate
 from drjax.core.linalg import compute_dtype, on_device
 from drjax.core.types import Array, Cost, Embedding, PyTree, Status, hyperparams
-from drjax.dr import base, quality
-from drjax.dr.distances import squared_in_xla, squared_rows
+from drjax.dr import base, metrics, quality
 from drjax.dr.pca.leading import leading_scores
 from drjax.dr.pca.method import PCA
 from drjax.dr.tsne.affinity import joint_probabilities
@@ -84,7 +82,10 @@ class TSNE:
         max_iter: Largest number of iterations, those under exaggeration included.
         n_iter_without_progress: Number of iterations without a fall of the divergence after which it stops.
         min_grad_norm: Norm of the gradient, times the gains, at which it stops.
-        init: Start: "pca" (then deterministic) or "random", Gaussian; either with standard deviation 1e-4.
+        init: Start: "pca", of the records themselves (then deterministic), or "random", Gaussian; either with standard
+            deviation 1e-4.
+        metric: Metric of the records: "euclidean", "cosine", "manhattan" or "correlation". Affinities are Gaussian in
+            its distances, as in scikit-learn and openTSNE.
 
     Source: van der Maaten & Hinton (2008); scikit-learn 1.9 `manifold/_t_sne.py` for what the paper leaves open.
 
@@ -109,6 +110,7 @@ class TSNE:
     n_iter_without_progress: int = 300
     min_grad_norm: float = 1e-7
     init: str = "pca"
+    metric: str = metrics.EUCLIDEAN
 
     def __post_init__(self) -> None:
         validate.integer(n_components=self.n_components, max_iter=self.max_iter)
@@ -116,6 +118,7 @@ class TSNE:
         validate.at_least(1, perplexity=self.perplexity, early_exaggeration=self.early_exaggeration)
         validate.non_negative(min_grad_norm=self.min_grad_norm)
         validate.one_of(INITS, init=self.init)
+        metrics.check(self.metric)
         if self.learning_rate != "auto":
             if isinstance(self.learning_rate, str):
                 raise ValueError(f"learning_rate must be a number > 0 or 'auto', got {self.learning_rate!r}")
@@ -150,7 +153,7 @@ class TSNE:
             start, status = self._scaled(self._pca.fit_transform(key, x).coords[None])
         else:
             start, status = self._draw(key, x.shape[0], x.dtype)[None], jnp.zeros(1, jnp.uint32)
-        squared = _cut_off(squared_in_xla(x, x), x, x)
+        squared = self._squared(x)
         batch = self._optimise(squared[1:, 1:], squared[:1, 1:], start, status)
         return base.first(batch)
 
@@ -164,7 +167,7 @@ class TSNE:
         """
         self._check_size(x.shape[0])
         x = jnp.asarray(x, compute_dtype(x))
-        return quality.kl_divergence(joint_probabilities(_cut_off(squared_in_xla(x, x), x, x), self.perplexity), coords)
+        return quality.kl_divergence(joint_probabilities(self._squared(x), self.perplexity), coords)
 
     def prepare(self, known: Array, *, shared_key: Array | None = None) -> TSNEShared:
         """Squared distances of the known records (n-1, d), in float64 on the host; O(n^2 d) once, 8 n^2 bytes.
@@ -175,7 +178,7 @@ class TSNE:
         array = validate.matrix(known, "known")
         n, dtype = len(array) + 1, compute_dtype(array)
         self._check_size(n)
-        between = squareform(pdist(array.astype(np.float64), "sqeuclidean")) if n > 2 else np.zeros((1, 1))
+        between = metrics.squared_among_records(self.metric, array)
         return TSNEShared(
             known=on_device(array, dtype),
             between=on_device(np.minimum(between, _farthest(dtype)), dtype),
@@ -205,7 +208,8 @@ class TSNE:
             starts = jnp.broadcast_to(shared.start, (b, *shared.start.shape))
         else:
             starts = jax.vmap(lambda key: self._draw(key, n, dtype))(keys)
-        rows = _cut_off(squared_rows(targets, shared.known), targets, shared.known)
+        rows = metrics.squared_to_known(self.metric, targets, shared.known)
+        rows = _cut_off(rows, targets, shared.known)
         return self._optimise(shared.between, rows, starts, status)
 
     def fit_batch(self, keys: Array, x: Array) -> Embedding:
@@ -234,7 +238,8 @@ class TSNE:
         if len(array) ** 2 * array.dtype.itemsize > POOL_BYTES or jax.default_backend() != "cpu":
             return TSNEPool(jnp.asarray(array), None)
         # Eager, and on the host: the callers' programs take it as an operand.
-        return TSNEPool(jnp.asarray(array), jnp.minimum(squared_rows(array, array), _farthest(array.dtype)))
+        squared = metrics.squared_to_known(self.metric, array, array)
+        return TSNEPool(jnp.asarray(array), jnp.minimum(squared, _farthest(array.dtype)))
 
     def fit_subsets(self, keys: Array, pool: TSNEPool, rows: Array) -> Embedding:
         """`fit_batch` of the data sets x[rows] that b lists rows (b, n) of records of the pool make.
@@ -256,6 +261,7 @@ class TSNE:
 
         def on_host(_: Array, *operands: Any) -> Embedding:
             options = {"k": self.n_components, "perplexity": self.perplexity, "descent": self._descent(n)}
+            options |= {"metric": self.metric}
             like = (*_results(b, (n, self.n_components), x.dtype), jax.ShapeDtypeStruct((b,), jnp.bool_))
             *found, is_flat = host.call(functools.partial(tsne_fits, **options), like, *operands)
             return self._embeddings(found, base.flag(is_flat, Status.DEGENERATE))
@@ -275,7 +281,7 @@ class TSNE:
                 if drawn is None
                 else (drawn[None], jnp.zeros(1, jnp.uint32))
             )
-            squared = _cut_off(squared_in_xla(own, own), own, own)
+            squared = self._squared(own)
             batch = self._optimise(squared[1:, 1:], squared[:1, 1:], start, status)
             return base.first(batch)
 
@@ -284,6 +290,10 @@ class TSNE:
     @property
     def _pca(self) -> PCA:
         return PCA(n_components=self.n_components)
+
+    def _squared(self, x: Array) -> Array:
+        """Squared distances of x (n, d), (n, n), as affinities take them."""
+        return _cut_off(metrics.squared_among_in_xla(self.metric, x), x, x)
 
     def _check_size(self, n: int) -> None:
         validate.integer(minimum=2, **{"number of records n": n})

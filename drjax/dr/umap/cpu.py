@@ -14,7 +14,7 @@ from drjax.core import host
 from drjax.core.compiled import njit
 from drjax.core.linalg import blas
 from drjax.core.types import Array
-from drjax.dr.distances import distances
+from drjax.dr import metrics
 from drjax.dr.umap import layout_cpu, spectral_cpu
 from drjax.dr.umap.graph import MAX_STEPS, MIN_SCALE, NEAR, NEWTON_STEPS, TOLERANCE
 
@@ -88,13 +88,14 @@ class Lists(NamedTuple):
     weights: Any
 
 
-def lists_of(x: np.ndarray, n_neighbors: int, local_connectivity: float) -> Lists:
+def lists_of(x: np.ndarray, n_neighbors: int, local_connectivity: float, metric: str = metrics.EUCLIDEAN) -> Lists:
     """Lists of all rows of x (n, d); O(n^2 (d + log n))."""
-    x = np.ascontiguousarray(x, np.float64)
+    x = metrics.prepared(metric, x)
     n = len(x)
     indices, nearest = np.empty((n, n_neighbors), np.int64), np.empty((n, n_neighbors))
     for low in range(0, n, 64):
-        between = distances(x[low : low + 64], x)
+        between = metrics.apart(metric, x[low : low + 64], x)
+        np.fill_diagonal(between[:, low:], 0.0)
         # Stable, and a record stands in its own list at the place of its index among its copies: as umap-learn.
         order = np.argsort(between, axis=1, kind="stable")[:, :n_neighbors]
         indices[low : low + 64] = order
@@ -105,7 +106,7 @@ def lists_of(x: np.ndarray, n_neighbors: int, local_connectivity: float) -> List
     return Lists(indices, nearest, weights)
 
 
-def fit_lanes(settings: Settings, x: Array, draws: Draws) -> Run:
+def fit_lanes(settings: Settings, metric: str, x: Array, draws: Draws) -> Run:
     """The callback of a fit: x (..., n, d) and draws with the same leading axes, or with 1 in place of some."""
     points = np.asarray(x)
     lead = np.broadcast_shapes(points.shape[:-2], *_leads(draws))
@@ -114,16 +115,17 @@ def fit_lanes(settings: Settings, x: Array, draws: Draws) -> Run:
         own = _at(points, lead, 2, at)
         if not np.all(np.isfinite(own)):
             return None
-        return lists_of(own, settings.n_neighbors, settings.local_connectivity)
+        return lists_of(own, settings.n_neighbors, settings.local_connectivity, metric)
 
     return _run_lanes(settings, lead, lists, draws, points.shape[-2], points.dtype)
 
 
-def insert_lanes(settings: Settings, known: Array, lists: Lists, targets: Array, draws: Draws) -> Run:
+def insert_lanes(settings: Settings, metric: str, known: Array, lists: Lists, targets: Array, draws: Draws) -> Run:
     """The callback of an insertion.
 
     Args:
         settings: Settings for n records.
+        metric: Metric of the records.
         known: (..., n-1, d).
         lists: Lists of the known records, each (..., n-1, k); distances and weights as words, see `as_words`.
         targets: (..., d).
@@ -131,7 +133,7 @@ def insert_lanes(settings: Settings, known: Array, lists: Lists, targets: Array,
     """
     points, others = np.asarray(targets), np.asarray(known)
     dtype = points.dtype
-    others = np.ascontiguousarray(others, np.float64)
+    others = metrics.prepared(metric, others)
     base = Lists(np.asarray(lists.indices), *(_from_words(np.asarray(words)) for words in lists[1:]))
     lead = np.broadcast_shapes(points.shape[:-1], others.shape[:-2], *(a.shape[:-2] for a in base), *_leads(draws))
 
@@ -139,7 +141,7 @@ def insert_lanes(settings: Settings, known: Array, lists: Lists, targets: Array,
         target = np.ascontiguousarray(_at(points, lead, 1, at), np.float64)[None]
         if not np.all(np.isfinite(target)):
             return None
-        row = distances(target, _at(others, lead, 2, at))[0]
+        row = metrics.apart(metric, metrics.prepared(metric, target), _at(others, lead, 2, at))[0]
         own = Lists(*(np.ascontiguousarray(_at(leaf, lead, 2, at)) for leaf in base))
         return Lists(*_with_target(row, *own, settings.local_connectivity))
 

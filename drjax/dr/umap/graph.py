@@ -12,6 +12,7 @@ import numpy as np
 from scipy.optimize import curve_fit
 
 from drjax.core.types import Array
+from drjax.dr import metrics
 from drjax.dr.bandwidth import bisect
 
 MAX_STEPS = 64
@@ -35,7 +36,7 @@ class Neighbors(NamedTuple):
 
     Attributes:
         indices: (n, k) int32.
-        distances: (n, k), Euclidean.
+        distances: (n, k).
     """
 
     indices: Any
@@ -62,8 +63,12 @@ def n_epochs_of(n: int, n_epochs: int | None) -> tuple[int, int]:
     return epochs, epochs if epochs > 10 else default
 
 
-def nearest(x: Array, k: int) -> Neighbors:
+def nearest(x: Array, k: int, metric: str = metrics.EUCLIDEAN) -> Neighbors:
     """Exact neighbours among the rows of x (n, d); O(n^2 d). Distances are differentiable, the lists held fixed."""
+    if metric != metrics.EUCLIDEAN:
+        between = metrics.among_in_xla(metric, x)
+        _, indices = jax.lax.top_k(-jax.lax.stop_gradient(between), k)
+        return Neighbors(indices.astype(jnp.int32), jnp.take_along_axis(between, indices, axis=1))
     fixed = jax.lax.stop_gradient(x)
     # Distances to the power of two near the largest entry, whose squares stay in range, order as distances do.
     _, indices = jax.lax.top_k(-_squared_distances(fixed, fixed), k)
@@ -210,9 +215,9 @@ def _norm(differences: Array) -> Array:
     return jnp.where(is_apart, unit * jnp.sqrt(jnp.where(is_apart, square, 1)), 0)
 
 
-def distances_to(target: Array, known: Array) -> Array:
-    """(n-1,) Euclidean distances of target (d,) to the rows of known (n-1, d)."""
-    return _norm(target - known)
+def distances_to(target: Array, known: Array, metric: str = metrics.EUCLIDEAN) -> Array:
+    """(n-1,) distances of target (d,) to the rows of known (n-1, d)."""
+    return _norm(target - known) if metric == metrics.EUCLIDEAN else metrics.in_xla(metric, target[None], known)[0]
 
 
 def _squared_distances(a: Array, b: Array) -> Array:

@@ -12,7 +12,7 @@ import numpy as np
 from drjax.core import host, platforms, validate
 from drjax.core.linalg import compute_dtype, on_device
 from drjax.core.types import Array, Cost, Embedding, Status, hyperparams
-from drjax.dr import base
+from drjax.dr import base, metrics
 from drjax.dr.umap import cpu, graph, reference, xla
 from drjax.dr.umap.cpu import Draws, Lists, Run, Settings
 from drjax.dr.umap.spectral_cpu import MAX_BASIS
@@ -64,7 +64,7 @@ class UMAPInfo(NamedTuple):
 class UMAP:
     """Uniform manifold approximation and projection.
 
-    Follows umap-learn 0.5: exact Euclidean neighbours, its graph, its spectral start, and sequential stochastic
+    Follows umap-learn 0.5: exact neighbours, its graph, its spectral start, and sequential stochastic
     gradient descent with its schedule, at the same number of updates. Negative samples come from another generator and
     edges in another order, so a map equals umap-learn's in distribution, not in coordinates. Coordinates have no unit.
 
@@ -90,6 +90,8 @@ class UMAP:
         local_connectivity: Neighbours joined with weight 1, > 0 and below n_neighbors.
         backend: Library that fits: "drjax", or "umap-learn" in a pool of processes, for comparison: an insertion is
             then a fit of all n records, and the key gives its random_state.
+        metric: Metric of the records: "euclidean", "cosine", "manhattan" or "correlation". Two records without a
+            direction are at distance 1 by the cosine and the correlation; umap-learn has 0 there.
 
     Source: McInnes, Healy & Melville (2018), arXiv:1802.03426; umap-learn 0.5 for what the paper leaves open.
 
@@ -118,6 +120,7 @@ class UMAP:
     set_op_mix_ratio: float = 1.0
     local_connectivity: float = 1.0
     backend: str = "drjax"
+    metric: str = metrics.EUCLIDEAN
 
     def __post_init__(self) -> None:
         validate.integer(n_components=self.n_components)
@@ -135,6 +138,7 @@ class UMAP:
         validate.probability(set_op_mix_ratio=self.set_op_mix_ratio)
         validate.one_of(INITS, init=self.init)
         validate.one_of(BACKENDS, backend=self.backend)
+        metrics.check(self.metric)
         if self.backend == "umap-learn":
             reference.require()
 
@@ -190,7 +194,7 @@ class UMAP:
             ValueError: at trace time, as `fit_transform`.
         """
         settings = self._settings(x.shape[0])
-        neighbors = graph.nearest(jnp.asarray(x, compute_dtype(x)), settings.n_neighbors)
+        neighbors = self._nearest(settings, jnp.asarray(x, compute_dtype(x)))
         weights = graph.memberships(neighbors, settings.local_connectivity)
         union = graph.fuzzy_union(neighbors.indices, weights, settings.mix)
         return graph.cross_entropy(coords, union, settings.a, settings.b)
@@ -204,7 +208,7 @@ class UMAP:
         array = base.known_records(known)
         dtype = array.dtype
         settings = self._settings(len(array) + 1)
-        lists = cpu.lists_of(array, settings.n_neighbors, settings.local_connectivity)
+        lists = cpu.lists_of(array, settings.n_neighbors, settings.local_connectivity, self.metric)
         return UMAPShared(
             known=jnp.asarray(array),
             indices=on_device(lists.indices, np.int32),
@@ -240,6 +244,9 @@ class UMAP:
         """`insert` for targets (b, d); on a CPU one call of compiled code per batch, spread over the cores."""
         base.check_targets(targets, shared.known.shape[1])
         return jax.vmap(self.insert, in_axes=(0, None, 0))(keys, shared, targets)
+
+    def _nearest(self, settings: Settings, x: Array) -> graph.Neighbors:
+        return graph.nearest(x, settings.n_neighbors, self.metric)
 
     def _settings(self, n: int) -> Settings:
         if n < 3:
@@ -286,27 +293,27 @@ class UMAP:
     def _fit_on_host(self, settings: Settings, key: Array, x: Array) -> Run:
         n, dtype = x.shape[0], x.dtype
         draws, _ = self._draw(key, n, dtype)
-        on_host = functools.partial(cpu.fit_lanes, settings)
+        on_host = functools.partial(cpu.fit_lanes, settings, self.metric)
         return host.call(on_host, _like(settings, n, dtype), x, draws, vmap_method="expand_dims")
 
     def _insert_on_host(self, settings: Settings, key: Array, shared: UMAPShared, target: Array) -> Run:
         n, dtype = shared.known.shape[0] + 1, shared.known.dtype
         draws, _ = self._draw(key, n, dtype)
         lists = Lists(shared.indices, shared.exact_distances, shared.weights)
-        on_host = functools.partial(cpu.insert_lanes, settings)
+        on_host = functools.partial(cpu.insert_lanes, settings, self.metric)
         like = _like(settings, n, dtype)
         return host.call(on_host, like, shared.known, lists, target, draws, vmap_method="expand_dims")
 
     def _fit_in_xla(self, settings: Settings, key: Array, x: Array) -> Run:
         # A nan has no place among the neighbours; the lane is reported NON_FINITE all the same.
         is_finite = jnp.all(jnp.isfinite(x))
-        neighbors = graph.nearest(jnp.where(is_finite, x, 0), settings.n_neighbors)
+        neighbors = self._nearest(settings, jnp.where(is_finite, x, 0))
         draws, of_samples = self._draw(key, x.shape[0], x.dtype)
         return _unless_bad(is_finite, xla.run(settings, neighbors, draws, of_samples))
 
     def _insert_in_xla(self, settings: Settings, key: Array, shared: UMAPShared, target: Array) -> Run:
         is_finite = jnp.all(jnp.isfinite(target))
-        row = graph.distances_to(jnp.where(is_finite, target, 0), shared.known)
+        row = graph.distances_to(jnp.where(is_finite, target, 0), shared.known, self.metric)
         known = graph.Neighbors(shared.indices, shared.distances)
         draws, of_samples = self._draw(key, shared.known.shape[0] + 1, shared.known.dtype)
         found = xla.run(settings, graph.with_target(known, row), draws, of_samples)
@@ -327,6 +334,7 @@ class UMAP:
             "init": self.init,
             "set_op_mix_ratio": self.set_op_mix_ratio,
             "local_connectivity": self.local_connectivity,
+            "metric": self.metric,
         }
         like = (jax.ShapeDtypeStruct((n, settings.n_components), dtype), jax.ShapeDtypeStruct((), jnp.int32))
         on_host = functools.partial(reference.fit_lanes, tuple(options.items()))
@@ -342,7 +350,7 @@ class UMAP:
             margin=jnp.ones(k, dtype),
             n_parts=n_parts,
             n_updates=jnp.int32(0),
-            spread=jnp.max(graph.nearest(jnp.where(is_finite, x, 0), settings.n_neighbors).distances),
+            spread=jnp.max(self._nearest(settings, jnp.where(is_finite, x, 0)).distances),
         )
         return self._embedding(settings, found)
 

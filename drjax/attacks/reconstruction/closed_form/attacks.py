@@ -16,7 +16,7 @@ from drjax.attacks.reconstruction.mixture_prior import MixturePrior
 from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.attacks.shadow import DENSE_FLOPS
 from drjax.core.types import Array, DRMethod, Reconstruction
-from drjax.dr import PCA, ClassicalMDS, SparseRandomProjection
+from drjax.dr import SparseRandomProjection, publishes_scores
 
 CALIBRATION_RELEASES = 24
 """Most shadow releases that noise is measured on."""
@@ -39,8 +39,7 @@ class KnownOnly(EmbeddingAttack):
     def suits(self, method: DRMethod, *, seed_known: bool) -> str | None:
         """See `EmbeddingAttack`."""
         del seed_known
-        # Classical MDS of Euclidean distances publishes the scores of PCA, up to signs.
-        return None if isinstance(method, PCA | ClassicalMDS) else "is of PCA and classical MDS"
+        return None if publishes_scores(method) else "is of PCA and classical MDS of Euclidean distances"
 
     def fits_each(self, every: EveryRecord) -> str | None:
         """See `EmbeddingAttack`."""

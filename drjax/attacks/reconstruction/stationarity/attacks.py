@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from drjax.attacks.attack import Cost, EmbeddingAttack, EmbeddingThreat
+from drjax.attacks.reconstruction import directions
 from drjax.attacks.reconstruction.mixture_prior import MixturePrior
 from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.attacks.reconstruction.stationarity.mds import STEPS, calibrate, reconstruct_mds
@@ -55,18 +56,20 @@ class Stationarity(EmbeddingAttack):
             8.0 * (4 * n**2 * k + 3 * d**2),
         )
 
-    def prior(self, threat: EmbeddingThreat) -> GaussianPrior | MixturePrior:
-        """What is expected of a record."""
-        return GaussianPrior.fit(threat.expected_of)
+    def prior(self, records: np.ndarray) -> GaussianPrior | MixturePrior:
+        """What is expected of one like records (s, d)."""
+        return GaussianPrior.fit(records)
 
     def run(self, key: Array, threat: EmbeddingThreat) -> Reconstruction:
         """See `Attack`; nothing is drawn."""
         del key
-        prior, shadows, used = self.prior(threat), threat.shadows(), slice(CALIBRATION_RELEASES)
-        scale = calibrate(shadows.known, shadows.coords[used], shadows.records[used])
-        found = reconstruct_mds(
-            threat.known, threat.coords, prior=prior, scale=scale, bounds=threat.bounds, progress=threat.progress
-        )
+        assert isinstance(threat.method, MDS)
+        shadows, used, metric = threat.shadows(), slice(CALIBRATION_RELEASES), threat.method.metric
+        scale = calibrate(shadows.known, shadows.coords[used], shadows.records[used], metric=metric)
+        seen = directions.seen(metric, threat)
+        prior, options = self.prior(seen.expected), {"scale": scale, "bounds": seen.bounds, "metric": metric}
+        found = reconstruct_mds(seen.known, threat.coords, prior=prior, progress=threat.progress, **options)
+        found = seen.record(found)
         facts: dict[str, Any] = {"scale": scale, "expected_error_norm": float(np.nanmean(found.residual_norm))}
         if isinstance(prior, MixturePrior):
             facts["n_components_of_prior"] = len(prior.components)
@@ -84,9 +87,9 @@ class StationarityMixture(Stationarity):
     needs_public: bool = True
     each = False
 
-    def prior(self, threat: EmbeddingThreat) -> GaussianPrior | MixturePrior:
+    def prior(self, records: np.ndarray) -> GaussianPrior | MixturePrior:
         """Prior as in `Stationarity`."""
-        return MixturePrior.fit(threat.expected_of)
+        return MixturePrior.fit(records)
 
     def cost(self, threat: EmbeddingThreat) -> Cost:
         """See `Attack`."""

@@ -24,6 +24,7 @@ import numpy as np
 import scipy.linalg
 
 from drjax.attacks.reconstruction.stationarity import guttman
+from drjax.dr import metrics
 
 FREEDOM = 4.0
 """Degrees of freedom of Student's t for accelerations; 2 gives the same errors on MNIST."""
@@ -36,6 +37,9 @@ LONGEST_LEAP = 4
 
 COOLING = 10.0
 """Most by which the scale of the residuals falls from round to round of stage 1."""
+
+N_NEAREST = 5
+"""Known records nearest in the map whose mean is where stage 1 starts, where the prior's mean is no start."""
 
 MAX_COOLINGS = 20
 """Most rounds of stage 1, each with a Jacobian of its own."""
@@ -62,6 +66,7 @@ class Problem:
         spread: (d, n-1), covariance @ known.T.
         scale: Typical size of an acceleration in units of the coordinates.
         bounds: Bounds of every feature, or None.
+        metric: Metric of the records.
     """
 
     known: np.ndarray
@@ -71,10 +76,23 @@ class Problem:
     spread: np.ndarray
     scale: float
     bounds: tuple[float, float] | None
+    metric: str = metrics.EUCLIDEAN
 
     def distances(self, x: np.ndarray) -> np.ndarray:
-        """Distances of x (d,) to all known records, (n-1,)."""
+        """Distances of x (d,) to all known records, (n-1,).
+
+        Directions are at 1 - x.k, which is taken for the distance of an x that is not quite one, too: it is linear, and
+        what a release says of the distances makes a direction of x.
+        """
+        if self.metric in metrics.OF_DIRECTIONS:
+            return 1 - self.known @ x
+        if self.metric != metrics.EUCLIDEAN:
+            return metrics.apart(self.metric, x[None], self.known)[0]
         return np.sqrt(((x - self.known) ** 2).sum(axis=1))
+
+    def slope(self, x: np.ndarray) -> np.ndarray:
+        """Derivative of `distances` in x, (n-1, d), of another metric than the Euclidean one."""
+        return -self.known if self.metric in metrics.OF_DIRECTIONS else np.sign(x - self.known)
 
     def matrix(self, x: np.ndarray) -> np.ndarray:
         """All distances of [x; known], (n, n)."""
@@ -107,14 +125,18 @@ class Line:
 
 
 def linearise(problem: Problem, x: np.ndarray) -> Line:
-    """The line at x; O(d^2 + n^2 d + n^3)."""
-    distance = problem.distances(x)
-    # A target on a known record has no direction from it; any is as good.
-    floor = 1e-9 * max(distance.max(), np.finfo(np.float64).tiny)
-    distance = np.maximum(distance, floor)
-    slope = (x - problem.known) / distance[:, None]
-    # A product with the covariance takes n times as long.
-    spread = ((problem.covariance @ x)[:, None] - problem.spread) / distance
+    """The line at x; O(d^2 + n^2 d + n^3), for another metric than the Euclidean one O(n d^2 + n^2 d + n^3)."""
+    if problem.metric == metrics.EUCLIDEAN:
+        distance = problem.distances(x)
+        # A target on a known record has no direction from it; any is as good.
+        floor = 1e-9 * max(distance.max(), np.finfo(np.float64).tiny)
+        distance = np.maximum(distance, floor)
+        slope = (x - problem.known) / distance[:, None]
+        # A product with the covariance takes n times as long.
+        spread = ((problem.covariance @ x)[:, None] - problem.spread) / distance
+    else:
+        slope = problem.slope(x)
+        spread = problem.covariance @ slope.T
     values, vectors = np.linalg.eigh(slope @ spread)
     kept = values > 1e-13 * values[-1]
     root, vectors = np.sqrt(values[kept]), vectors[:, kept]
@@ -129,7 +151,7 @@ def acceleration(coords: np.ndarray, between: np.ndarray) -> np.ndarray:
 
 
 def at_release(problem: Problem, coords: np.ndarray) -> np.ndarray:
-    """The target (d,) by stage 1, from the prior's mean; O(n^3 k^2) a round, 10 to 60 rounds.
+    """The target (d,) by stage 1, from `_start`; O(n^3 k^2) a round, 10 to 60 rounds.
 
     Far from the answer every residual is in the tails of t, which have many minima: the scale begins at the residuals'
     own size and follows it down, by a factor of `COOLING` at most, to that of accelerations.
@@ -137,7 +159,7 @@ def at_release(problem: Problem, coords: np.ndarray) -> np.ndarray:
     size, n = coords.size, len(coords)
     rows = np.zeros((size, n - 1))
     guttman.add_row_derivative(coords, rows, 0)
-    x, scale = problem.mean, np.inf
+    x, scale = _start(problem, coords), np.inf
     for _ in range(MAX_COOLINGS):
         jacobian, step = _steps(coords, problem.matrix(x))
         drag = np.eye(size) - jacobian
@@ -149,6 +171,17 @@ def at_release(problem: Problem, coords: np.ndarray) -> np.ndarray:
         if is_last and moved < SETTLED * max(1.0, np.abs(x).max()):
             break
     return x
+
+
+def _start(problem: Problem, coords: np.ndarray) -> np.ndarray:
+    """The prior's mean; for manhattan distances the mean of the nearest records in the map.
+
+    The mean may be on many records' values, where absolute values bend.
+    """
+    if problem.metric != "manhattan":
+        return problem.mean
+    nearest = np.argsort(((coords[1:] - coords[0]) ** 2).sum(axis=1), kind="stable")[:N_NEAREST]
+    return problem.known[nearest].mean(axis=0)
 
 
 def _descend(problem: Problem, x: np.ndarray, residual: np.ndarray, slope: np.ndarray) -> np.ndarray:

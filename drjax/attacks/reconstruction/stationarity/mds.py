@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.spatial.distance import cdist, pdist, squareform
 
+from drjax.attacks.reconstruction import directions
 from drjax.attacks.reconstruction.mixture_prior import MixturePrior
 from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.attacks.reconstruction.stationarity import descent, guttman
@@ -12,6 +12,7 @@ from drjax.core import host, validate
 from drjax.core.linalg import blas
 from drjax.core.progress import shown
 from drjax.core.types import Array, Reconstruction, Status
+from drjax.dr import metrics
 
 STEPS = 12
 """Simulated steps where none are given; 20 lower the error by a few per cent and take twice as long on MNIST."""
@@ -20,7 +21,7 @@ CONVERGED = 1e-7
 """Accelerations in units of the spread below which a release counts as converged: there is no step to simulate."""
 
 
-def calibrate(known: Array, coords: Array, targets: Array) -> float:
+def calibrate(known: Array, coords: Array, targets: Array, *, metric: str = metrics.EUCLIDEAN) -> float:
     """Typical size of an acceleration, by which releases made in one way are told from converged ones.
 
     Args:
@@ -28,6 +29,7 @@ def calibrate(known: Array, coords: Array, targets: Array) -> float:
         coords: (s, n, k), shadow releases with the record of `targets` in row 0; a dozen are enough. Those that are not
             finite are left out.
         targets: (s, d).
+        metric: Metric of the records.
 
     Returns:
         A robust standard deviation of (I - J)(T(theta) - theta), units of the coordinates (`descent` says what it is).
@@ -43,18 +45,18 @@ def calibrate(known: Array, coords: Array, targets: Array) -> float:
     finite = np.isfinite(releases).all(axis=(1, 2))
     if not finite.any():
         raise ValueError(f"coords must hold a finite release, got none among {len(releases)}")
-    between = squareform(pdist(known))
+    between, rows = metrics.among_records(metric, known), metrics.between(metric, targets[finite], known)
     found = []
-    for release, target in zip(releases[finite], targets[finite], strict=True):
+    for release, row in zip(releases[finite], rows, strict=True):
         matrix = np.zeros((len(known) + 1,) * 2)
         matrix[1:, 1:] = between
-        matrix[0, 1:] = matrix[1:, 0] = cdist(target[None], known)[0]
+        matrix[0, 1:] = matrix[1:, 0] = row
         found.append(descent.acceleration(_centred(release), matrix))
     normal_median = 0.6745
     return float(np.median(np.abs(found)) / normal_median)
 
 
-def target_distances(known: Array, coords: Array) -> np.ndarray:
+def target_distances(known: Array, coords: Array, *, metric: str = metrics.EUCLIDEAN) -> np.ndarray:
     """Distances of the target to the known records from a converged release, each by itself, in closed form.
 
     Where the gradient of the stress vanishes, sum_j D_ij (theta_i - theta_j) / |theta_i - theta_j| = n theta_i for
@@ -64,9 +66,10 @@ def target_distances(known: Array, coords: Array) -> np.ndarray:
     Args:
         known: (n-1, d).
         coords: (b, n, k), target in row 0.
+        metric: Metric of the records.
 
     Returns:
-        (b, n-1), units of the records. O(n^2 k) a release.
+        (b, n-1), units of the distances. O(n^2 k) a release.
 
     Raises:
         ValueError: known not a finite matrix, or coords of another number of rows.
@@ -74,7 +77,7 @@ def target_distances(known: Array, coords: Array) -> np.ndarray:
     known = validate.matrix(known, "known").astype(np.float64)
     releases = _releases(coords, len(known) + 1)
     between = np.zeros((len(known) + 1,) * 2)
-    between[1:, 1:] = squareform(pdist(known))
+    between[1:, 1:] = metrics.among_records(metric, known)
     found = np.empty((len(releases), len(known)))
     for i, release in enumerate(releases):
         theta = _centred(release)
@@ -95,6 +98,7 @@ def reconstruct_mds(
     steps: int = STEPS,
     target_index: int = 0,
     bounds: tuple[float, float] | None = None,
+    metric: str = metrics.EUCLIDEAN,
     progress: bool = False,
 ) -> Reconstruction:
     """Reconstructs the one unknown record of metric MDS maps (SMACOF) from the other n-1 records, whatever the start.
@@ -111,6 +115,8 @@ def reconstruct_mds(
         steps: Simulated steps at most; 0 takes the release for converged but for noise.
         target_index: Row of the target in coords.
         bounds: Least and greatest possible value of every feature.
+        metric: Metric of the records. With "cosine" or "correlation" the known records and those of the prior are
+            directions, as `metrics.prepared` makes them, and so is the answer; see `reconstruction.directions`.
         progress: Show a bar with rate and time left on standard error.
 
     Returns:
@@ -127,6 +133,7 @@ def reconstruct_mds(
     known = validate.matrix(known, "known").astype(np.float64)
     given = np.asarray(coords)
     releases = _releases(given[None] if given.ndim == 2 else given, len(known) + 1)
+    directions.check(metric, known)
     validate.non_negative(scale=scale)
     validate.integer(minimum=0, steps=steps, target_index=target_index)
     validate.at_most(len(known), "n - 1", target_index=target_index)
@@ -137,7 +144,7 @@ def reconstruct_mds(
     releases = np.concatenate([releases[:, [target_index]], np.delete(releases, target_index, axis=1)], axis=1)
 
     m, d = len(releases), known.shape[1]
-    between = squareform(pdist(known))
+    between = metrics.among_records(metric, known)
     # No record is excluded altogether: a feature that never varied in public may vary in the target.
     prior = prior.raised(1e-8)
     spread_known = prior.covariance @ known.T
@@ -154,7 +161,7 @@ def reconstruct_mds(
             spread = np.sqrt((theta**2).mean())
             # Rounding is what is left of an acceleration at the least.
             size = max(scale, 1e-14 * spread)
-            problem = descent.Problem(known, between, prior.mean, prior.covariance, spread_known, size, bounds)
+            problem = descent.Problem(known, between, prior.mean, prior.covariance, spread_known, size, bounds, metric)
             wanted = steps if size > CONVERGED * spread else 0
             x[i], undetermined[i], reached = _reconstruct(problem, prior, theta, wanted)
             if reached < wanted:
@@ -204,8 +211,15 @@ def _linear_measurements(
     """Operator (q, d), values (q,) and variances (q,) that say of the target what the likelihood does.
 
     Distances curve, and with a converged release that is more than the noise; half their squares are linear in the
-    target but for a term that they share, |x|^2 / 2, which is left open.
+    target but for a term that they share, |x|^2 / 2, which is left open. Distances of another metric are
+    taken as linear around x.
     """
+    if problem.metric != metrics.EUCLIDEAN:
+        values, vectors = np.linalg.eigh(precision)
+        kept = values > 1e-14 * values[-1]
+        values, vectors = values[kept], vectors[:, kept]
+        operator = vectors.T @ problem.slope(x)
+        return operator, operator @ x - vectors.T @ gradient / values, 1 / values
     distance = np.maximum(problem.distances(x), 1e-9 * problem.distances(x).max())
     precision, gradient = precision / np.outer(distance, distance), gradient / distance
     shared = precision.sum(axis=1)

@@ -21,6 +21,9 @@ FAMILIES: tuple[Family, ...] = (LinearFamily(), MDSFamily(), IsomapFamily(), TSN
 LEAST_KNOWN = 20
 """Known records, all different, below which nothing is recognised."""
 
+MOST_DECIMALS, FLOAT32 = 4, 1e-7
+"""Decimals up to which coordinates are looked at for rounding, and error of a coordinate in float32."""
+
 
 def recognise(
     key: Array,
@@ -44,7 +47,7 @@ def recognise(
         coords: (n, k), the map.
         target_row: Row of the target in the map.
         methods: Names of the families to try, of `FAMILIES`; all if None.
-        decimals: Decimals that coordinates were rounded to; None where they were not.
+        decimals: Decimals that coordinates were rounded to; None to take them from the coordinates.
         progress: Show a bar.
 
     Raises:
@@ -88,9 +91,12 @@ def checked(known: Array, coords: Array, *, target_row: int = 0, decimals: int |
         )
     if not np.ptp(coords, axis=0).all():
         raise ValueError("coords must not have a constant column, got one: leave it out")
-    rounding = 0.0
-    if decimals is not None:
+    if decimals is None:
+        least = FLOAT32 * np.abs(coords).max()
+        errors = ((one, np.abs(np.round(coords, one) - coords).max()) for one in range(MOST_DECIMALS + 1))
+        decimals = next((one for one, error in errors if error <= least), None)
+    else:
         validate.integer(minimum=0, decimals=decimals)
-        rounding = 0.5 * 10.0**-decimals
+    rounding = 0.0 if decimals is None else 0.5 * 10.0**-decimals
     order = [target_row, *(row for row in range(n) if row != target_row)]
     return Release(known, np.ascontiguousarray(coords[order]), rounding)

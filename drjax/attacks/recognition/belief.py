@@ -47,6 +47,12 @@ class Release:
         return 1 + np.sort(np.argsort(gaps, kind="stable")[int((1 - SHARE_AWAY) * len(gaps)) :])
 
     @functools.cached_property
+    def shaken(self) -> Release:
+        """The release with errors as large as those of its rounding once more."""
+        errors = np.random.default_rng(0).uniform(-self.rounding, self.rounding, self.coords.shape)
+        return dataclasses.replace(self, coords=self.coords + errors)
+
+    @functools.cached_property
     def spread(self) -> float:
         """Median distance of those to the map's centre."""
         centred = self.coords - self.coords.mean(axis=0)

@@ -7,7 +7,7 @@ import scipy.sparse
 import scipy.sparse.csgraph
 
 from drjax.attacks.recognition.belief import Candidate, Release, made
-from drjax.attacks.recognition.inputs import Input, given
+from drjax.attacks.recognition.inputs import N_NEAREST, Input, given
 from drjax.dr import Isomap
 
 LIMIT = 0.12
@@ -28,6 +28,9 @@ STEP = 1.4
 
 N_ROWS = 40
 """Known records on which the grid is tried."""
+
+N_BEST = 3
+"""Numbers of neighbours of each for which further places of the target are tried."""
 
 N_REFINED = 5
 """Inputs on which all are tried."""
@@ -53,12 +56,17 @@ class IsomapFamily:
         """See `Family`."""
         one, method = given(release.records, candidate.before, candidate.metric), candidate.own
         assert isinstance(method, Isomap)
-        return np.inf if one is None else _misfit(release, one, method.n_neighbors, release.away)[0]
+        if one is None:
+            return np.inf
+        size = method.n_neighbors
+        return min(_misfit(release, one, size, release.away), _as_twin(release, one, size))[0]
 
     def _refined(self, release: Release, one: Input, start: int) -> Candidate:
         n, k = release.coords.shape
         sizes = range(max(LEAST, int(start / STEP)), min(MOST, n // MOST_SHARE, int(np.ceil(start * STEP))) + 1)
         tried = {size: _misfit(release, one, size, release.away) for size in sizes}
+        best = sorted(tried, key=lambda size: tried[size][0])[:N_BEST]
+        tried = {size: min(tried[size], _as_twin(release, one, size)) for size in best}
         size = min(tried, key=lambda size: tried[size][0])
         misfit, n_components = tried[size]
         method = made(Isomap, one, k, n_neighbors=size)
@@ -66,6 +74,23 @@ class IsomapFamily:
         settings = ("reflection and place of the map",)
         limit = LIMIT + release.rounding / release.spread
         return Candidate(self.name, method, misfit, limit, one.metric, engine, one.same, settings)
+
+
+def _as_twin(release: Release, one: Input, n_neighbors: int) -> tuple[float, int]:
+    """The least `_misfit` with the target beside one of the known records nearest to it in the map, not between them.
+
+    Its place decides which shortest paths lead through it.
+    """
+    gaps = np.linalg.norm(release.coords[1:] - release.coords[0], axis=1)
+    found = []
+    for twin in 1 + np.argsort(gaps, kind="stable")[:N_NEAREST]:
+        between = one.between.copy()
+        row = between[twin].copy()
+        row[twin] = np.sort(row[1:])[1] / 2  # half as far as the twin's nearest
+        row[0] = 0
+        between[0], between[:, 0] = row, row
+        found.append(_misfit(release, Input(one.before, one.metric, between), n_neighbors, release.away))
+    return min(found)
 
 
 def _misfit(release: Release, one: Input, n_neighbors: int, rows: np.ndarray) -> tuple[float, int]:

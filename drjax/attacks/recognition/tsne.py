@@ -18,6 +18,9 @@ LIMIT = 0.04
 """Median force on a known record over the median attraction: of maps at rest at most 0.03 was seen, of maps by
 other methods at least 0.08."""
 
+MOST_LIMIT = 0.1
+"""The same where coordinates are rounded, at most: with larger errors a map of t-SNE is not told from others."""
+
 GRID = (2.0, 3.0, 4.5, 7.0, 10.0, 15.0, 22.0, 33.0, 50.0, 75.0, 110.0, 165.0, 250.0)
 """Perplexities that are tried on every input."""
 
@@ -87,7 +90,14 @@ class TSNEFamily:
         if is_all:
             settings.append("algorithm (exact or Barnes-Hut)")
         method = made(TSNE, of, k, perplexity=perplexity, init="pca" if k <= release.known.shape[1] else "random")
-        return Candidate(self.name, method, value, LIMIT, of.metric, engine, of.same, tuple(settings))
+        limit = LIMIT
+        if release.rounding:
+            # Errors of rounding add to the forces like any that are drawn: in squares.
+            shaken = _misfit(
+                release.shaken, of, perplexity, is_cut=is_cut, repulsions=_repulsions(release.shaken.coords)
+            )
+            limit = min(float(np.sqrt(LIMIT**2 + max(shaken**2 - value**2, 0))), MOST_LIMIT)
+        return Candidate(self.name, method, value, limit, of.metric, engine, of.same, tuple(settings))
 
 
 def _sought(misfit: Callable[[float], float], start: float, *, most: float) -> tuple[float, float]:

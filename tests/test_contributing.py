@@ -39,6 +39,11 @@ def method(monkeypatch):
     return contributing.add(monkeypatch, "Add a dimensionality-reduction method").WhitenedPCA()
 
 
+@pytest.fixture
+def settled(method):
+    return method
+
+
 @pytest.fixture(autouse=True)
 def _examples_end_with_their_test():
     before = [dict(known) for known in contributing.LISTS]

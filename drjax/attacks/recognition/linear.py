@@ -29,11 +29,14 @@ LIMITS: dict[type[Step], float] = {Standardise: 0.015, MinMax: 0.02, Robust: 0.0
 in its scaling. Right hypotheses had a fifth of that or less at `LEAST_N` records, but for quartiles; twice as many
 records halve it."""
 
-LIMIT, LEAST_N = 0.006, 150
-"""The same where steps look at one record at a time."""
+LIMIT, LEAST_N = 0.002, 150
+"""The same where steps look at one record at a time, and the right hypothesis leaves what a solver does."""
 
 UNIT = 1e-2
 """Scores whose standard deviations are all as close as this to 1 are whitened; a factor within 5 times is none."""
+
+ROTATED = 0.15
+"""Share by which eigenvalues may differ from what components explain, the target's own part left out."""
 
 KEPT = 4
 """Candidates that are reported."""
@@ -90,27 +93,37 @@ def _method(k: int, before: tuple[Step, ...], fit: _Fit) -> DRMethod:
 def _fit(release: Release, centred: np.ndarray) -> _Fit:
     """How well the scores are eigenvectors of W W^T, W (n, d) the centred records with a stand-in in row 0.
 
-    At known row i the target adds theta_0a (w_i . w_0) to component a: one unknown number a row, which all components
-    share and least squares take out.
+    At known row i the target adds theta_0a (w_i . w_0) to component a, one unknown number a row that all components
+    share, and by its part in the mean a number for each component that all rows share: both are taken out.
     """
     scores = release.coords
-    shift = np.abs(scores.mean(axis=0)).max() / max(float(np.abs(scores).max()), 1e-300)
-    image = centred @ (centred.T @ scores)
+    k, own = scores.shape[1], scores[0]
+    shift = float(np.abs(scores.mean(axis=0)).max() / np.abs(scores).max())
+    image = (centred @ (centred.T @ scores))[1:]
+    across = np.eye(k)
+    if k > 1 and own.any():
+        across = across - np.outer(own, own) / (own @ own)
+
+    def seen(rows: np.ndarray) -> np.ndarray:
+        left = rows @ across
+        return left - left.mean(axis=0)
+
     length = (scores**2).sum(axis=0)
-    values = (scores * image).sum(axis=0) / np.maximum(length, 1e-300)
-    left = (image - values * scores)[1:]
-    own = scores[0]
-    if scores.shape[1] > 1 and (own**2).sum() > 0:
-        left = left - np.outer(left @ own, own) / (own**2).sum()
-        left = left * np.sqrt(scores.shape[1] / (scores.shape[1] - 1))
-    size = np.median(np.linalg.norm((values * scores)[release.away], axis=1))
-    if not size > 0:
-        return _Fit(np.inf, 1.0, False)
-    misfit = float(np.median(np.linalg.norm(left[release.away - 1], axis=1)) / size) + float(shift)
-    spread = scores.std(axis=0, ddof=1)
-    is_whitened = bool((np.abs(spread - 1) <= UNIT).all() and scores.shape[1] > 1)
-    ratios = np.sqrt(length / np.maximum(values, 1e-300))
-    factor = float(np.exp(np.log(ratios).mean()))
+    each = [seen(np.outer(scores[1:, a], np.eye(k)[a])).ravel() for a in range(k)]
+    values = np.maximum(np.linalg.lstsq(np.stack(each, axis=1), seen(image).ravel(), rcond=None)[0], 1e-300)
+    is_whitened = k > 1 and bool((np.abs(scores.std(axis=0, ddof=1) - 1) <= UNIT).all())
+    ratios = np.sqrt(length / values)
+    factor = float(np.exp(np.log(np.maximum(ratios, 1e-300)).mean()))
     # Scores that are off by other factors each are no scores, and not whitened ones either.
-    uneven = 0.0 if is_whitened else float(np.abs(ratios / factor - 1).max())
-    return _Fit(misfit + uneven, factor, is_whitened)
+    uneven = float(np.abs(ratios / factor - 1).max())
+    if is_whitened:
+        # Two rotated components span what two scores do: only their own lengths in the records tell them apart.
+        quotients = (scores[1:] * image).sum(axis=0) / (scores[1:] ** 2).sum(axis=0)
+        off = float(np.abs(values / np.maximum(quotients, 1e-300) - 1).max())
+        uneven = off if off > ROTATED else 0.0
+    if not is_whitened and abs(factor - 1) <= 5 * UNIT:
+        values, uneven = length, 0.0
+    left = seen(image - scores[1:] * values)[release.away - 1]
+    size = np.median(np.linalg.norm((scores * values)[release.away], axis=1))
+    misfit = float(np.median(np.linalg.norm(left, axis=1)) / size) if size > 0 else np.inf
+    return _Fit(misfit * np.sqrt(k / max(k - 1, 1)) + shift + uneven, factor, is_whitened)

@@ -1,0 +1,75 @@
+"""Steps before a published PCA, recognised by the known records; releases by scikit-learn."""
+
+import jax
+import numpy as np
+import pytest
+from sklearn import datasets, decomposition, preprocessing
+from sklearn.pipeline import make_pipeline
+
+from drjax import dr
+from drjax.attacks.embedding import attack_embedding
+from drjax.attacks.recognition import recognise
+from drjax.core.types import Status
+
+KEY = jax.random.key(0)
+SCALERS = {
+    None: None,
+    "standard": preprocessing.StandardScaler(),
+    "min-max": preprocessing.MinMaxScaler(),
+    "unit-rows": preprocessing.Normalizer(),
+}
+
+
+def records(name, n=150):
+    x = getattr(datasets, f"load_{name}")().data
+    return x[np.random.default_rng(2).permutation(len(x))[:n]]
+
+
+@pytest.mark.parametrize("whiten", [False, True])
+@pytest.mark.parametrize("step", SCALERS)
+@pytest.mark.parametrize("data", ["breast_cancer", "wine", "digits"])
+def test_steps_and_whitening_are_named(data, step, whiten):
+    x = records(data)
+    peers = [
+        peer for peer in (SCALERS[step], decomposition.PCA(3, whiten=whiten, svd_solver="full")) if peer is not None
+    ]
+    believed = recognise(KEY, x[1:], make_pipeline(*peers).fit_transform(x), methods=("pca",)).method
+    before = believed.before if isinstance(believed, dr.Pipeline) else ()
+    after = believed.after if isinstance(believed, dr.Pipeline) else ()
+    assert [one.name for one in before] == ([step] if step else [])
+    assert [one.name for one in after] == (["unit-variance"] if whiten else [])
+
+
+def test_a_constant_factor_is_found():
+    x = records("wine")
+    believed = recognise(KEY, x[1:], 2.5 * decomposition.PCA(2).fit_transform(x), methods=("pca",)).method
+    assert believed.after[0].factor == pytest.approx(2.5, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "peer",
+    [
+        decomposition.KernelPCA(2, kernel="rbf", gamma=0.1),
+        decomposition.FastICA(2, whiten="unit-variance", random_state=0),
+        decomposition.NMF(2, max_iter=500),
+    ],
+    ids=lambda peer: type(peer).__name__,
+)
+def test_what_is_no_pca_is_not_taken_for_one(peer):
+    x = preprocessing.MinMaxScaler().fit_transform(records("breast_cancer"))
+    believed = recognise(KEY, x[1:], peer.fit_transform(x), methods=("pca",))
+    assert believed.method is None
+    assert "none" in believed.in_words()
+
+
+def test_an_attack_without_a_method_recognises_it_or_answers_with_the_mean():
+    x = records("wine", 80)
+    coords = make_pipeline(preprocessing.StandardScaler(), decomposition.PCA(2)).fit_transform(x)
+    answer = attack_embedding(KEY, None, x[1:], coords, attack="behind-steps")
+    assert "standardised" in answer.belief.title
+    np.testing.assert_allclose(answer.found.x, x[0], rtol=1e-4)
+    noise = np.random.default_rng(0).normal(size=(80, 2))
+    refused = attack_embedding(KEY, None, x[1:], noise)
+    assert refused.belief.method is None
+    assert refused.found.status & Status.MISFIT
+    np.testing.assert_allclose(refused.found.x, x[1:].mean(axis=0))

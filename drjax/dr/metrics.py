@@ -59,12 +59,12 @@ def unit(metric: str) -> str | None:
     return None if metric in OF_DIRECTIONS else "of the input"
 
 
-def prepared(metric: str, x: np.ndarray) -> np.ndarray:
+def prepared(metric: str, x: Array) -> np.ndarray:
     """Records x (..., d) as float64; for a metric of directions their unit vectors, zeros where there is none."""
-    x = np.ascontiguousarray(x, np.float64)
+    rows = np.ascontiguousarray(x, np.float64)
     if metric not in OF_DIRECTIONS:
-        return x
-    return _directions(x.reshape(-1, x.shape[-1]), metric == "correlation").reshape(x.shape)
+        return rows
+    return _directions(rows.reshape(-1, rows.shape[-1]), metric == "correlation").reshape(rows.shape)
 
 
 def apart(metric: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -77,8 +77,8 @@ def apart(metric: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     found = squared(a, b)
     if metric == EUCLIDEAN:
         return np.sqrt(found)
-    is_none = ~a.any(axis=1)[:, None] | ~b.any(axis=1)
-    return np.where(is_none & ~np.isnan(found), 1.0, 0.5 * found)
+    have_directions = a.any(axis=1, keepdims=True) & b.any(axis=1)
+    return np.where(have_directions | np.isnan(found), 0.5 * found, 1.0)
 
 
 def among(metric: str, rows: np.ndarray) -> np.ndarray:
@@ -216,9 +216,9 @@ def apart_in_xla(metric: str, a: Array, b: Array) -> Array:
         steps = a[:, None] - b[None]
         # `jnp.abs` has the derivative 1 at 0, and features of many records are equal.
         return jnp.sum(steps * jnp.sign(jax.lax.stop_gradient(steps)), axis=-1)
-    is_none = ~jnp.any(a != 0, axis=1)[:, None] | ~jnp.any(b != 0, axis=1)
+    have_directions = jnp.any(a != 0, axis=1, keepdims=True) & jnp.any(b != 0, axis=1)
     found = squared_in_xla(a, b) / 2
-    return jnp.where(is_none & ~jnp.isnan(found), 1, found)
+    return jnp.where(have_directions | jnp.isnan(found), found, 1)
 
 
 def prepared_in_xla(metric: str, x: Array) -> Array:

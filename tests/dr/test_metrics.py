@@ -159,7 +159,7 @@ def test_isomap_joins_components_by_the_metric():
         inserted = jax.jit(method.insert)(KEY, method.prepare(x[1:]), x[0])
     assert int(found.status) & Status.DISCONNECTED
     signs = np.sign((np.asarray(found.coords) * expected).sum(axis=0))
-    np.testing.assert_allclose(found.coords * signs, expected, atol=1e-9)
+    np.testing.assert_allclose(np.asarray(found.coords) * signs, expected, atol=1e-9)
     np.testing.assert_allclose(inserted.coords, found.coords, atol=1e-9)
 
 

@@ -17,8 +17,8 @@ from drjax.dr.pipeline.steps import Step
 SHARE_AWAY = 0.8
 """Share of the known records, those farthest from the target in the map, on which misfits are measured."""
 
-TIED = 1.08
-"""Factor between misfits up to which the release does not tell two hypotheses apart."""
+TIED = 1.1
+"""Factor between misfits up to which the release does not tell two hypotheses apart, where its family names no other."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,7 @@ class Candidate:
         engine: How or by which library it was computed, where the map shows it; else empty.
         same: Other pairs of steps and metric that give the same map.
         undetermined: Settings that the release does not determine.
+        tie: Factor between misfits up to which the release does not tell it from another hypothesis.
     """
 
     family: str
@@ -96,6 +97,7 @@ class Candidate:
     engine: str = ""
     same: tuple[tuple[tuple[Step, ...], str], ...] = ()
     undetermined: tuple[str, ...] = ()
+    tie: float = TIED
 
     @property
     def fits(self) -> bool:
@@ -235,7 +237,7 @@ def believed(candidates: list[Candidate]) -> Belief:
 def tied_with(ranked: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
     """Hypotheses on other inputs, or of other families, that the release does not tell from the first."""
     best = ranked[0]
-    close = (one for one in ranked[1:] if one.fits and one.excess <= TIED * best.excess)
+    close = (one for one in ranked[1:] if one.fits and one.excess <= best.tie * best.excess)
     return tuple(one for one in close if not _is_neighbour(best, one))
 
 

@@ -18,7 +18,7 @@ SHARE_AWAY = 0.8
 """Share of the known records, those farthest from the target in the map, on which misfits are measured."""
 
 TIED = 1.1
-"""Factor between misfits up to which the release does not tell two hypotheses apart, where its family names no other."""
+"""Factor between misfits up to which two hypotheses are not told apart, where their family names no other."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from drjax.attacks.recognition.inputs import N_NEAREST, Input, given
 from drjax.dr import Isomap
 
 TIE = 2.0
-"""Factor between misfits up to which two hypotheses are not told apart: the target's unknown place takes part in both."""
+"""Factor between misfits up to which two hypotheses are not told apart: both hold the target's unknown place."""
 
 LIMIT = 0.12
 """Median residual of the eigenvector equations over the median distance to the centre: of Isomap's maps at most 0.07

@@ -10,7 +10,7 @@ from drjax.attacks.reconstruction.stationarity import guttman
 from drjax.dr import MDS
 
 TIE = 1.5
-"""Factor between misfits up to which two hypotheses are not told apart: where it stopped takes part in both."""
+"""Factor between misfits up to which two hypotheses are not told apart: both hold how far the map is from rest."""
 
 LIMIT = 0.015
 """Median move of a known record by the transform, over the median distance to the centre: of maps stopped by

@@ -15,7 +15,7 @@ from drjax.attacks.reconstruction import barnes_hut
 from drjax.dr import TSNE
 
 TIE = 1.5
-"""Factor between misfits up to which two hypotheses are not told apart: how far from rest the map is takes part in both."""
+"""Factor between misfits up to which two hypotheses are not told apart: both hold how far the map is from rest."""
 
 LIMIT = 0.04
 """Median force on a known record over the median attraction: of maps at rest at most 0.03 was seen, of maps by

@@ -7,6 +7,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.manifold import MDS
 
 import drjax
+from drjax.attacks import recognition
 from drjax.attacks.recognition import checked, recognise
 from drjax.attacks.recognition.belief import Candidate, believed
 from drjax.attacks.recognition.mds import MDSFamily
@@ -99,3 +100,14 @@ def test_decimals_are_read_off_the_map(scaled_map):
     assert checked(X[1:], np.round(scaled_map.astype(np.float32), 1)).rounding == pytest.approx(0.05)
     assert checked(X[1:], scaled_map).rounding == 0
     assert checked(X[1:], scaled_map, decimals=0).rounding == pytest.approx(0.5)
+
+
+def test_what_releases_made_for_the_best_show_holds_for_its_family(monkeypatch, scaled_map):
+    class Family(_Measured):
+        def candidates(self, release):
+            return [candidate(0.0150, before=(MinMax(),)), candidate(0.0151, before=(Standardise(),))]
+
+    monkeypatch.setattr(recognition, "FAMILIES", (Family(0.02),))
+    belief = recognise(KEY, X[1:], scaled_map)
+    assert belief.best.before == (MinMax(),)
+    assert [one.before for one in belief.tied] == [(Standardise(),)]

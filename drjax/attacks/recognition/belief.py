@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 
@@ -251,5 +251,5 @@ def made(method: type, given: Input, k: int, **hyperparameters: Any) -> DRMethod
     fields = {field.name for field in dataclasses.fields(method)}
     if "metric" in fields:
         hyperparameters["metric"] = given.metric
-    own = method(n_components=k, **hyperparameters)
-    return Pipeline(before=given.before, method=own) if given.before else own
+    own: Any = method(n_components=k, **hyperparameters)
+    return cast(DRMethod, Pipeline(before=given.before, method=own)) if given.before else own

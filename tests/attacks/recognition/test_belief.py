@@ -105,6 +105,7 @@ def test_decimals_are_read_off_the_map(scaled_map):
 def test_what_releases_made_for_the_best_show_holds_for_its_family(monkeypatch, scaled_map):
     class Family(_Measured):
         def candidates(self, release):
+            assert release.known.shape == (59, 30)
             return [candidate(0.0150, before=(MinMax(),)), candidate(0.0151, before=(Standardise(),))]
 
     monkeypatch.setattr(recognition, "FAMILIES", (Family(0.02),))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
 from drjax.attacks.recognition.belief import Belief, Candidate, Family, Release, believed
@@ -66,7 +68,10 @@ def recognise(
     if found:
         best = min(found, key=lambda one: one.excess)
         family = next(one for one in FAMILIES if one.name == best.family)
-        found[found.index(best)] = confirmed(key, release, best, family)
+        limit = confirmed(key, release, best, family).limit
+        found = [
+            dataclasses.replace(one, limit=max(one.limit, limit)) if one.family == best.family else one for one in found
+        ]
     return believed(found)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 
@@ -17,8 +17,8 @@ from drjax.dr.pipeline.steps import Step
 SHARE_AWAY = 0.8
 """Share of the known records, those farthest from the target in the map, on which misfits are measured."""
 
-TIED = 1.08
-"""Factor between misfits up to which the release does not tell two hypotheses apart."""
+TIED = 1.1
+"""Factor between misfits up to which two hypotheses are not told apart, where their family names no other."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,7 @@ class Candidate:
         engine: How or by which library it was computed, where the map shows it; else empty.
         same: Other pairs of steps and metric that give the same map.
         undetermined: Settings that the release does not determine.
+        tie: Factor between misfits up to which the release does not tell it from another hypothesis.
     """
 
     family: str
@@ -96,6 +97,7 @@ class Candidate:
     engine: str = ""
     same: tuple[tuple[tuple[Step, ...], str], ...] = ()
     undetermined: tuple[str, ...] = ()
+    tie: float = TIED
 
     @property
     def fits(self) -> bool:
@@ -237,7 +239,7 @@ def believed(candidates: list[Candidate]) -> Belief:
 def tied_with(ranked: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
     """Hypotheses on other inputs, or of other families, that the release does not tell from the first."""
     best = ranked[0]
-    close = (one for one in ranked[1:] if one.fits and one.excess <= TIED * best.excess)
+    close = (one for one in ranked[1:] if one.fits and one.excess <= best.tie * best.excess)
     return tuple(one for one in close if not _is_neighbour(best, one))
 
 
@@ -251,5 +253,5 @@ def made(method: type, given: Input, k: int, **hyperparameters: Any) -> DRMethod
     fields = {field.name for field in dataclasses.fields(method)}
     if "metric" in fields:
         hyperparameters["metric"] = given.metric
-    own = method(n_components=k, **hyperparameters)
-    return Pipeline(before=given.before, method=own) if given.before else own
+    own: Any = method(n_components=k, **hyperparameters)
+    return cast(DRMethod, Pipeline(before=given.before, method=own)) if given.before else own

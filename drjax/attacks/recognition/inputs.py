@@ -6,6 +6,7 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.spatial.distance import pdist, squareform
@@ -13,7 +14,12 @@ from scipy.spatial.distance import pdist, squareform
 from drjax.dr import CentredRows, FirstPCA, Log, MinMax, Robust, Standardise, UnitRows
 from drjax.dr.pipeline.steps import Step
 
-METRICS = {"euclidean": "euclidean", "cosine": "cosine", "manhattan": "cityblock", "correlation": "correlation"}
+METRICS: dict[str, Any] = {
+    "euclidean": "euclidean",
+    "cosine": "cosine",
+    "manhattan": "cityblock",
+    "correlation": "correlation",
+}
 """Metrics by drjax's name, and SciPy's name of each."""
 
 N_NEAREST = 3

@@ -10,6 +10,9 @@ from drjax.attacks.recognition.belief import Candidate, Release, made
 from drjax.attacks.recognition.inputs import N_NEAREST, Input, given
 from drjax.dr import Isomap
 
+TIE = 2.0
+"""Factor between misfits up to which two hypotheses are not told apart: both hold the target's unknown place."""
+
 LIMIT = 0.12
 """Median residual of the eigenvector equations over the median distance to the centre: of Isomap's maps at most 0.07
 was seen, which is what the unknown place of the target does, of maps by other methods at least 0.2."""
@@ -73,7 +76,7 @@ class IsomapFamily:
         engine = "" if n_components == 1 else f"graph of {n_components} components, joined"
         settings = ("reflection and place of the map",)
         limit = LIMIT + release.rounding / release.spread
-        return Candidate(self.name, method, misfit, limit, one.metric, engine, one.same, settings)
+        return Candidate(self.name, method, misfit, limit, one.metric, engine, one.same, settings, TIE)
 
 
 def _as_twin(release: Release, one: Input, n_neighbors: int) -> tuple[float, int]:

@@ -9,6 +9,9 @@ from drjax.attacks.recognition.inputs import Input, given
 from drjax.attacks.reconstruction.stationarity import guttman
 from drjax.dr import MDS
 
+TIE = 1.5
+"""Factor between misfits up to which two hypotheses are not told apart: both hold how far the map is from rest."""
+
 LIMIT = 0.015
 """Median move of a known record by the transform, over the median distance to the centre: of maps stopped by
 scikit-learn's rule at most 0.006 was seen, of other maps at least 0.035."""
@@ -31,7 +34,7 @@ class MDSFamily:
             method = made(MDS, one, release.coords.shape[1])
             limit = LIMIT + release.rounding / spread
             misfit = _misfit(release, one)
-            found.append(Candidate(self.name, method, misfit, limit, one.metric, "", one.same, settings))
+            found.append(Candidate(self.name, method, misfit, limit, one.metric, "", one.same, settings, TIE))
         return sorted(found, key=lambda one: one.misfit)[:KEPT]
 
     def misfit(self, release: Release, candidate: Candidate) -> float:

@@ -14,6 +14,9 @@ from drjax.attacks.recognition.tsne_forces import attraction
 from drjax.attacks.reconstruction import barnes_hut
 from drjax.dr import TSNE
 
+TIE = 1.5
+"""Factor between misfits up to which two hypotheses are not told apart: both hold how far the map is from rest."""
+
 LIMIT = 0.04
 """Median force on a known record over the median attraction: of maps at rest at most 0.03 was seen, of maps by
 other methods at least 0.08."""
@@ -97,7 +100,7 @@ class TSNEFamily:
                 release.shaken, of, perplexity, is_cut=is_cut, repulsions=_repulsions(release.shaken.coords)
             )
             limit = min(float(np.sqrt(LIMIT**2 + max(shaken**2 - value**2, 0))), MOST_LIMIT)
-        return Candidate(self.name, method, value, limit, of.metric, engine, of.same, tuple(settings))
+        return Candidate(self.name, method, value, limit, of.metric, engine, of.same, tuple(settings), TIE)
 
 
 def _sought(misfit: Callable[[float], float], start: float, *, most: float) -> tuple[float, float]:

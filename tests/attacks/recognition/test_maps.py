@@ -119,6 +119,13 @@ def test_place_and_rotation_of_a_map_make_no_difference(records, tsne_map):
     assert other.best.own.perplexity == pytest.approx(plain.best.own.perplexity, rel=0.1)
 
 
+def test_a_rounded_map_is_recognised_for_what_its_digits_show(records, tsne_map):
+    belief = believed(records, np.round(tsne_map, 1), methods=("tsne",))
+    assert steps_of(belief) == ("standard",)
+    assert belief.best.own.perplexity == pytest.approx(12, rel=0.2)
+    assert believed(records, np.round(tsne_map, -1), methods=("tsne",)).method is None
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

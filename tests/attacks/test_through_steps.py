@@ -1,0 +1,122 @@
+"""Attacks on maps of records behind steps; maps by scikit-learn."""
+
+import jax
+import numpy as np
+import pytest
+from sklearn import datasets, manifold, preprocessing
+
+import drjax
+from drjax import dr
+from drjax.attacks import shadow_sets
+from drjax.attacks.attack import EmbeddingThreat
+from drjax.attacks.reconstruction import through_steps
+from drjax.attacks.registry import ATTACKS, answer
+from drjax.core.types import Status
+
+KEY = jax.random.key(0)
+N = 60
+
+
+def table():
+    x = datasets.load_wine().data
+    return x[np.random.default_rng(5).permutation(len(x))]
+
+
+def attacked(name, coords, method, known, **more):
+    threat = EmbeddingThreat(
+        method=method,
+        known=known,
+        coords=coords,
+        shadows=lambda: shadow_sets.stand_in_shadows(KEY, method, known),
+        alike=False,
+        **more,
+    )
+    attack = ATTACKS["embedding"][name]
+    assert attack.fits(threat) is None
+    return answer(attack, KEY, threat)
+
+
+def ratios(found, targets, known):
+    spread = known.std(axis=0)
+    error, mean = (found.x - targets) / spread, (known.mean(axis=0) - targets) / spread
+    return (error**2).mean(axis=1) / (mean**2).mean(axis=1)
+
+
+@pytest.mark.optimised
+def test_a_map_of_standardised_records_gives_the_record_in_its_own_units():
+    x = table()
+    known, targets = x[: N - 1], x[N : N + 1]
+    scaled = preprocessing.StandardScaler().fit_transform(np.vstack([targets, known]))
+    peer = manifold.TSNE(perplexity=12, method="exact", init="random", random_state=1)
+    coords = peer.fit_transform(scaled)[None]
+    method = dr.Pipeline(before=(dr.Standardise(),), method=drjax.TSNE(perplexity=12.0, init="random"))
+    found = attacked("inversion-behind-steps", coords, method, known)
+    assert found.status[0] == Status.OK
+    assert ratios(found, targets, known)[0] < 0.05
+    assert ((found.x - targets) ** 2).mean() < 10 * found.expected_mse[0]
+    # Told that the records were not scaled, the same attack has no such answer.
+    plain = attacked("inversion", coords, method.method, known)
+    assert ratios(plain, targets, known)[0] > 0.3
+
+
+def test_the_record_comes_back_through_any_steps():
+    x = table()
+    known, target = x[: N - 1], x[N]
+    prior = through_steps.GaussianPrior.fit(known)
+    for before in ((dr.Standardise(),), (dr.Log(), dr.Robust()), (dr.Standardise(), dr.FirstPCA(n_components=13))):
+        pipeline = dr.Pipeline(before=before, method=drjax.MDS())
+        with jax.enable_x64(True):
+            z = np.asarray(pipeline.prepared(np.vstack([target[None], known])))[0]
+        back = through_steps._record(pipeline, known, known.mean(axis=0), prior, z, 0.0, None)
+        np.testing.assert_allclose(back.x, target, rtol=1e-3)
+        # Two components leave most open, and say so.
+    first = dr.Pipeline(before=(dr.Standardise(), dr.FirstPCA(n_components=2)), method=drjax.MDS())
+    with jax.enable_x64(True):
+        z = np.asarray(first.prepared(np.vstack([target[None], known])))[0]
+    open_ended = through_steps._record(first, known, known.mean(axis=0), prior, z, 0.0, None)
+    assert open_ended.expected > 0.1 * known.var(axis=0).mean()
+
+
+def test_steps_on_single_records_are_undone_in_one_round(monkeypatch):
+    x = table()
+    known, targets = x[: N - 1], x[N - 1 : N + 1]
+    runs = []
+    inner = ATTACKS["embedding"]["stationarity-behind-steps"].inner
+    run = type(inner).run
+    monkeypatch.setattr(type(inner), "run", lambda self, key, threat: runs.append(threat) or run(self, key, threat))
+    peer = manifold.MDS(2, n_init=1, random_state=0, max_iter=3000, eps=1e-9)
+    coords = np.stack([peer.fit_transform(np.log1p(np.vstack([t[None], known]))) for t in targets])
+    method = dr.Pipeline(before=(dr.Log(),), method=drjax.MDS())
+    found = attacked("stationarity-behind-steps", coords, method, known)
+    assert len(runs) == 1
+    np.testing.assert_allclose(runs[0].known, np.log1p(known))
+    assert np.median(ratios(found, targets, known)) < 0.1
+
+
+def test_an_answer_that_still_moves_is_not_called_right(monkeypatch):
+    x = table()
+    known, target = x[: N - 1], x[N]
+    scaled = preprocessing.StandardScaler().fit_transform(np.vstack([target[None], known]))
+    coords = manifold.MDS(2, n_init=1, random_state=0, max_iter=3000, eps=1e-9).fit_transform(scaled)[None]
+    method = dr.Pipeline(before=(dr.Standardise(),), method=drjax.MDS())
+    guesses = iter(np.linspace(0.5, 1.5, 10))
+    record = through_steps._record
+    monkeypatch.setattr(through_steps, "ROUNDS", 2)
+    monkeypatch.setattr(
+        through_steps,
+        "_record",
+        lambda *a: through_steps._Back(record(*a).x * next(guesses), 1e-12),
+    )
+    found = attacked("stationarity-behind-steps", coords, method, known)
+    assert found.status[0] & Status.NOT_CONVERGED
+    assert found.expected_mse[0] > 1e-3 * known.var(axis=0).mean()
+
+
+def test_it_is_for_maps_behind_steps_that_keep_their_shape():
+    attack = ATTACKS["embedding"]["stationarity-behind-steps"]
+    assert attack.suits(drjax.MDS(), seed_known=False) is not None
+    behind = dr.Pipeline(before=(dr.Standardise(),), method=drjax.MDS(), after=(dr.Round(decimals=2),))
+    assert attack.suits(behind, seed_known=False) is None
+    bent = dr.Pipeline(before=(dr.Standardise(),), method=drjax.MDS(), after=(dr.UnitVariance(),))
+    assert attack.suits(bent, seed_known=False) is not None
+    assert attack.suits(dr.Pipeline(before=(dr.Standardise(),), method=drjax.PCA()), seed_known=False) is not None

@@ -28,7 +28,7 @@ from drjax.core import validate
 from drjax.core.types import Array, DRMethod, Embedding
 from drjax.data import load, load_values
 from drjax.data.frames import arrow_of, values_from_memory
-from drjax.dr import METHODS, make_method
+from drjax.dr import METHODS, PCA, make_method
 from drjax.releases import PCAReleaseConfig, release_pca
 from drjax.releases.synthetic import SyntheticReleaseConfig, release_synthetic
 
@@ -37,7 +37,7 @@ def audit(
     data: Any,
     *,
     out: str | Path | None = None,
-    method: str = "pca",
+    method: str = PCA.name,
     categorical: tuple[str, ...] = (),
     drop: tuple[str, ...] = (),
     label: str | None = None,
@@ -92,7 +92,7 @@ def attack(
     known: Any,
     coords: Any,
     *,
-    method: str | DRMethod = "pca",
+    method: str | DRMethod = PCA.name,
     public: Any = None,
     target_row: int = 0,
     attack: str | None = None,
@@ -143,7 +143,7 @@ def attack(
 def embed(
     data: Any,
     *,
-    method: str | DRMethod = "pca",
+    method: str | DRMethod = PCA.name,
     n_components: int = 2,
     seed: int = 0,
     dtype: Literal["float32", "float64"] = "float64",

@@ -16,7 +16,7 @@ from drjax.cli.commands import check_new
 from drjax.cli.options import MethodOptions, Options, hinted, typed
 from drjax.core import validate
 from drjax.core.types import Status, count_status
-from drjax.dr import METHODS
+from drjax.dr import METHODS, PCA
 from drjax.reports import records
 
 STRONGEST = "strongest"
@@ -31,7 +31,7 @@ def embedding(
     coords: Path,
     out: Path,
     *,
-    method: Annotated[str, tyro.conf.arg(metavar=f"{{{','.join(METHODS)}}}")] = "pca",
+    method: Annotated[str, tyro.conf.arg(metavar=f"{{{','.join(METHODS)}}}")] = PCA.name,
     options: MethodOptions = Options(),  # noqa: B008 (frozen)
     attack: Annotated[str, tyro.conf.arg(metavar=f"{{{','.join(_names())}}}")] = STRONGEST,
     public: Path | None = None,

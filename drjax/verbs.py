@@ -28,7 +28,7 @@ from drjax.core import validate
 from drjax.core.types import Array, DRMethod, Embedding
 from drjax.data import load, load_values
 from drjax.data.frames import arrow_of, values_from_memory
-from drjax.dr import METHODS, make_method
+from drjax.dr import METHODS, PCA, make_method
 from drjax.releases import PCAReleaseConfig, release_pca
 from drjax.releases.synthetic import SyntheticReleaseConfig, release_synthetic
 
@@ -37,7 +37,7 @@ def audit(
     data: Any,
     *,
     out: str | Path | None = None,
-    method: str = "pca",
+    method: str = PCA.name,
     categorical: tuple[str, ...] = (),
     drop: tuple[str, ...] = (),
     label: str | None = None,
@@ -152,7 +152,7 @@ def attack(
 def embed(
     data: Any,
     *,
-    method: str | DRMethod = "pca",
+    method: str | DRMethod = PCA.name,
     n_components: int = 2,
     scale: tuple[str, ...] = (),
     first_pca: int | None = None,

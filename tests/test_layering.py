@@ -1,10 +1,12 @@
-"""Parses every import of drjax: a layer imports `core` and earlier layers only."""
+"""Parses drjax: a layer imports `core` and earlier layers only, and nothing is long or names a method."""
 
 import ast
 import graphlib
 from pathlib import Path
 
 import pytest
+
+from drjax.dr import METHODS
 
 LAYERS = (
     "core",
@@ -24,6 +26,7 @@ LAYERS = (
 )
 OUTSIDE = ("experiments", "bench", "tests")
 PACKAGE = Path(__file__).parents[1] / "drjax"
+SOURCES = sorted(PACKAGE.rglob("*.py"))
 
 
 def imported_modules(path, package):
@@ -88,6 +91,34 @@ def test_a_circle_is_found_though_one_of_its_imports_is_for_types_alone(tmp_path
 
 def test_every_layer_imports_core_and_earlier_layers_only():
     assert violations(PACKAGE) == []
+
+
+def test_modules_have_at_most_400_lines():
+    lengths = {path.relative_to(PACKAGE).as_posix(): len(path.read_text().splitlines()) for path in SOURCES}
+    assert {name: n for name, n in lengths.items() if n > 400} == {}
+
+
+def test_functions_have_at_most_80_lines_of_code():
+    long = []
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef):
+                first = node.body[ast.get_docstring(node) is not None :][:1]
+                n = node.end_lineno - first[0].lineno + (node.body[0].lineno - node.lineno) + 1 if first else 0
+                long += [f"{path.name}: {node.name} has {n}"] if n > 80 else []
+    assert long == []
+
+
+def test_nobody_names_a_method_but_methods_and_their_attacks():
+    own = ("dr/", "sklearn/", "attacks/reconstruction/")
+    found = set()
+    for path in SOURCES:
+        name = path.relative_to(PACKAGE).as_posix()
+        if not name.startswith(own):
+            texts = (n.value for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Constant))
+            found |= {(name, text) for text in texts if isinstance(text, str) and text in METHODS}
+    # A kind of release.
+    assert found <= {("verbs.py", "pca")}
 
 
 def test_the_checker_reads_every_module():

@@ -15,7 +15,7 @@ from drjax.attacks.shadow import RANDOMNESS, Randomness
 from drjax.core import validate
 from drjax.core.types import DRMethod
 from drjax.defenses import DEFENSES
-from drjax.dr import METHODS, make_method
+from drjax.dr import METHODS, PCA, make_method
 
 DTYPES = ("float32", "float64")
 
@@ -78,7 +78,7 @@ class AuditConfig:
     categorical: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
     label: str | None = None
-    method: str = "pca"
+    method: str = PCA.name
     n_components: int = 2
     options: Mapping[str, Any] = field(default_factory=dict)
     scale: tuple[str, ...] = ()

@@ -26,7 +26,7 @@ from drjax.core import validate
 from drjax.core.progress import announce
 from drjax.core.types import count_status
 from drjax.defenses import DEFENSES, defend
-from drjax.dr import METHODS, make_method
+from drjax.dr import METHODS, PCA, make_method
 from drjax.reports import curve, ladder, records
 
 Positional = tyro.conf.Positional
@@ -86,7 +86,7 @@ def embed(
     data: Positional[str],
     out: Positional[Path],
     *,
-    method: Annotated[str, tyro.conf.arg(metavar=f"{{{','.join(METHODS)}}}")] = "pca",
+    method: Annotated[str, tyro.conf.arg(metavar=f"{{{','.join(METHODS)}}}")] = PCA.name,
     n_components: int = 2,
     options: MethodOptions = Options(),  # noqa: B008 (frozen)
     steps: StepOptions = Steps(),  # noqa: B008 (frozen)

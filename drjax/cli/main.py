@@ -80,8 +80,8 @@ def _app() -> SubcommandApp:
     app.command(data, name="data", help="List, describe and download the named data sets.")
     for name in ("rero", "epsilon", "noise", "tradeoff"):
         bound.command(name=name)(getattr(bound_commands, f"bound_{name}"))
-    for name in ("pca", "synthetic", "schema"):
-        release.command(name=name)(getattr(release_commands, name))
+    for command in (release_commands.pca, release_commands.synthetic, release_commands.schema):
+        release.command(command)
     app.command(
         release,
         name="release",

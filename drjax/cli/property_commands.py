@@ -23,7 +23,7 @@ from drjax.cli.commands import check_new
 from drjax.cli.options import MethodOptions, Options, hinted, typed
 from drjax.core import validate
 from drjax.data.checksums import sha256
-from drjax.dr import METHODS
+from drjax.dr import METHODS, TSNE
 from drjax.reports import records
 
 ATTACKS = {
@@ -119,7 +119,7 @@ def attack_property(
     shadow: Annotated[Shadow, tyro.conf.arg(name="")],
     *,
     published: Annotated[Published, tyro.conf.arg(name="")] = Published(),
-    method: Annotated[str, tyro.conf.arg(metavar=f"{{{','.join(METHODS)}}}")] = "tsne",
+    method: Annotated[str, tyro.conf.arg(metavar=f"{{{','.join(METHODS)}}}")] = TSNE.name,
     options: MethodOptions = Options(),  # noqa: B008 (frozen)
     attack: Literal["descriptors", "set", "picture", "both"] = "descriptors",
     n_shadow: int = 300,

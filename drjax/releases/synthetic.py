@@ -201,11 +201,7 @@ def release_synthetic(
         n, len(schema.columns), width, is_regression=is_regression, trials=config.trials, progress=progress
     )
     x, y = schema.encode(private)
-    delta = DELTA if config.delta is None else config.delta
-    # Of the number of records only what the relation makes public.
-    size = n if config.n_synthetic is None or config.neighbouring != "add_or_remove" else config.n_synthetic
-    if not delta < 1 / size:
-        raise ValueError(f"delta must be below 1 / records = {1 / size:.2g}, or one could be given away; got {delta:g}")
+    delta = _delta(config, n)
     method, sources = _method(config, schema, public)
     plan = method.plan(config.epsilon, delta, for_release=True)
     curve = plan.guarantee.curve
@@ -271,6 +267,15 @@ def release_synthetic(
     return SyntheticReleaseResult(out, private_folder(out), written, schema, rehearsed, reason, outside)
 
 
+def _delta(config: SyntheticReleaseConfig, n: int) -> float:
+    """The delta of a release of n records, checked against what the relation makes public of their number."""
+    delta = DELTA if config.delta is None else config.delta
+    size = n if config.n_synthetic is None or config.neighbouring != "add_or_remove" else config.n_synthetic
+    if not delta < 1 / size:
+        raise ValueError(f"delta must be below 1 / records = {1 / size:.2g}, or one could be given away; got {delta:g}")
+    return delta
+
+
 def write_schema(
     data: Path,
     out: Path,
@@ -325,11 +330,7 @@ def _schema(config: SyntheticReleaseConfig, private: Columns, public: Columns | 
     if not config.bounds_from_private_data:
         raise ValueError(refusal(rest))
     is_class = config.task == "classification"
-    texts = [
-        name
-        for name in rest
-        if not table_cells.is_numeric_column(private[name]) or (name == config.target and is_class)
-    ]
+    texts = [c for c in rest if not table_cells.is_numeric_column(private[c]) or (c == config.target and is_class)]
     if texts:
         raise ValueError(
             f"categories must be stated or public, got none for {', '.join(map(repr, texts[:6]))}: "

@@ -13,15 +13,16 @@ from drjax.attacks.reconstruction.closed_form import reconstruct_network
 from drjax.core.types import Status
 from drjax.nets.classifiers import Classifier
 
-N, M, L2 = 80, 2, 3e-3
+N, D, M, L2 = 80, 16, 2, 3e-3
 MODEL = Classifier(hidden=(6,), activation="tanh")
 
 
 @pytest.fixture(scope="module")
 def digits():
+    """Digits in 4 x 4 pixels: Newton steps factorise the matrix of all parameters."""
     x, y = load_digits(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(x))[:N]
-    return x[order] / 16, y[order]
+    return x[order].reshape(N, 4, 2, 4, 2).mean(axis=(2, 4)).reshape(N, D) / 16, y[order]
 
 
 def trained(model, x, y, seed, stop):
@@ -110,7 +111,7 @@ def test_logistic_regression_of_scikit_learn(digits):
 
 def test_not_at_rest_is_not_claimed(digits):
     x, y = digits
-    start = jax.tree.map(lambda leaf: np.asarray(leaf)[None], MODEL.init(jax.random.key(0), 64))
+    start = jax.tree.map(lambda leaf: np.asarray(leaf)[None], MODEL.init(jax.random.key(0), D))
     found = reconstruct_network(MODEL, start, x[1:], y[1:], l2=L2)
     assert found.status[0] == Status.NOT_CONVERGED
     assert found.residual_norm[0] > 0.1
@@ -130,7 +131,7 @@ def test_not_at_rest_is_not_claimed(digits):
 )
 def test_bad_input(digits, change, message):
     x, y = digits
-    params = jax.tree.map(lambda leaf: np.asarray(leaf)[None], MODEL.init(jax.random.key(0), 64))
+    params = jax.tree.map(lambda leaf: np.asarray(leaf)[None], MODEL.init(jax.random.key(0), D))
     arguments = {"model": MODEL, "params": params, "known_x": x[1:], "known_y": y[1:]} | change
     with pytest.raises(ValueError, match=message):
         reconstruct_network(**arguments)

@@ -19,7 +19,7 @@ from drjax.nets.classifiers import Classifier
 pytestmark = pytest.mark.optimised
 
 N_KNOWN, N_TARGETS, D = 200, 6, 64
-SHORT = Training(epochs=40)
+SHORT = Training(epochs=20)
 
 
 @pytest.fixture(scope="module")

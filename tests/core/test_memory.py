@@ -90,6 +90,7 @@ def test_the_count_that_would_fit_fits_and_a_tenth_more_does_not(monkeypatch):
     words = memory.would_fit(lambda n: 8.0 * n**2, 50_000)
     count = int(words.removeprefix("about ").removesuffix(" would fit").replace(",", ""))
     assert 8 * count**2 <= 10**9 < 8 * (1.1 * count) ** 2
+    assert count == 11_000  # two digits of 11,180
     assert "not even" in memory.would_fit(lambda _: 2e9, 50_000)
     monkeypatch.setattr(memory, "available", lambda: 57)
     assert memory.would_fit(lambda n: n, 1000) == "about 57 would fit"

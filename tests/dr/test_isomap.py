@@ -334,13 +334,14 @@ def test_neighbours_at_equal_distance_are_taken_by_index_in_both_ways():
     assert error(np.abs(inserted.coords), np.abs(fitted.coords)) < 1e-5
 
 
+@pytest.mark.parametrize("place", [1e30, -1e30])
 @pytest.mark.parametrize("x64", [True, False])
-def test_a_record_at_1e30_is_embedded(x64):
+def test_a_record_at_1e30_is_embedded(x64, place):
     with jax.enable_x64(x64):
         x = np.random.default_rng(7).normal(size=(40, 3)).astype(np.float64 if x64 else np.float32)
         isomap = Isomap(n_components=1)
         shared = isomap.prepare(x[1:])
-        target = np.full(3, 1e30, x.dtype)
+        target = np.full(3, place, x.dtype)
         for out in (insert(isomap, shared, target), fit(isomap, np.vstack([target, x[1:]]))):
             assert not int(out.status) & (Status.NON_FINITE | Status.DEGENERATE)
             # One point against 39 at one place, sqrt(3) 1e30 away: the mean is 1/40 of the way.

@@ -16,6 +16,7 @@ from drjax.attacks.shadow import shadow_embeddings
 from drjax.core.types import Status
 from drjax.dr import UMAP
 from drjax.dr.umap import graph as umap_graph
+from drjax.dr.umap import reference as umap_reference
 from drjax.dr.umap.layout_cpu import ABREAST, _by_records
 
 DIGITS = load_digits().data.astype(np.float32)
@@ -262,6 +263,15 @@ def test_the_backend_is_umap_learn_itself():
     bad = jax.jit(method.insert_batch)(keys, shared, targets)
     np.testing.assert_array_equal((np.asarray(bad.status) & np.uint32(Status.NON_FINITE)) > 0, [False, True, False])
     np.testing.assert_array_equal(bad.coords[2], batch.coords[2])
+
+
+def test_umap_learn_is_not_asked_about_what_is_not_finite():
+    x = DIGITS[:20].copy()
+    x[3, 0] = np.inf
+    coords, n_parts = umap_reference._fit({"n_components": 2}, (x, 0))
+    assert coords.shape == (20, 2)
+    assert np.isnan(coords).all()
+    assert n_parts == 1
 
 
 def test_a_missing_umap_learn_is_an_error_that_says_what_to_install(monkeypatch):

@@ -12,10 +12,11 @@ import numpy as np
 from drjax import data
 from drjax.core import validate
 from drjax.data.dataset import Dataset
+from drjax.dr import PCA
 from drjax.nets.extractor_adapters import IMAGENET_MEAN, IMAGENET_STD, Input, from_onnx
 from drjax.nets.extractors import Extractor, PCAFeatures, Pixels
 
-OF_PICTURES = ("pixels", "pca", "onnx")
+OF_PICTURES = ("pixels", PCA.name, "onnx")
 OF_TABLES = ("values", "unit", "standard")
 
 LABEL = "label"
@@ -93,7 +94,7 @@ class Features:
     def _extractor(self, name: str, rest: str, images: np.ndarray) -> Extractor:
         if name == "pixels" and not rest:
             return Pixels()
-        if name == "pca" and (not rest or rest.isdecimal()):
+        if name == PCA.name and (not rest or rest.isdecimal()):
             return PCAFeatures.fit(images, int(rest) if rest else N_COMPONENTS)
         if name == "onnx" and rest:
             standard = {"channels": 3, "mean": IMAGENET_MEAN, "std": IMAGENET_STD} if self.onnx_imagenet else {}

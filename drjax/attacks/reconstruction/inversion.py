@@ -167,8 +167,9 @@ def reconstruct(
             rounds=ROUNDS,
         )
         lanes = (releases.astype(np.float64), starts, level)
-        # One lane holds several copies of the covariance; chunks are short, so that progress shows.
-        size = 4 if jax.default_backend() == "cpu" else None
+        # A lane holds several copies of the covariance. On a CPU lanes are computed in turn: one at a time, so that any
+        # number of them has one program.
+        size = 1 if jax.default_backend() == "cpu" else None
         order, parts = [], []
         for making, at in _makings(equations, lanes[0], starts):
             order.append(at)

@@ -177,14 +177,13 @@ def leading(scaler: Scaler, shared: ScaledShared, targets: Array, k: int) -> Lea
     state = while_lanes(body, state, data, done=lambda s: ~((s.worst > bound) & (s.n_iter < MAX_ITER)))
     columns = jnp.sum((shared.centred / shared.scale) ** 2, axis=0)
     scatter = jnp.matmul(ratio**2, columns, precision=HIGHEST) + weight * unit * jnp.sum(offset**2, axis=1)
-    bad = ~finite
     return Leading(
-        jnp.where(bad[:, None, None], jnp.nan, state.vectors),
+        jnp.where(finite[:, None, None], state.vectors, jnp.nan),
         state.values * unit,
         scale,
         offset,
         scatter,
-        (state.worst <= bound) & ~bad,
+        (state.worst <= bound) & finite,
         state.n_iter,
     )
 

@@ -90,6 +90,12 @@ def test_halves_are_alike_in_the_property():
     for side in halves(KEY, data, has):
         assert abs(2 * has[side].sum() - has.sum()) <= 1
         assert abs(2 * len(side) - len(has)) <= 2
+    # Few records, where one that is on the wrong side shows.
+    for n in range(2, 9):
+        for key in jax.random.split(KEY, 4):
+            shadow, target = halves(key, n, np.arange(n) % 2 == 0)
+            assert abs(sum(shadow % 2) - sum(target % 2)) <= 1
+            assert abs(len(shadow) - len(target)) <= 1
     # Persons of 20 records on average, who have the property or not.
     groups = np.random.default_rng(0).geometric(0.05, size=len(data.x))
     has = groups % 3 == 0

@@ -42,7 +42,7 @@ N_REFINED = 5
 class IsomapFamily:
     """Isomap."""
 
-    name, doubtful = "isomap", 1.0
+    name, doubtful = Isomap.name, 1.0
 
     def candidates(self, release: Release) -> list[Candidate]:
         """See `Family`."""

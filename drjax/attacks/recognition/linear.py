@@ -51,7 +51,7 @@ class _Fit(NamedTuple):
 class LinearFamily:
     """PCA, and classical MDS of Euclidean distances, whose coordinates are the same."""
 
-    name, doubtful = "pca", 1.0
+    name, doubtful = PCA.name, 1.0
 
     def candidates(self, release: Release) -> list[Candidate]:
         """See `Family`."""

@@ -23,7 +23,7 @@ KEPT = 8
 class MDSFamily:
     """Metric multidimensional scaling."""
 
-    name, doubtful = "mds", 2.0
+    name, doubtful = MDS.name, 2.0
 
     def candidates(self, release: Release) -> list[Candidate]:
         """See `Family`."""

@@ -50,7 +50,7 @@ class _Repulsions(NamedTuple):
 class TSNEFamily:
     """t-SNE, exact or by the Barnes-Hut algorithm."""
 
-    name, doubtful = "tsne", 4.0
+    name, doubtful = TSNE.name, 4.0
 
     def candidates(self, release: Release) -> list[Candidate]:
         """See `Family`."""
@@ -92,7 +92,8 @@ class TSNEFamily:
         engine = "" if is_all else CUT if is_cut else EXACT
         if is_all:
             settings.append("algorithm (exact or Barnes-Hut)")
-        method = made(TSNE, of, k, perplexity=perplexity, init="pca" if k <= release.known.shape[1] else "random")
+        start = {} if k <= release.known.shape[1] else {"init": "random"}
+        method = made(TSNE, of, k, perplexity=perplexity, **start)
         limit = LIMIT
         if release.rounding:
             # Errors of rounding add to the forces like any that are drawn: in squares.

@@ -64,7 +64,7 @@ class _Pairs:
 class UMAPFamily:
     """UMAP, by umap-learn or drjax."""
 
-    name, doubtful = "umap", 2.0
+    name, doubtful = UMAP.name, 2.0
 
     def candidates(self, release: Release) -> list[Candidate]:
         """See `Family`."""

@@ -146,7 +146,7 @@ def attack_embedding(
 def _none_of_these(belief: Belief, known: np.ndarray) -> Answer:
     """The mean of the known records, for a release of a kind that is not known."""
     mean, variance = known.mean(axis=0, dtype=np.float64), float(known.var(axis=0, dtype=np.float64).mean())
-    found = Reconstruction(mean, None, mean[None], np.float64(np.nan), np.uint32(Status.MISFIT), np.float64(variance))
+    found = Reconstruction(mean, None, mean[None], np.asarray(np.nan), np.asarray(np.uint32(Status.MISFIT)), variance)
     return Answer(ATTACKS["embedding"]["mean"], found, {}, list(belief.why), belief)
 
 

@@ -119,6 +119,8 @@ def in_words(answer: Answer, variance: float) -> list[str]:
         lines.append("Refused: these are not the coordinates of the known records and one more; the record is what one")
         lines.append("would guess without them. What does not fit:")
         lines += [f"  {reason}" for reason in answer.misfit]
+        if answer.belief is None:
+            lines.append("Leave out --method to have the release recognised.")
     lines.append(f"Undetermined part: norm {float(found.residual_norm):.3g}; status {count_status(found.status)}")
     if status & Status.UNCERTIFIED:
         lines.append("Nothing in the release checks this answer: it is right if the release was made just as stated.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -92,8 +92,8 @@ class TSNEFamily:
         engine = "" if is_all else CUT if is_cut else EXACT
         if is_all:
             settings.append("algorithm (exact or Barnes-Hut)")
-        start = {} if k <= release.known.shape[1] else {"init": "random"}
-        method = made(TSNE, of, k, perplexity=perplexity, **start)
+        begin: dict[str, Any] = {} if k <= release.known.shape[1] else {"init": "random"}
+        method = made(TSNE, of, k, perplexity=perplexity, **begin)
         limit = LIMIT
         if release.rounding:
             # Errors of rounding add to the forces like any that are drawn: in squares.

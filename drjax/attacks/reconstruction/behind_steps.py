@@ -18,7 +18,7 @@ from drjax.attacks.reconstruction.gauss_newton import Belief, Fit, Noise, descen
 from drjax.attacks.reconstruction.inversion import definite
 from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.core import batching
-from drjax.core.types import Reconstruction, Status, hyperparams, traced
+from drjax.core.types import Array, Reconstruction, Status, hyperparams, traced
 
 MAX_ITER, MOST_ITER = 80, 200
 """Steps of one of the first descents, and of one that goes on from there."""
@@ -131,7 +131,7 @@ def unknowns_of(steps: tuple[Any, ...], known: np.ndarray, *, is_centred: bool) 
 
 
 def reconstruct_scores(
-    key: jax.Array,
+    key: Array,
     steps: tuple[Any, ...],
     known: np.ndarray,
     releases: np.ndarray,
@@ -260,12 +260,12 @@ def _solve_one(plan: _Plan, release: jax.Array, level: jax.Array, starts: jax.Ar
     equations, q = plan.equations, release.size
     unit = jnp.max(jnp.abs(release))
 
-    def descent(start: jax.Array, noise: jax.Array, max_iter: int = MAX_ITER) -> Fit:
+    def descent(start: Array, noise: Array, max_iter: int = MAX_ITER) -> Fit:
         return descend(equations, release, Noise(jnp.full(q, noise), None), plan.prior, start, max_iter=max_iter)
 
     first = [jnp.maximum(level, share * unit) for share in FIRST_NOISE]
 
-    def gaps(x: jax.Array, other: jax.Array) -> jax.Array:
+    def gaps(x: Array, other: Array) -> jax.Array:
         return jnp.mean((x - other) ** 2 / jnp.diagonal(plan.prior.covariance), axis=-1)
 
     def search(carry: tuple[Fit, jax.Array], given: jax.Array) -> tuple[tuple[Fit, jax.Array], tuple[Any, Any]]:
@@ -287,7 +287,7 @@ def _solve_one(plan: _Plan, release: jax.Array, level: jax.Array, starts: jax.Ar
 
     def mirrored(best: Fit) -> jax.Array:
         """Where the target's scores are next to nothing, signs of offsets are hardly told."""
-        return 2 * plan.prior.mean - best.x
+        return jnp.asarray(2 * plan.prior.mean - best.x)
 
     shapes = jax.eval_shape(descent, starts[0], level)
     nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
@@ -325,4 +325,14 @@ def _solve_one(plan: _Plan, release: jax.Array, level: jax.Array, starts: jax.Ar
     left = variance(equations, plan.prior, kept)
     misfit = jnp.mean((kept.model.residual / level) ** 2)
     is_agreed = jnp.sum((gaps(ends, best.x) <= SAME) & jnp.isfinite(costs)) > 1
-    return _Found(kept.x, noise, level / unit, misfit, best.cost / q, is_agreed, oddity, left, spread)
+    return _Found(
+        x=jnp.asarray(kept.x),
+        noise=noise,
+        digits=level / unit,
+        misfit=misfit,
+        cost=jnp.asarray(best.cost) / q,
+        is_agreed=is_agreed,
+        oddity=oddity,
+        variance=jnp.asarray(left),
+        spread=spread,
+    )

@@ -56,7 +56,7 @@ class Eigen(OfRecord):
     def columns(self, u: Array) -> tuple[Array, Array]:
         """W (n, d) and the derivative of each column in its own feature, (n, d)."""
         single, rest = split_steps(self.steps)
-        x = self.record.at[self.where].set(u[:-1])
+        x = jnp.asarray(self.record).at[self.where].set(u[:-1])
         y = through(single, x[None])[0]
 
         def made(y: Array) -> Array:
@@ -69,22 +69,22 @@ class Eigen(OfRecord):
         """(n k,) what the equations leave over, in the units of the release."""
         del about
         w, _ = self.columns(x)
-        gram = w @ (w.T @ release) + x[-1] * jnp.outer(self.new, self.new @ release)
+        gram = w @ (w.T @ release) + x[-1] * self._counted(release)
         return (self._divided(release, gram) - release).ravel()
 
     def linearise(self, release: Array, x: Array) -> tuple[Array, Array]:
         """`residual` and its derivative (n k, p + 1)."""
         w, dw = self.columns(x)
         along, moved = w.T @ release, dw.T @ release
-        gram = w @ along + x[-1] * jnp.outer(self.new, self.new @ release)
+        gram = w @ along + x[-1] * self._counted(release)
         # Of W W^T release, (d, n, k): column j of W stands in it twice.
         change = jnp.einsum("nj,jk->jnk", dw, along) + jnp.einsum("nj,jk->jnk", w, moved)
         single, _ = split_steps(self.steps)
         if single:
-            start = self.record.at[self.where].set(x[:-1])
+            start = jnp.asarray(self.record).at[self.where].set(x[:-1])
             inner = jax.jacfwd(lambda t: through(single, t[None])[0])(start)
             change = jnp.einsum("jnk,ji->ink", change, inner, precision=HIGHEST)
-        last = jnp.outer(self.new, self.new @ release)
+        last = self._counted(release)
         change = jnp.concatenate([change[self.where], last[None]])
         divided = jax.vmap(lambda one: jax.jvp(lambda g: self._divided(release, g), (gram,), (one,))[1])(change)
         return (self._divided(release, gram) - release).ravel(), divided.reshape(len(divided), -1).T
@@ -92,6 +92,11 @@ class Eigen(OfRecord):
     def curvature(self, release: Array, x: Array) -> None:
         """None: the residual is no gradient."""
         del release, x
+
+    def _counted(self, release: Array) -> jax.Array:
+        """What one feature more with a new value adds to W W^T release, (n, k)."""
+        new = jnp.asarray(self.new)
+        return new[:, None] * (new @ release)
 
     def _divided(self, release: Array, gram: Array) -> Array:
         """W W^T release (n, k) over the eigenvalues: the release itself where the equations hold."""

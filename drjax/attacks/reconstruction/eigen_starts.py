@@ -8,6 +8,8 @@ import numpy as np
 import scipy.optimize
 
 from drjax.attacks.reconstruction.eigen_equations import Eigen, split_steps, through
+from drjax.core.types import Array
+from drjax.dr.pipeline.steps import Scaler
 
 N_ALIKE, N_DRAWN = 10, 3
 """Descents from the records whose own releases would be most like this one, and from drawn records, beside two."""
@@ -38,7 +40,7 @@ def most_alike(equations: Eigen, given: np.ndarray, records: np.ndarray) -> np.n
 
 
 def conditioned(
-    key: jax.Array, equations: Eigen, mean: np.ndarray, covariance: np.ndarray, given: np.ndarray
+    key: Array, equations: Eigen, mean: np.ndarray, covariance: np.ndarray, given: np.ndarray
 ) -> np.ndarray:
     """(m, N_DRAWN + 2, p + 1): the mean, what is expected of records of the target's scores, and draws of such ones."""
     columns, slope = (np.asarray(part) for part in jax.jit(Eigen.columns)(equations, jnp.asarray(mean)))
@@ -83,6 +85,7 @@ def feature_by_feature(equations: Eigen, given: np.ndarray) -> np.ndarray | None
     if not (equations.is_centred and equations.form != "span" and all(step.per_feature for step in single)):
         return None
     scaler = rest[-1] if rest else None
+    assert scaler is None or isinstance(scaler, Scaler)
     own = np.asarray(through(single, known))[:, where]
     mean = own.mean(axis=0)
     centred = own - mean
@@ -102,8 +105,8 @@ def feature_by_feature(equations: Eigen, given: np.ndarray) -> np.ndarray | None
         """1 / s_j(y_j)^2 for records y (m, d); scalers before another change nothing."""
         if scaler is None:
             return np.ones((len(y), len(where)))
-        summary = scaler.summary(through(single, jnp.asarray(known)))
-        scale = jax.jit(jax.vmap(lambda one: scaler.with_record(summary, one).scale))(jnp.asarray(y))
+        summary, with_record = scaler.summary(through(single, jnp.asarray(known))), scaler.with_record
+        scale = jax.jit(jax.vmap(lambda one: with_record(summary, one).scale))(jnp.asarray(y))
         return 1 / np.asarray(scale)[:, where] ** 2
 
     usual = per_square(np.asarray(through(single, jnp.asarray(known)))).mean(axis=0)

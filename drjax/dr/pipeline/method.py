@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -73,10 +73,14 @@ class Pipeline:
         if not validate.is_abstract(self.method) and not hasattr(self.method, "fit_transform"):
             raise ValueError(f"method must be a DR method, got {self.method!r}")
 
-    @property
-    def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride] (a constant elsewhere)
-        """The method's."""
-        return self.method.name
+    if TYPE_CHECKING:
+        name: ClassVar[str]
+    else:
+
+        @property
+        def name(self) -> str:
+            """The method's; a class variable of other methods."""
+            return self.method.name
 
     @property
     def title(self) -> str:

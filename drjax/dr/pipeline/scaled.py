@@ -125,7 +125,7 @@ def leading(scaler: Scaler, shared: ScaledShared, targets: Array, k: int) -> Lea
         own_ratio, own_offset = data
         inside = jnp.matmul(vectors * own_ratio, shared.basis.T, precision=HIGHEST) * shared.squares
         back = jnp.matmul(inside, shared.basis, precision=HIGHEST) * own_ratio
-        return back + weight * jnp.outer(jnp.matmul(vectors, own_offset, precision=HIGHEST), own_offset)
+        return back + weight * jnp.matmul(vectors, own_offset, precision=HIGHEST)[:, None] * own_offset
 
     def ritz(block: Array, images: Array) -> tuple[Array, Array, Array]:
         """The p best of orthonormal vectors (q, d), their images and values."""

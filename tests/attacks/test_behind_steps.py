@@ -80,6 +80,16 @@ def test_three_decimals_leave_what_is_expected(table):
     assert (error[usable] < 10 * found.expected_mse[usable]).all()
 
 
+def test_unit_rows_show_a_direction_and_others_its_size(table):
+    peer = make_pipeline(preprocessing.Normalizer(), decomposition.PCA(2))
+    found, targets, known = attacked(table, peer, (dr.UnitRows(),))
+    cosine = (found.x * targets).sum(axis=1) / np.linalg.norm(found.x, axis=1) / np.linalg.norm(targets, axis=1)
+    assert (cosine > 1 - 1e-8).all()
+    assert ratios(found, targets, known).max() < 0.5
+    error = ((found.x - targets) ** 2).mean()
+    assert 0.05 < error / found.expected_mse.mean() < 20
+
+
 def test_scores_behind_another_scaler_are_refused_and_the_answer_is_the_mean(table):
     peer = make_pipeline(preprocessing.MinMaxScaler(), decomposition.PCA(2))
     found, _, known = attacked(table, peer, (dr.Standardise(),))

@@ -9,14 +9,15 @@ import jax
 import numpy as np
 
 from drjax.attacks.attack import Cost, EmbeddingAttack, EmbeddingThreat
+from drjax.attacks.reconstruction import directions
 from drjax.attacks.reconstruction.behind_steps import MAX_ITER, reconstruct_scores
 from drjax.attacks.reconstruction.closed_form.attacks import SOLVED
 from drjax.attacks.reconstruction.closed_form.pca import noise_floor
 from drjax.attacks.reconstruction.eigen_equations import Form, split_steps
 from drjax.attacks.shadow import DENSE_FLOPS
-from drjax.core.types import Array, DRMethod, Reconstruction
-from drjax.dr import FirstPCA, Pipeline, UnitVariance, publishes_scores
-from drjax.dr.pipeline.steps import Step
+from drjax.core.types import Array, DRMethod, Reconstruction, Status
+from drjax.dr import FirstPCA, Pipeline, UnitVariance, metrics, publishes_scores
+from drjax.dr.pipeline.steps import CentredRows, Step, UnitRows
 
 
 class Scores(NamedTuple):
@@ -76,15 +77,50 @@ class BehindSteps(EmbeddingAttack):
         undone = np.asarray(jax.vmap(method.undone)(releases)) if method.after else releases
         unit = np.abs(undone).max() / max(np.abs(releases).max(), np.finfo(np.float64).tiny)
         noise = unit * noise_floor(threat.coords, (releases**2).sum(axis=1))
-        return reconstruct_scores(
+        known, expected = threat.known.astype(np.float64), threat.expected_of.astype(np.float64)
+        metric = _shows_directions(found.steps)
+        sizes = None if metric is None else directions.fit(metric, expected)
+        if metric is not None:
+            known, expected = metrics.prepared(metric, known), metrics.prepared(metric, expected)
+        result = reconstruct_scores(
             key,
             found.steps,
-            threat.known.astype(np.float64),
+            known,
             undone,
             form=found.form,
             is_centred=True,
-            expected_of=threat.expected_of.astype(np.float64),
+            expected_of=known if threat.public is None else expected,
             noise=np.maximum(noise, 0.6 * (threat.precision or 0.0) * unit),
-            bounds=threat.bounds,
+            bounds=threat.bounds if metric is None else directions.bounds_of(metric, threat.bounds),
             progress=threat.progress,
         )
+        return result if sizes is None else _with_sizes(result, sizes, threat)
+
+
+def _shows_directions(steps: tuple[Step, ...]) -> str | None:
+    """The metric of the directions that are all steps leave of a record, where the first take its size; else None."""
+    if steps and isinstance(steps[0], UnitRows):
+        return "cosine"
+    is_of_centred = len(steps) > 1 and isinstance(steps[0], CentredRows) and isinstance(steps[1], UnitRows)
+    return "correlation" if is_of_centred else None
+
+
+def _with_sizes(found: Reconstruction, sizes: directions.Sizes, threat: EmbeddingThreat) -> Reconstruction:
+    """Records of directions, of the size that others of such directions have; the mean record where none was found."""
+    scaled = sizes.applied(found._replace(residual_norm=np.nan_to_num(found.residual_norm)), threat.bounds)
+    expected_of = threat.expected_of.astype(np.float64)
+    is_lost = (found.status & np.uint32(Status.MISFIT | Status.NOT_CONVERGED)) != 0
+    usual = float(expected_of.var(axis=0).mean())
+    x = np.where(is_lost[:, None], expected_of.mean(axis=0), scaled.x)
+    expected = np.where(is_lost, usual, scaled.residual_norm**2 / x.shape[1])
+    # Where sizes hardly go with directions the mean record is no worse.
+    is_open = ~is_lost & (expected > usual)
+    x, expected = np.where(is_open[:, None], expected_of.mean(axis=0), x), np.where(is_open, usual, expected)
+    status = found.status | np.where(is_open, np.uint32(Status.UNCERTIFIED), np.uint32(0))
+    return scaled._replace(
+        x=x,
+        candidates=x[:, None],
+        residual_norm=np.sqrt(expected * x.shape[1]),
+        expected_mse=expected,
+        status=status.astype(np.uint32),
+    )

@@ -125,6 +125,7 @@ class Tests:
         mirrors = re.compile(rf"{package}(.*/)?test_({stem}|{folder})(_\w+)?\.py")
         importers = self._importers(module)
         near = {name for name in self.texts if mirrors.fullmatch(name)}
+        near |= {name for name in self.texts if name.startswith(package) and _sound_alike(stem, Path(name).stem)}
         near |= {name for name in importers if name.startswith(package)}
         for name in [name for name in importers if name.startswith("drjax/")]:
             importers |= self._importers(name.removesuffix(".py").removesuffix("/__init__").replace("/", "."))
@@ -138,6 +139,12 @@ class Tests:
 
     def _importers(self, module: str) -> set[str]:
         return {name for name, imported in self.imports.items() if module in imported}
+
+
+def _sound_alike(stem: str, test: str) -> bool:
+    """Has a test file's name a word that begins as one of a module's name does, such as erm_inputs and test_erm?"""
+    own, others = ([word for word in name.split("_") if len(word) > 2] for name in (stem, test.removeprefix("test_")))
+    return stem != "method" and any(a.startswith(b) or b.startswith(a) for a in own for b in others)
 
 
 def _imported(text: str) -> set[str]:

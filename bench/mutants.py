@@ -181,7 +181,7 @@ def run_tests(
     with tempfile.TemporaryDirectory() as folder:
         pid = os.fork()
         if pid == 0:
-            resource.setrlimit(resource.RLIMIT_CPU, (int(limit_s) + 1,) * 2)
+            resource.setrlimit(resource.RLIMIT_CPU, (int(limit_s) + 1, int(limit_s) + 1))
             _child(tests, mutant, root, Path(folder), anew)
         ended = 0
         try:

@@ -40,7 +40,7 @@ EQUIVALENT = ROOT / "bench" / "results" / "mutants.json"
 """Mutants that no test can tell from the original, by name, with the reason."""
 
 SLOW_SECONDS = 40.0
-"""A test file that takes longer is run where nothing else tests the module."""
+"""A test file that takes longer is run where nothing else tests the module; thrice as long with more tests."""
 
 UNKNOWN_SECONDS = 30.0
 """What a test file is taken to need before it was first run to its end."""
@@ -112,7 +112,8 @@ class Tests:
             return not name.endswith(f"/{stem}"), self.seconds.get(name, UNKNOWN_SECONDS), name
 
         names = [*sorted(near, key=order), *(sorted(far, key=order) if is_wide or not near else ())]
-        return [name for name in names if self.seconds.get(name, 0.0) <= SLOW_SECONDS] or names[:1]
+        most = SLOW_SECONDS * (3 if is_wide else 1)
+        return [name for name in names if self.seconds.get(name, 0.0) <= most] or names[:1]
 
     def took(self, name: str, seconds: float) -> None:
         """A test file was run to its end."""
@@ -125,6 +126,7 @@ class Tests:
         mirrors = re.compile(rf"{package}(.*/)?test_({stem}|{folder})(_\w+)?\.py")
         importers = self._importers(module)
         near = {name for name in self.texts if mirrors.fullmatch(name)}
+        near |= {name for name in self.texts if name.startswith(package) and _sound_alike(stem, Path(name).stem)}
         near |= {name for name in importers if name.startswith(package)}
         for name in [name for name in importers if name.startswith("drjax/")]:
             importers |= self._importers(name.removesuffix(".py").removesuffix("/__init__").replace("/", "."))
@@ -138,6 +140,12 @@ class Tests:
 
     def _importers(self, module: str) -> set[str]:
         return {name for name, imported in self.imports.items() if module in imported}
+
+
+def _sound_alike(stem: str, test: str) -> bool:
+    """Has a test file's name a word that begins as one of a module's name does, such as erm_inputs and test_erm?"""
+    own, others = ([word for word in name.split("_") if len(word) > 2] for name in (stem, test.removeprefix("test_")))
+    return stem != "method" and any(a.startswith(b) or b.startswith(a) for a in own for b in others)
 
 
 def _imported(text: str) -> set[str]:

@@ -1,6 +1,7 @@
 """Two CPU devices for every test, so that sharding over a mesh is tested on any machine; and programs made quickly."""
 
 import gc
+import importlib
 import io
 import os
 import tempfile
@@ -74,9 +75,12 @@ def _blank_figures(request):
     if request.node.get_closest_marker("figures") is not None:
         yield
         return
+    plots = importlib.import_module("drjax.reports.plots")
     # Not by the fixture `monkeypatch`, which would end after what a test does with it.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("drjax.reports.plots.png", lambda _: BLANK)
+        patch.setattr(plots, "png", lambda _: BLANK)
+        for name in ("image_grid", "feature_errors", "ladder", "error_distribution"):
+            patch.setattr(plots, name, lambda *_, **__: plots.Figure())
         yield
 
 

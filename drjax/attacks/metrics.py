@@ -205,9 +205,10 @@ def _error_taken(key: Array, error: np.ndarray, mean_error: np.ndarray, level: f
     if not mean_error.any():
         return UNKNOWN  # the mean record is exact: there is no error to take away
 
-    def share(pair: np.ndarray) -> float:
-        total = pair[:, 1].sum()
-        return 1 - pair[:, 0].sum() / total if total > 0 else -math.inf  # no evidence of a gain
+    def share(pairs: np.ndarray) -> np.ndarray:
+        left, total = pairs[..., 0].sum(axis=1), pairs[..., 1].sum(axis=1)
+        # Where no record has an error to take away there is no evidence of a gain.
+        return np.where(total > 0, 1 - left / np.where(total > 0, total, 1), -math.inf)
 
     rng = _generator(jax.random.fold_in(key, 1))
     draws = resampled(rng, np.stack([error, mean_error], axis=1), share, n_bootstrap)
@@ -309,7 +310,12 @@ def sample_decoys(key: Array, pool: Array, n: int) -> np.ndarray:
 def _bootstrap(key: Array, errors: np.ndarray, level: float, n_bootstrap: int) -> tuple[Interval, Interval]:
     if errors.size == 0:
         return UNKNOWN, UNKNOWN
-    draws = resampled(_generator(key), errors, lambda one: (one.mean(), np.median(one)), n_bootstrap)
+    draws = resampled(
+        _generator(key),
+        errors,
+        lambda some: np.stack([some.mean(axis=1), np.median(some, axis=1)], axis=1),
+        n_bootstrap,
+    )
     estimates = errors.mean(), np.median(errors)
     mean, median = (percentile_interval(*pair, level=level) for pair in zip(estimates, draws.T, strict=True))
     return mean, median

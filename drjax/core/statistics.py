@@ -27,6 +27,9 @@ class Interval(NamedTuple):
 
 UNKNOWN = Interval(math.nan, math.nan, math.nan)
 
+AT_ONCE = 2**20
+"""Numbers that are drawn again in one step."""
+
 
 def standard_error(values: Any) -> Any:
     """Standard error of the mean over the rows of values (n, ...) with n >= 2; a float for n numbers."""
@@ -127,8 +130,17 @@ def paired_share_interval(gained: int, lost: int, total: int, *, level: float = 
 def resampled(
     rng: np.random.Generator, sample: np.ndarray, statistic: Callable[[np.ndarray], Any], n_resamples: int
 ) -> np.ndarray:
-    """(n_resamples, ...) values of a statistic of as many rows as the sample (n, ...) has, drawn with replacement."""
-    return np.array([statistic(sample[rng.integers(len(sample), size=len(sample))]) for _ in range(n_resamples)])
+    """(n_resamples, ...) values of a statistic of as many rows as the sample (n, ...) has, drawn with replacement.
+
+    Args:
+        rng: Draws the rows.
+        sample: (n, ...).
+        statistic: Values (b, ...) of samples (b, n, ...).
+        n_resamples: Samples drawn, >= 1.
+    """
+    n, step = len(sample), max(1, AT_ONCE // sample.size)
+    counts = [min(step, n_resamples - done) for done in range(0, n_resamples, step)]
+    return np.concatenate([statistic(sample[rng.integers(n, size=(count, n))]) for count in counts])
 
 
 def percentile_interval(estimate: float, draws: np.ndarray, *, level: float = 0.95, method: Any = "linear") -> Interval:

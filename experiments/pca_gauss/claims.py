@@ -142,7 +142,7 @@ def bootstrap(rng: np.random.Generator, samples: Sequence[np.ndarray], value: Ca
         samples: (trials,) each; a single trial is taken for exact.
         value: Of arrays of means, one array for each sample.
     """
-    means = [resampled(rng, sample, np.mean, N_BOOTSTRAP) for sample in samples]
+    means = [resampled(rng, sample, lambda some: some.mean(axis=1), N_BOOTSTRAP) for sample in samples]
     return percentile_interval(value(*(np.array([s.mean()]) for s in samples))[0], value(*means))
 
 

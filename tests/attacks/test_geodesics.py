@@ -49,6 +49,18 @@ def found(data):
     return geodesics.recover(known, coords, public, public_coords)
 
 
+def test_what_the_loss_of_a_neighbour_lengthens_does_not_depend_on_the_order_of_records():
+    x = records(30)
+    there, back = (next(geodesic_graph.known_graphs(some, 4)) for some in (x, x[::-1]))
+    assert len(there.effects) > 0
+    for i in range(30):
+        one, other = (
+            np.sort(known.effects[known.effect_start[at] : known.effect_start[at + 1]])
+            for known, at in ((there, i), (back, 29 - i))
+        )
+        np.testing.assert_allclose(one, other, rtol=1e-9)  # sums of paths in another order
+
+
 def test_certified_paths_are_those_of_scikit_learn(data, found):
     known, targets, _, _, paths, _ = data
     certified = found.is_certified

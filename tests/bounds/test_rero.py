@@ -300,10 +300,12 @@ def test_the_least_noise_and_the_most_steps():
     def success(multiplier, steps):
         return float(tradeoff.subsampled_gaussian(multiplier, 0.2, steps, neighbouring="zero_out").power(kappa))
 
+    # Much noise, because the losses of little are spread over a long grid.
+    gamma = 0.03
     sampled = rero.smallest_noise_multiplier(kappa, gamma, 20, neighbouring="zero_out", rate=0.2)
     assert success(sampled, 20) <= gamma < success(sampled * 0.999, 20)
-    steps = rero.most_steps(kappa, gamma, 1.0, neighbouring="zero_out", rate=0.2)
-    assert success(1.0, steps) <= gamma < success(1.0, steps + 1)
+    steps = rero.most_steps(kappa, gamma, 2.0, neighbouring="zero_out", rate=0.2)
+    assert success(2.0, steps) <= gamma < success(2.0, steps + 1)
 
 
 def test_monte_carlo_agrees_with_the_composed_curve_and_certifies_from_above():

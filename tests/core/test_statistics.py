@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from drjax.core import statistics
 from drjax.core.statistics import (
     UNKNOWN,
     clopper_pearson_high,
@@ -108,7 +109,7 @@ def test_paired_shares_that_never_differ_may_still_differ_by_what_no_case_of_all
 
 def test_a_percentile_bootstrap_is_scipys_up_to_the_draws():
     sample = np.random.default_rng(0).exponential(size=80)
-    draws = resampled(np.random.default_rng(1), sample, np.mean, 4000)
+    draws = resampled(np.random.default_rng(1), sample, lambda some: some.mean(axis=1), 4000)
     ours = percentile_interval(sample.mean(), draws, level=0.9)
     theirs = stats.bootstrap(
         (sample,), np.mean, confidence_level=0.9, n_resamples=4000, method="percentile", rng=np.random.default_rng(2)
@@ -120,9 +121,19 @@ def test_a_percentile_bootstrap_is_scipys_up_to_the_draws():
 
 def test_rows_of_a_sample_stay_together_when_it_is_drawn_again():
     pairs = np.stack([np.arange(20.0), 2 * np.arange(20.0)], axis=1)
-    draws = resampled(np.random.default_rng(0), pairs, lambda rows: (rows[:, 0].sum(), rows[:, 1].sum()), 50)
+    draws = resampled(np.random.default_rng(0), pairs, lambda some: some.sum(axis=1), 50)
     np.testing.assert_array_equal(draws[:, 1], 2 * draws[:, 0])
     assert np.unique(draws[:, 0]).size > 25
+
+
+def test_samples_are_those_of_a_plain_loop_however_many_are_drawn_at_once(monkeypatch):
+    sample = np.random.default_rng(0).exponential(size=(30, 2))
+    rng = np.random.default_rng(1)
+    expected = [sample[rng.integers(30, size=30)] for _ in range(50)]
+    for at_once in (1, 300, 2**20):
+        monkeypatch.setattr(statistics, "AT_ONCE", at_once)
+        found = resampled(np.random.default_rng(1), sample, np.asarray, 50)
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_a_further_draw_is_in_the_announced_range_as_often_as_said():

@@ -156,6 +156,12 @@ def reconstruct_scores(
         noise: (m,), standard deviation of a coordinate's error.
         bounds: Least and greatest value of a feature.
         progress: Show a bar.
+
+    Returns:
+        x (m, d); residual_norm (m,) the root of the variance left, summed over features; expected_mse (m,). Status OK
+        where the equations hold to the noise stated, UNCERTIFIED where they show more, MISFIT where no record fulfils
+        them, NOT_CONVERGED where noise hides which of several does; in the last two x is the prior's mean and
+        residual_norm nan. A step costs O(n d k) and O(q^2 (p + q)) for q = n k equations in p features.
     """
     unknowns = unknowns_of(steps, known, is_centred=is_centred)
     given = releases - releases.mean(axis=1, keepdims=True) if is_centred and form != "scores" else releases
@@ -189,7 +195,8 @@ def reconstruct_scores(
             p = len(unknowns.where)
             box = np.append(np.full(p, bounds[0]), 0.0), np.append(np.full(p, bounds[1]), max(len(unknowns.fixed), 1.0))
             found = found._replace(x=_within(equations, given, found, prior, box))
-    return _reconstruction(found, unknowns, prior.mean, expected_of)
+    result = _reconstruction(found, unknowns, prior.mean, expected_of)
+    return result if bounds is None else result._replace(x=np.clip(result.x, *bounds))
 
 
 def _within(

@@ -97,15 +97,21 @@ def _count_traces_anew():
     chex.clear_trace_counter()
 
 
-MOST_MAPS = 30_000
-"""Maps of memory that a process has before it forgets its programs; Linux allows 65,530."""
+MOST_MAPS, MOST_BYTES = 30_000, 2 * 2**30
+"""Maps of memory, of which Linux allows 65,530, and resident memory that a process has before it forgets its
+programs."""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _forget_programs():
-    # Every compiled program keeps a dozen maps of memory. The suite has thousands of programs; the one that goes over
-    # the limit takes its process down. Until then files share their programs.
+    # Every compiled program keeps a dozen maps of memory, and what was traced for it. The suite has thousands; the one
+    # that goes over the limit takes its process down. Until then files share their programs.
     yield
-    maps = Path("/proc/self/maps")
-    if not maps.exists() or maps.read_bytes().count(b"\n") > MOST_MAPS:
+    own = Path("/proc/self")
+    if not own.exists() or _has_much(own):
         jax.clear_caches()
+
+
+def _has_much(own):
+    resident = int((own / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return resident > MOST_BYTES or (own / "maps").read_bytes().count(b"\n") > MOST_MAPS

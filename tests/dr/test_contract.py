@@ -327,7 +327,9 @@ def test_small_and_degenerate_data_give_finite_coordinates(method, shared_key, x
         assert not int(out.status) & Status.NON_FINITE
     # Directions of no variance have coordinates that are zero up to the rounding of the others. t-SNE pushes coinciding
     # points apart along what rounding left between them.
-    atol = 1e-2 if method.name == "tsne" else max(1e-4, tolerance("float32", method))
+    # Behind a projection that is rounding of the projection, and as large as the map.
+    tsne = 0.2 if isinstance(method, dr.Pipeline) else 1e-2
+    atol = tsne if method.name == "tsne" else max(1e-4, tolerance("float32", method))
     np.testing.assert_allclose(np.abs(inserted.coords), np.abs(fitted.coords), atol=atol)
 
 

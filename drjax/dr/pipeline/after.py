@@ -22,7 +22,7 @@ class AfterStep:
         name: Name on the command line and in records.
         title: What it makes of coordinates, as it stands in a sentence: "centred".
         keeps_shape: Whether distances in the map stay in proportion, but for rounding.
-        keeps_unit: Whether distances in the map stay as they are, but for rounding.
+        keeps_unit: Whether distances in the map stay as they are, but for a constant and rounding.
     """
 
     name: ClassVar[str]
@@ -49,7 +49,6 @@ class Rescale(AfterStep):
 
     name: ClassVar[str] = "rescale"
     title: ClassVar[str] = "multiplied by a constant"
-    keeps_unit: ClassVar[bool] = False
     factor: Any = traced(default=1.0)
 
     def __post_init__(self) -> None:

@@ -13,7 +13,6 @@ from sklearn.manifold._t_sne import _kl_divergence
 
 from drjax.core import platforms
 from drjax.dr import MDS, pallas
-from drjax.dr.mds import method as mds
 from drjax.dr.mds import xla
 from drjax.dr.mds.gpu import stress_forces as stress_kernel
 from drjax.dr.tsne.gpu import tsne_forces as tsne_kernel
@@ -111,7 +110,7 @@ def test_a_whole_descent_by_the_kernel_is_that_of_xla():
         starts = method._starts(jax.random.split(jax.random.key(0), 12), shared, targets)
         rule = xla.Rule(method.max_iter, method.eps)
         kernel = functools.partial(stress_kernel, backend="interpret")
-        args = shared.between, mds._rows(shared, targets), starts
+        args = shared.between, method._rows(shared, targets), starts
         expected = jax.jit(functools.partial(xla.in_xla, rule))(*args)
         found = jax.jit(functools.partial(xla.in_xla, rule, forces=kernel))(*args)
     assert len(np.unique(expected[2])) > 4

@@ -176,7 +176,7 @@ def test_smacof_in_company_equals_smacof_alone():
         shared = method.prepare(x[:19])
         keys = jax.random.split(jax.random.key(1), 40)
         starts = method._starts(keys, shared, x[20:])
-        rows = mds._rows(shared, x[20:])
+        rows = method._rows(shared, x[20:])
         rule = xla.Rule(method.max_iter, method.eps)
         solve = jax.jit(functools.partial(xla.in_xla, rule))
         together = solve(shared.between, rows, starts)

@@ -327,10 +327,12 @@ def test_small_and_degenerate_data_give_finite_coordinates(method, shared_key, x
         assert not int(out.status) & Status.NON_FINITE
     # Directions of no variance have coordinates that are zero up to the rounding of the others. t-SNE pushes coinciding
     # points apart along what rounding left between them.
-    # Behind a projection that is rounding of the projection, and as large as the map.
-    tsne = 0.2 if isinstance(method, dr.Pipeline) else 1e-2
-    atol = tsne if method.name == "tsne" else max(1e-4, tolerance("float32", method))
-    np.testing.assert_allclose(np.abs(inserted.coords), np.abs(fitted.coords), atol=atol)
+    atol = 1e-2 if method.name == "tsne" else max(1e-4, tolerance("float32", method))
+    if isinstance(method, dr.Pipeline) and method.name == "tsne":
+        # Behind a projection that rounding decides the whole map of equal records: its quality is what can be compared.
+        np.testing.assert_allclose(inserted.objective, fitted.objective, rtol=0.05, atol=1e-3)
+    else:
+        np.testing.assert_allclose(np.abs(inserted.coords), np.abs(fitted.coords), atol=atol)
 
 
 @pytest.mark.parametrize("at", [0, 4], ids=["the target", "a known record"])

@@ -150,7 +150,7 @@ def reconstruct_scores(
         steps: Steps before the method.
         known: (n-1, d), float64.
         releases: Scores, float64.
-        form: What is left of the scores.
+        form: Part of the scores that is left, one of `FORMS`.
         is_centred: Whether records are centred after the steps.
         expected_of: (s, d) records that tell what the target may be.
         noise: (m,), standard deviation of a coordinate's error.

@@ -41,7 +41,7 @@ class Eigen(OfRecord):
         record: (d,), values of the features that do not vary, and where: (p,) the places of those that do.
         where: Places of the features that vary.
         new: (n,), the column that a new value makes, or zeros.
-        form: What is left of the scores.
+        form: Part of the scores that is left, one of `FORMS`.
         is_centred: Whether records are centred after the steps, as by PCA; TruncatedSVD does not.
     """
 

@@ -13,7 +13,7 @@ from drjax.attacks.recognition.mds import MDSFamily
 from drjax.attacks.recognition.stand_ins import confirmed
 from drjax.attacks.recognition.tsne import TSNEFamily
 from drjax.attacks.recognition.umap import UMAPFamily
-from drjax.core import validate
+from drjax.core import memory, validate
 from drjax.core.progress import track
 from drjax.core.types import Array
 
@@ -22,6 +22,9 @@ FAMILIES: tuple[Family, ...] = (LinearFamily(), MDSFamily(), IsomapFamily(), TSN
 
 LEAST_KNOWN = 20
 """Known records, all different, below which nothing is recognised."""
+
+ARRAYS = 120
+"""Arrays of a number for each pair of records that are held at once: distances, their order and what a family makes."""
 
 MOST_DECIMALS, FLOAT32 = 4, 1e-7
 """Decimals up to which coordinates are looked at for rounding, and error of a coordinate in float32."""
@@ -55,12 +58,17 @@ def recognise(
     Raises:
         ValueError: shapes that do not match, values that are not finite, a row out of range, an unknown name, or fewer
             than `LEAST_KNOWN` different known records.
+        NotEnoughMemory: more than is available would be needed.
     """
     validate.prng_key(key)
     release = checked(known, coords, target_row=target_row, decimals=decimals)
     names = tuple(family.name for family in FAMILIES)
     for name in methods or ():
         validate.one_of(names, methods=name)
+    n = len(release.coords)
+    memory.require(
+        8.0 * ARRAYS * n**2, "recognising this release", f"distances of all pairs of {n:,} records", "name the method"
+    )
     tried = [family for family in FAMILIES if methods is None or family.name in methods]
     found: list[Candidate] = []
     for family in track(tried, "families tried", enabled=progress):

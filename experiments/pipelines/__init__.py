@@ -1,0 +1,1 @@
+"""Published maps of many kinds, and what the attacks leave of them."""

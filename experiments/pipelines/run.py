@@ -1,0 +1,282 @@
+"""Published maps of many kinds, made by the libraries themselves: what the attacks leave, and what they say of it.
+
+    python -m experiments.pipelines.run                  # four data sets, twenty kinds of maps, 199 known records
+    python -m experiments.pipelines.run --scale smoke    # one table, four kinds, in a minute
+
+A cell is one kind of map of one data set. Its targets share the known records; each is in a map of its own. The attack
+is told how the map was made; of the first maps it is also asked what the records show of it (`recognise`). Errors are
+in units of the known records' features, constant ones left out, and over those of the mean record.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from drjax.attacks.attack import EmbeddingThreat
+from drjax.attacks.recognition import recognise
+from drjax.attacks.recognition.belief import Belief
+from drjax.attacks.recognition.inputs import distances, prepare
+from drjax.attacks.registry import ATTACKS, answer
+from drjax.attacks.shadow_sets import stand_in_shadows
+from drjax.core import validate
+from drjax.core.types import DRMethod, Status, count_status
+from drjax.data import Dataset, load
+from drjax.dr import Pipeline, UnitVariance
+from drjax.reports import records
+from drjax.reports.ladder import number, percent
+from experiments import command
+from experiments.cells import Cell, Computed, Group, Line, by, cell_of
+from experiments.pipelines.releases import RELEASES, TABLES, Release, drawn, made
+from experiments.sweep import RESULTS, Asked, Sweep, cell_name
+
+REFUSED = np.uint32(Status.MISFIT | Status.NOT_CONVERGED)
+"""Statuses of answers that nobody should rely on."""
+
+NEAR = 0.2
+"""Share by which a perplexity or a number of neighbours may be off and count as named right."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    """What decides the results.
+
+    Attributes:
+        data: Keys of `TABLES`, or names of data sets as `drjax.data.load` takes them.
+        maps: Keys of `RELEASES`.
+        n_known: Records that the adversary knows; fewer where a set is smaller.
+        n_public: Other records of the same kind that it has.
+        targets: Records attacked, each in a map of its own.
+        dear_targets: Targets of attacks that take seconds each, the first ones.
+        recognised: Maps of a cell that are to be recognised, the first ones.
+        seed: Of the draws, the maps and the attacks.
+    """
+
+    data: tuple[str, ...] = ("breast cancer", "census", "adult", "digits")
+    maps: tuple[str, ...] = tuple(RELEASES)
+    n_known: int = 199
+    n_public: int = 0
+    targets: int = 40
+    dear_targets: int = 40
+    recognised: int = 4
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Checks every field that can be checked without the data."""
+        for name in self.maps:
+            validate.one_of(RELEASES, maps=name)
+        validate.integer(n_known=self.n_known, targets=self.targets, dear_targets=self.dear_targets)
+        validate.integer(minimum=0, n_public=self.n_public, recognised=self.recognised, seed=self.seed)
+
+
+SMOKE = Config(
+    data=("breast cancer",),
+    maps=("PCA", "StandardScaler, PCA", "PCA whitened", "MDS"),
+    n_known=60,
+    targets=4,
+    dear_targets=2,
+    recognised=1,
+)
+
+
+def groups(asked: Asked[Config]) -> Iterator[Group]:
+    """A cell of every kind of map of every data set, those first that take least."""
+    config = asked.config
+    rows = sorted(enumerate(config.maps), key=lambda row: RELEASES[row[1]].is_dear)
+    for place, kind in rows:
+        for i, name in enumerate(config.data):
+            cell = cell_of(cell_name(place, i, kind, name), map=kind, data=name)
+            yield Group(cells=(cell,), compute=functools.partial(_compute, config))
+
+
+def _compute(config: Config, missing: Sequence[Cell]) -> Iterator[Computed]:
+    for cell in missing:
+        release = RELEASES[str(cell.fields["map"])]
+        known, targets, others = drawn(str(cell.fields["data"]), config.n_known, config.targets, config.seed)
+        targets = targets[: config.dear_targets] if release.is_dear else targets
+        coords = made(release, known, list(targets), config.seed)
+        public = others[: config.n_public] if config.n_public else None
+        key = jax.random.key(config.seed)
+        with jax.enable_x64(True):
+            yield (
+                cell,
+                {
+                    "n_known": len(known),
+                    "n_features": known.shape[1],
+                    **_attacked(key, release, known, targets, coords, public),
+                    **_recognised(key, release, known, targets, coords, config.recognised),
+                },
+            )
+
+
+def _attacked(
+    key: jax.Array,
+    release: Release,
+    known: np.ndarray,
+    targets: np.ndarray,
+    coords: np.ndarray,
+    public: np.ndarray | None,
+) -> dict[str, Any]:
+    """How far the attack's answers are from the targets, and what it says of them."""
+    threat = EmbeddingThreat(
+        method=release.method,
+        known=known,
+        coords=coords,
+        shadows=lambda: stand_in_shadows(
+            key, release.method, known, decimals=release.decimals, dtype=str(coords.dtype)
+        ),
+        public=public,
+        decimals=release.decimals,
+        dtype="float32" if coords.dtype == np.float32 else "float64",
+        alike=False,
+    )
+    begun = time.perf_counter()
+    found = answer(ATTACKS["embedding"][release.attack], key, threat)
+    seconds = time.perf_counter() - begun
+    unit = known.std(axis=0)
+    varies = unit > 1e-9 * np.abs(known).max(axis=0)
+
+    def errors(x: np.ndarray) -> np.ndarray:
+        return (((x - targets)[:, varies] / unit[varies]) ** 2).mean(axis=1)
+
+    error, mean = errors(np.asarray(found.x)), errors(known.mean(axis=0))
+    status = np.asarray(found.status, np.uint32)
+    is_ok, is_refused = status == 0, (status & REFUSED) != 0
+    expected = found.expected_mse
+    squared = ((np.asarray(found.x) - targets) ** 2).mean(axis=1)
+    return {
+        "n_targets": len(targets),
+        "error": float(error.mean() / mean.mean()),
+        "error_median": float(np.median(error / mean)),
+        "ok": float(is_ok.mean()),
+        "answered": float((~is_refused).mean()),
+        "worse_ok": int((is_ok & (error > mean)).sum()),
+        "worse_answered": int((~is_refused & (error > mean)).sum()),
+        # Of a calibrated attack about 1, in the mean over its answers.
+        "calibration": None
+        if expected is None or is_refused.all()
+        else float(squared[~is_refused].mean() / max(float(np.mean(expected[~is_refused])), 1e-300)),
+        "errors": (error / mean).tolist(),
+        "statuses": status.tolist(),
+        "status_counts": count_status(status),
+        "seconds_per_target": seconds / len(targets),
+    }
+
+
+def _recognised(
+    key: jax.Array, release: Release, known: np.ndarray, targets: np.ndarray, coords: np.ndarray, count: int
+) -> dict[str, Any]:
+    """Of how many of the first maps the records show how they were made."""
+    count, right, beliefs = min(count, len(targets)), 0, []
+    for x, own in zip(targets[:count], coords, strict=False):
+        belief = recognise(key, known, own, decimals=release.decimals)
+        right += is_right(belief, release.method, np.concatenate([x[None], known]))
+        beliefs.append(belief.title)
+    return {"n_recognised": count, "recognised": right, "beliefs": beliefs}
+
+
+def is_right(belief: Belief, truth: DRMethod, x: np.ndarray) -> bool:
+    """Whether a belief, or what the release does not tell from it, is how a map of records (n, d) was made."""
+    if belief.best is None:
+        return False
+    given = ((one.before, one.metric, one.own, one.method) for one in (belief.best, *belief.tied))
+    same = ((*other, belief.best.own, belief.best.method) for other in belief.best.same)
+    return any(_is_same(before, metric, own, whole, truth, x) for before, metric, own, whole in (*given, *same))
+
+
+def _is_same(before: Any, metric: str, own: DRMethod, whole: DRMethod, truth: DRMethod, x: np.ndarray) -> bool:
+    true_before = truth.before if isinstance(truth, Pipeline) else ()
+    true_own: Any = truth.method if isinstance(truth, Pipeline) else truth
+    if own.name != true_own.name or _is_whitened(whole) != _is_whitened(truth):
+        return False
+    for name in ("perplexity", "n_neighbors"):
+        value = getattr(true_own, name, None)
+        if value is not None and abs(getattr(own, name) - value) > NEAR * value:
+            return False
+    between = _between(x, before, metric), _between(x, true_before, getattr(true_own, "metric", "euclidean"))
+    is_free = own.name in ("tsne", "umap") or _is_whitened(truth)
+    ours, theirs = (one / one.mean() if is_free else one for one in between)
+    return bool(np.abs(ours - theirs).max() <= 1e-6 * theirs.mean())
+
+
+def _is_whitened(method: DRMethod) -> bool:
+    return isinstance(method, Pipeline) and any(isinstance(step, UnitVariance) for step in method.after)
+
+
+def _between(x: np.ndarray, before: Any, metric: str) -> np.ndarray:
+    """Distances (n, n) of records (n, d) behind steps, those left out that do nothing for them."""
+    for step in before:
+        behind = prepare(x, (step,))
+        x = x if behind is None else behind
+    return distances(x, metric)
+
+
+def _said(line: Line) -> str:
+    return (
+        f"{line['map']}, {line['data']}: {number(line['error'])} of the mean record's error, {percent(line['ok'])} OK, "
+        f"{line['worse_ok']} OK and worse, {line['recognised']} of {line['n_recognised']} recognised, "
+        f"{line['seconds_per_target']:.2g} s a target"
+    )
+
+
+def to_markdown(found: Iterable[Line]) -> str:
+    """The cells as a Markdown table, one row each."""
+    heads = (
+        "map",
+        "data",
+        "targets",
+        "error, mean",
+        "median",
+        "OK",
+        "answered",
+        "worse, OK",
+        "calibration",
+        "recognised",
+    )
+    lines = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
+    for line in found:
+        calibration = line["calibration"]
+        cells = (
+            line["map"],
+            line["data"],
+            str(line["n_targets"]),
+            number(line["error"]),
+            number(line["error_median"]),
+            percent(line["ok"]),
+            percent(line["answered"]),
+            str(line["worse_ok"]),
+            "" if calibration is None else number(calibration),
+            f"{line['recognised']} of {line['n_recognised']}",
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _sources(asked: Asked[Config], left: Sequence[Group]) -> dict[str, Dataset]:
+    del left
+    return {name: load(name) for name in asked.config.data if name not in TABLES}
+
+
+SWEEP = Sweep(
+    name="pipelines",
+    about=__doc__,
+    scales={"smoke": SMOKE, "cpu": Config()},
+    plain="cpu",
+    groups=groups,
+    sources=_sources,
+    identity=by("map", "data"),
+    said=_said,
+    options=Config(),
+    configured=command.overriding(Config()),
+    report=lambda out, _: to_markdown(records.read_records(out / RESULTS)[1:]),
+)
+
+
+if __name__ == "__main__":
+    command.main(SWEEP)

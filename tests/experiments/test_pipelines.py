@@ -1,0 +1,66 @@
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from drjax import dr
+from drjax.attacks.recognition import recognise
+from drjax.reports import records
+from experiments import command, sweep
+from experiments.pipelines import run as experiment
+from experiments.pipelines.releases import RELEASES, drawn, made
+
+
+def test_the_smoke_scale_attacks_and_recognises_maps_by_scikit_learn(tmp_path, capsys):
+    words = ["--scale", "smoke", "--only", "*PCA*", "--out", str(tmp_path)]
+    command.main(experiment.SWEEP, words)
+    lines = {one["map"]: one for one in records.read_records(tmp_path / sweep.RESULTS)[1:]}
+    assert lines.keys() == {"PCA", "StandardScaler, PCA", "PCA whitened"}
+    assert all(one["recognised"] == one["n_recognised"] == 1 for one in lines.values())
+    assert lines["StandardScaler, PCA"]["error"] < 1e-6
+    assert lines["StandardScaler, PCA"]["ok"] == 1
+    assert not any(one["worse_ok"] for one in lines.values())
+    assert "| StandardScaler, PCA | breast cancer | 4 |" in capsys.readouterr().out
+
+
+def test_targets_have_their_first_row_in_maps_of_their_own():
+    known, targets, others = drawn("wine", 30, 3, seed=1)
+    maps = made(RELEASES["StandardScaler, PCA"], known, list(targets), seed=0)
+    assert maps.shape == (3, 31, 2)
+    assert len(others) == 178 - 33
+    x = np.concatenate([targets[1][None], known])
+    ours = dr.Pipeline(before=(dr.Standardise(),), method=dr.PCA()).fit_transform(jax.random.key(0), x)
+    np.testing.assert_allclose(np.abs(maps[1]), np.abs(ours.coords), rtol=1e-3, atol=1e-3)
+
+
+@pytest.fixture(scope="module")
+def standardised():
+    known, targets, _ = drawn("breast cancer", 80, 1, seed=0)
+    coords = made(RELEASES["StandardScaler, PCA"], known, list(targets), seed=0)[0]
+    belief = recognise(jax.random.key(0), known, coords, methods=("pca",))
+    return belief, np.concatenate([targets, known])
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_right"),
+    [("StandardScaler, PCA", True), ("PCA", False), ("MinMaxScaler, PCA", False), ("StandardScaler, MDS", False)],
+)
+def test_a_belief_is_right_of_one_kind_of_map_only(standardised, kind, is_right):
+    belief, x = standardised
+    assert experiment.is_right(belief, RELEASES[kind].method, x) == is_right
+
+
+def test_steps_that_make_the_same_records_are_one_answer(standardised):
+    belief, x = standardised
+    wide = dr.Pipeline(before=(dr.Standardise(), dr.FirstPCA(n_components=500)), method=dr.PCA())
+    assert experiment.is_right(belief, wide, x)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [({"maps": ("LLE",)}, "maps must be one of"), ({"targets": 0}, "targets must be"), ({"recognised": -1}, "recog")],
+)
+def test_bad_configurations_are_named(changes, message):
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(experiment.SMOKE, **changes)

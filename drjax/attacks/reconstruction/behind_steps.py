@@ -13,10 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from drjax.attacks.reconstruction.eigen_equations import Eigen, Form, split_steps, through
-from drjax.attacks.reconstruction.eigen_starts import conditioned, feature_by_feature, most_alike
-from drjax.attacks.reconstruction.gauss_newton import Belief, Fit, Noise, descend, variance
+from drjax.attacks.reconstruction.eigen_starts import PRICE, conditioned, feature_by_feature, most_alike
+from drjax.attacks.reconstruction.gauss_newton import Belief, Fit, Noise, descend, variances
 from drjax.attacks.reconstruction.inversion import definite
 from drjax.attacks.reconstruction.priors import GaussianPrior
+from drjax.attacks.reconstruction.spacings import ON, off_steps, spacings
 from drjax.core import batching
 from drjax.core.types import Array, Reconstruction, Status, hyperparams, traced
 
@@ -49,6 +50,10 @@ minima miss by thousands."""
 MOST_COST = 1.3
 """The same of the objective a number where noise shows that the digits do not tell: false minima have 1.5 and more."""
 
+TOLD, MOST_OFF = 0.1, 0.1
+"""Error of a feature, in the steps in which it is recorded, below which these may contradict it; and share of such
+features that they may contradict, by more than three times the error."""
+
 MOST_ODD = 100.0
 """The same of the squared distance of a feature from what is expected of it, in standard deviations: where there are
 more features than equations some record always fulfils these, and only a far-off one does where the pipeline was
@@ -66,6 +71,7 @@ class _Found(NamedTuple):
         cost: Objective of the first descents' best, a number.
         is_agreed: Whether two of them ended there.
         oddity: Mean squared distance from what is expected, in standard deviations.
+        is_odd: Whether features that are told to fewer digits than they were recorded in lie between these.
         variance: Variance left, summed over features.
         spread: Variance that other minima add.
     """
@@ -77,6 +83,7 @@ class _Found(NamedTuple):
     cost: jax.Array
     is_agreed: jax.Array
     oddity: jax.Array
+    is_odd: jax.Array
     variance: jax.Array
     spread: jax.Array
 
@@ -85,6 +92,9 @@ class _Found(NamedTuple):
 class _Plan:
     equations: Eigen = traced()
     prior: Belief = traced()
+    spacing: Array = traced()
+    origin: Array = traced()
+    has_solved: bool = False
 
 
 class Unknowns(NamedTuple):
@@ -184,7 +194,13 @@ def reconstruct_scores(
         parts = [most_alike(equations, given, expected), conditioned(key, equations, prior.mean, covariance, given)]
         alone = feature_by_feature(equations, given)
         starts = np.concatenate(parts if alone is None else [alone, *parts], axis=1)
-        plan = _Plan(equations=equations, prior=Belief(jnp.asarray(prior.mean), jnp.asarray(covariance)))
+        plan = _Plan(
+            equations=equations,
+            prior=Belief(jnp.asarray(prior.mean), jnp.asarray(covariance)),
+            spacing=jnp.append(spacings(known[:, unknowns.where]), 0),
+            origin=jnp.append(known[0, unknowns.where], 0),
+            has_solved=alone is not None,
+        )
         found: _Found = jax.tree.map(
             np.asarray,
             batching.map_lanes(
@@ -226,7 +242,7 @@ def _within(
 
 def _reconstruction(found: _Found, unknowns: Unknowns, mean: np.ndarray, expected_of: np.ndarray) -> Reconstruction:
     m, d = len(found.x), len(unknowns.record)
-    is_exact = (found.misfit <= MOST_MISFIT) & (found.oddity <= MOST_ODD)
+    is_exact = (found.misfit <= MOST_MISFIT) & (found.oddity <= MOST_ODD) & ~found.is_odd
     is_answer = np.isfinite(found.x).all(axis=1) & (is_exact | (found.cost <= MOST_COST))
     # Where the target's scores are next to nothing there are many minima. Rounding hides which is the right one; digits
     # do not, and of a solver's noise the cost tells.
@@ -308,7 +324,14 @@ def _solve_one(plan: _Plan, release: jax.Array, level: jax.Array, starts: jax.Ar
 
     def evidence(fit: Fit, noise: jax.Array) -> jax.Array:
         """Minus twice the logarithm of the release's density under this noise, by Laplace's rule."""
-        return fit.cost + jnp.linalg.slogdet(jnp.eye(q) + fit.model.gram)[1] + 2 * q * jnp.log(noise / unit)
+        return (
+            fit.cost
+            + jnp.linalg.slogdet(jnp.eye(len(fit.model.gram)) + fit.model.gram)[1]
+            + 2 * q * jnp.log(noise / unit)
+        )
+
+    def is_off(x: Array) -> jax.Array:
+        return jnp.asarray(off_steps(x, plan.spacing, plan.origin))
 
     def further(carry: tuple[Any, ...], share: jax.Array) -> tuple[tuple[Any, ...], None]:
         last, kept, noise, least, is_done = carry
@@ -324,12 +347,33 @@ def _solve_one(plan: _Plan, release: jax.Array, level: jax.Array, starts: jax.Ar
         # Below the level of the digits nothing changes.
         return jax.lax.cond(is_done | (own >= noise), lambda: carry, again), None
 
-    start = best, best, first[-1], evidence(best, first[-1]), jnp.bool_(False)
-    (_, kept, noise, *_), _ = jax.lax.scan(further, start, jnp.asarray(FURTHER_NOISE))
+    def refined(begun: Fit) -> tuple[Fit, jax.Array, jax.Array]:
+        """The likeliest fit from one of the first on, its noise, and the evidence of it and of the steps of values."""
+        start = begun, begun, first[-1], evidence(begun, first[-1]), jnp.bool_(False)
+        (_, kept, noise, least, _), _ = jax.lax.scan(further, start, jnp.asarray(FURTHER_NOISE))
+        return kept, noise, least + PRICE * jnp.sum(is_off(kept.x))
+
+    def at_once(kept: tuple[Fit, jax.Array, jax.Array], share: jax.Array) -> tuple[Any, None]:
+        own = jnp.maximum(level, share * unit)
+        found = descent(starts[0], own, MOST_ITER)
+        new = found, own, evidence(found, own) + PRICE * jnp.sum(is_off(found.x))
+        is_better = new[2] < kept[2]
+        return jax.tree.map(lambda new, old: jnp.where(is_better, new, old), new, kept), None
+
+    chosen = refined(best)
+    if plan.has_solved:
+        # What was solved feature by feature needs no more noise than the release has; with more, its narrow valley
+        # would not hold it.
+        chosen, _ = jax.lax.scan(at_once, chosen, jnp.asarray(FURTHER_NOISE))
+    kept, noise, _ = chosen
     away = kept.x - plan.prior.mean
     # Not the objective: with next to no noise what it sums of the steps is rounding.
     oddity = jnp.dot(away, jax.scipy.linalg.solve(plan.prior.covariance, away, assume_a="pos")) / len(away)
-    left = variance(equations, plan.prior, kept)
+    left = variances(equations, plan.prior, kept)
+    told = jnp.sqrt(jnp.maximum(left, 0)) / jnp.where(plan.spacing > 0, plan.spacing, jnp.inf)
+    is_told = (plan.spacing > 0) & (told < TOLD)
+    is_between = is_told & off_steps(kept.x, plan.spacing, plan.origin, jnp.maximum(ON, 3 * told))
+    is_odd = jnp.sum(is_between) > jnp.maximum(1, MOST_OFF * jnp.sum(is_told))
     misfit = jnp.mean((kept.model.residual / level) ** 2)
     is_agreed = jnp.sum((gaps(ends, best.x) <= SAME) & jnp.isfinite(costs)) > 1
     return _Found(
@@ -340,6 +384,7 @@ def _solve_one(plan: _Plan, release: jax.Array, level: jax.Array, starts: jax.Ar
         cost=jnp.asarray(best.cost) / q,
         is_agreed=is_agreed,
         oddity=oddity,
-        variance=jnp.asarray(left),
+        is_odd=is_odd,
+        variance=jnp.sum(left),
         spread=spread,
     )

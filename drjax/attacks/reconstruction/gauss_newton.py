@@ -26,6 +26,9 @@ MOST_DAMPING = 1e20
 PROBE, MOST_BEND = 0.1, 0.75
 """Share of a step at which its curvature is measured; largest correction, relative to half the step, that is taken."""
 
+WIDE = 3
+"""So many times as many equations as features are replaced by as many as there are features."""
+
 TOLERANCE, TINY = 1e-3, 1e-8
 """A lane stops when an undamped step lowers the objective by less than this share of it, or is shorter than the root of
 this in standard deviations of the prior."""
@@ -83,11 +86,24 @@ class Belief(NamedTuple):
 
 
 class Model(NamedTuple):
-    """The equations about x: r (q,), and whitened its derivative in the features (q, p) and its covariance (q, q)."""
+    """The equations about x.
+
+    Attributes:
+        residual: r (q,).
+        basis: (q, p), orthonormal columns that span the derivative of the whitened r, where q is several times p; else
+            None. Along all others r changes with no feature, so that what follows is taken in this basis.
+        derivative: Derivative of the whitened r in the features, (q, p), or (p, p) in the basis.
+        gram: Its covariance under the prior, (q, q) or (p, p).
+    """
 
     residual: Array
+    basis: Array | None
     derivative: Array
     gram: Array
+
+    def seen(self, r: Array) -> Array:
+        """A whitened r (q,) in the basis."""
+        return r if self.basis is None else self.basis.T @ r
 
 
 class Fit(NamedTuple):
@@ -127,7 +143,8 @@ class _State(NamedTuple):
 def descend(equations: Equations, release: PyTree, noise: Noise, prior: Belief, start: Array, *, max_iter: int) -> Fit:
     """The nearest mode of the posterior from a start (d,); pure, in the dtype of the prior.
 
-    A step costs one derivative of the equations and O(q p (q + p) + q^3 + d^2).
+    A step costs one derivative of the equations and O(q p (q + p) + q^3 + d^2); O(q p^2 + p^3 + d^2) where q is more
+    than `WIDE` times p.
     """
     loading = equations.loading(prior.covariance)
 
@@ -144,8 +161,9 @@ def descend(equations: Equations, release: PyTree, noise: Noise, prior: Belief, 
         x, dual = state.x, state.dual
         # Only here, so that the program holds one copy of the derivative, and a refused step asks for none.
         model = jax.lax.cond(state.is_stale, linearised, lambda _: state.model, x)
-        r = noise.whiten(model.residual)
-        damping = jnp.where(state.n_iter == 0, jnp.maximum(jnp.mean(r**2), 1.0), state.damping)
+        left = noise.whiten(model.residual)
+        r = model.seen(left)
+        damping = jnp.where(state.n_iter == 0, jnp.maximum(jnp.mean(left**2), 1.0), state.damping)
         # min |r + J step|^2 + |away + step|^2 + damping |step|^2, the last two in the metric of the prior. Its product
         # with a step is carried along as the step's dual: the inverse of the covariance never enters.
         shrink = 1 / (1 + damping)
@@ -161,13 +179,13 @@ def descend(equations: Equations, release: PyTree, noise: Noise, prior: Belief, 
 
         away = x - prior.mean
         step, change = toward(r, along(away), away, dual)
-        probed = noise.whiten(_residual(equations, release, x + PROBE * step, x))
+        probed = model.seen(noise.whiten(_residual(equations, release, x + PROBE * step, x)))
         bend = 2 / PROBE * ((probed - r) / PROBE - along(step))
         zero = jnp.zeros_like(x)
         correction, second = toward(bend / 2, jnp.zeros_like(bend), zero, zero)
         length, bent = jnp.dot(step, change), jnp.dot(correction, second)
         new, new_dual = x + step + correction, dual + change + second
-        old_cost = cost_of(r, x, dual)
+        old_cost = cost_of(left, x, dual)
         # A step is judged on this side of all jumps: over them there is no descent, and most are small.
         cost = cost_of(noise.whiten(_residual(equations, release, new, x)), new, new_dual)
         # The bend of a step that is next to nothing is rounding.
@@ -206,8 +224,10 @@ def descend(equations: Equations, release: PyTree, noise: Noise, prior: Belief, 
 @jax.jit
 def _linearised(equations: Equations, release: PyTree, noise: Noise, loading: Any, x: Array) -> Model:
     residual, derivative = equations.linearise(release, x)
-    derivative = noise.whiten(derivative)
-    return Model(residual, derivative, derivative @ equations.gram(x, loading) @ derivative.T)
+    derivative, basis = noise.whiten(derivative), None
+    if len(derivative) >= WIDE * derivative.shape[1]:
+        basis, derivative = jnp.linalg.qr(derivative)
+    return Model(residual, basis, derivative, derivative @ equations.gram(x, loading) @ derivative.T)
 
 
 @jax.jit
@@ -215,11 +235,11 @@ def _residual(equations: Equations, release: PyTree, x: Array, about: Array) -> 
     return equations.residual(release, x, about)
 
 
-def variance(equations: Equations, prior: Belief, fit: Fit) -> Array:
-    """Trace of the posterior covariance about a fit under the same prior; ()."""
+def variances(equations: Equations, prior: Belief, fit: Fit) -> Array:
+    """Diagonal of the posterior covariance about a fit under the same prior; (d,)."""
     jacobian = jax.vmap(lambda row: equations.backward(fit.x, row))(fit.model.derivative)
     loaded = jacobian @ prior.covariance
-    return jnp.trace(prior.covariance) - jnp.sum(_explained(fit.model.gram, loaded) * loaded)
+    return jnp.diagonal(prior.covariance) - jnp.sum(_explained(fit.model.gram, loaded) * loaded, axis=0)
 
 
 def _explained(gram: Array, columns: Array) -> Array:

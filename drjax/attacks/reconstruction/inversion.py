@@ -25,7 +25,7 @@ from drjax.attacks.reconstruction.gauss_newton import (
     Noise,
     descend,
     noise_by_curvature,
-    variance,
+    variances,
 )
 from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.core import batching, platforms, validate
@@ -351,7 +351,7 @@ def _invert_one(plan: _Plan, release: Array, starts: Array, level: Array, *exces
         kept = goes_on | (found.cost < last.cost)
         best = jax.tree.map(lambda new, old: jnp.where(kept, new, old), found, last)
         left = jax.lax.cond(
-            at == n_descents - 1, lambda: variance(equations, prior, best), lambda: jnp.zeros_like(best.cost)
+            at == n_descents - 1, lambda: jnp.sum(variances(equations, prior, best)), lambda: jnp.zeros_like(best.cost)
         )
         return (best, noise, left), found.x
 

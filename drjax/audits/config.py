@@ -73,7 +73,7 @@ class AuditConfig:
         seed: Seed of the split, the shadows, the training and the intervals.
         each_record: Attack every record of the data set in one release of all of them, instead of a sample of targets;
             there is no split then: leave out its sizes.
-        max_records: Largest number of records attacked with `each_record` or `released`, drawn by the seed; all if None.
+        max_records: Largest number of records attacked with `each_record` or `released`, drawn at random; all if None.
         released: Map to attack instead of one that the audit makes: CSV, Parquet, NPY or NPZ file with one row per
             record, in the order of the data. Every record is attacked, as with `each_record`.
         n_unknown: Number of released records that the adversary does not know, the target included.

@@ -51,6 +51,9 @@ class EveryRecordSetting(Setting):
 
         found = needs.require(need(n), "this audit", "the number of records in --data", need, n)
         announce(f"preparations for one release of {n:,} records", found.seconds, found.bytes, enabled=progress)
+        one, rows = self._threat.threat(0), self._threat.rows
+        each = sum(attack.cost(one).seconds for attack in self._attacks.values() if not attack.shares_each)
+        announce(f"attacks on {len(rows):,} records in turn", len(rows) * each, enabled=progress)
 
     def _threatened(self, *, progress: bool) -> EveryRecord:
         """Loads the data; the release, whose coordinates do not matter yet."""

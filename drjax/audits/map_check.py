@@ -18,7 +18,7 @@ SHARE = 1e-3
 """Difference of a coordinate, beside its rounding, that a solver may leave: a share of its size and of its column's
 standard deviation. It lets four significant digits pass."""
 
-NOT_COMPARED = "Not compared with a map made anew: the method draws at random."
+NOT_COMPARED = "Not compared with a map made anew: the method draws at random, or each program makes a map of its own."
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Comparison:
     Attributes:
         method: Method, its factor set to that of the map where it multiplies coordinates by one.
         difference: Largest difference of a coordinate, up to signs of columns, in standard deviations of its column;
-            None where the method draws at random.
+            None where nothing was compared, see `is_compared`.
         row: Row where that is.
         fits: Whether all differences are within what rounding and solvers leave, or nothing was compared.
     """
@@ -51,13 +51,18 @@ class Comparison:
         return f"Compared with the map made anew from all records: differs by {self.in_words}, signs of columns aside."
 
 
+def is_compared(method: DRMethod) -> bool:
+    """Whether every program makes the same map by it, up to signs: nothing is drawn, and no descent is chaotic."""
+    return method.deterministic and method.repeatable
+
+
 def compare(
     methods: Sequence[DRMethod], values: np.ndarray, coords: np.ndarray, decimals: int | None
 ) -> tuple[Comparison, ...]:
     """Compares a map with what each method makes of the records, up to the sign of each column.
 
     Args:
-        methods: Methods; those that draw at random are not compared.
+        methods: Methods; see `is_compared`.
         values: (n, d) records.
         coords: (n, k) map.
         decimals: Decimals that it is rounded to; None if it is not.
@@ -70,7 +75,7 @@ def compare(
 
 
 def _compared(method: DRMethod, values: np.ndarray, coords: np.ndarray, decimals: int | None) -> Comparison:
-    if not method.deterministic:
+    if not is_compared(method):
         return Comparison(method, None, 0, True)
 
     def need(count: int) -> needs.Needs:

@@ -18,7 +18,7 @@ import numpy as np
 
 from drjax.attacks.attack import EmbeddingAttack, EveryRecord
 from drjax.attacks.embedding import decimals_of, dtype_of
-from drjax.attacks.recognition import Belief, recognise
+from drjax.attacks.recognition import recognise
 from drjax.attacks.reconstruction.within_map import NeighboursInMap
 from drjax.attacks.registry import ATTACKS
 from drjax.audits import choice, exposure_report, map_check
@@ -131,7 +131,7 @@ class ReleasedSetting(EveryRecordSetting):
         config, name, n = self.config, self.config.released, len(self.data.x)
         if len(coords) != n:
             raise ValueError(
-                f"released must have one row for each of the {n:,} records of data, got {len(coords):,} rows in {name}: "
+                f"released must have one row for each of the {n:,} records of data, got {len(coords):,} in {name}: "
                 "give the table that the map was made of, in the same order"
             )
         if coords.shape[1] != config.n_components:
@@ -174,10 +174,10 @@ class ReleasedSetting(EveryRecordSetting):
                 f"none of them fits: {NO_ALL_CLEAR}. {' '.join(belief.why)} If you know how it was made, state --method"
             )
         self._title = belief.title
-        if not belief.best.method.deterministic:
+        if not map_check.is_compared(belief.best.method):
             self._compared = map_check.NOT_COMPARED
             return belief.best.method
-        hypotheses = [one for one in (belief.best, *belief.tied) if one.method.deterministic]
+        hypotheses = [one for one in (belief.best, *belief.tied) if map_check.is_compared(one.method)]
         made = map_check.compare([one.method for one in hypotheses], values, coords, decimals)
         for one, found in zip(hypotheses, made, strict=True):
             if found.fits:

@@ -288,4 +288,11 @@ class ReleasedSetting(EveryRecordSetting):
 
     def _assumptions(self) -> tuple[str, ...]:
         threat = self._threat
-        return exposure_report.assumptions(self.data, threat.method, len(threat.rows), scaling=SCALING)
+        usual = exposure_report.assumptions(self.data, threat.method, len(threat.rows), scaling=SCALING)
+        if self._belief is None:
+            return usual
+        read = (
+            "The adversary sees the published coordinates of all records, and reads the method and its settings off "
+            f"them. That was done once, with row {threat.rows[0]} unknown, and holds here for every record."
+        )
+        return usual[0], read, *usual[2:]

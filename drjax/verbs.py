@@ -21,12 +21,14 @@ import pyarrow.parquet as pq
 from drjax.attacks.embedding import Answer, attack_embedding
 from drjax.attacks.shadow import shadow_embeddings
 from drjax.audits import AuditConfig, AuditResult, run
+from drjax.audits.config import RECOGNISED
 from drjax.audits.folder import run_folder
+from drjax.audits.released import Released, name_of, read_map
 from drjax.bounds import rero
 from drjax.bounds.statement import Mechanism
 from drjax.core import validate
 from drjax.core.types import Array, DRMethod, Embedding
-from drjax.data import load, load_values
+from drjax.data import in_own_units, load, load_values
 from drjax.data.frames import arrow_of, values_from_memory
 from drjax.dr import METHODS, PCA, make_method
 from drjax.releases import PCAReleaseConfig, release_pca
@@ -37,7 +39,8 @@ def audit(
     data: Any,
     *,
     out: str | Path | None = None,
-    method: str = PCA.name,
+    method: str | None = None,
+    released: Any = None,
     categorical: tuple[str, ...] = (),
     drop: tuple[str, ...] = (),
     label: str | None = None,
@@ -45,12 +48,14 @@ def audit(
     progress: bool = False,
     **options: Any,
 ) -> AuditResult:
-    """Attacks embeddings of a data set and writes a report of what publishing one would give away.
+    """Attacks embeddings of a data set, or a given map, and writes a report of what publishing it would give away.
 
     Args:
         data: Name of a data set, path of a file or image folder, array (n, d) or (n, height, width), or DataFrame.
         out: Run folder; `runs/NAME-METHOD-nN` if None, with a number behind it if that exists.
-        method: Key of `METHODS`.
+        method: Key of `METHODS`; PCA if None, or with `released` recognised.
+        released: Map to attack, one row per record in the order of the data, which is used as it is, not scaled: path,
+            array (n, k) or DataFrame of numbers. Maps of the audit's own if None.
         categorical: Text columns of a table to encode one-hot.
         drop: Columns of a table to leave out.
         label: Label column of a table; it is not attacked.
@@ -72,20 +77,26 @@ def audit(
         'high'
     """
     found = load(data, categorical=categorical, drop=drop, label=label)
-    validate.one_of(METHODS, method=method)
+    if method is not None:
+        validate.one_of((*METHODS, RECOGNISED), method=method)
     names = {field.name for field in dataclasses.fields(AuditConfig)} - {"options", "data", "method"}
     own = {name: value for name, value in options.items() if name not in names}
     is_named = isinstance(data, str | Path)
     columns = {"categorical": tuple(categorical), "drop": tuple(drop), "label": label} if is_named else {}
     config = AuditConfig(
         data=str(data) if is_named else found.name,
-        method=method,
+        method=method or "",
+        released=None if released is None else name_of(released),
         options=own,
         **columns,
         **{name: value for name, value in options.items() if name in names},
     )
     folder = run_folder(config.run_name, resume=resume) if out is None else Path(out)
-    return run(config, folder, data=found, resume=resume, progress=progress)
+    published = None
+    if released is not None:
+        values = in_own_units(data, found, categorical=categorical, drop=drop, label=label)
+        published = Released(values, read_map(released))
+    return run(config, folder, data=found, released=published, resume=resume, progress=progress)
 
 
 def attack(

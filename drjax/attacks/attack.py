@@ -161,7 +161,7 @@ class EveryRecord(Threat):
     """One release of all records; the adversary against record i has the n - 1 others and nothing else.
 
     Attributes:
-        method: DR method, as in `EmbeddingThreat`; so are decimals, dtype, bounds and progress.
+        method: DR method, as in `EmbeddingThreat`; so are decimals, dtype, bounds, alike and progress.
         x: (n, d).
         coords: (n, k), in the same order.
         rows: (m,), records to attack.
@@ -177,6 +177,7 @@ class EveryRecord(Threat):
     decimals: int | None = None
     dtype: str = "float64"
     bounds: tuple[float, float] | None = None
+    alike: bool = True
     progress: bool = False
 
     def threat(self, row: int) -> EmbeddingThreat:
@@ -191,6 +192,7 @@ class EveryRecord(Threat):
             decimals=self.decimals,
             dtype=self.dtype,
             bounds=self.bounds,
+            alike=self.alike,
             progress=self.progress,
         )
 

@@ -192,7 +192,7 @@ def _threat(
     bounds: tuple[float, float] | None,
     progress: bool,
 ) -> EmbeddingThreat:
-    dtype = _dtype_of(coords)
+    dtype = dtype_of(coords)
     decimals = decimals_of(coords) if decimals is None else decimals
     shadow_key = jax.random.fold_in(key, 1)
     some = None if public is None else public[:N_SHADOW]
@@ -238,6 +238,6 @@ def decimals_of(coords: np.ndarray) -> int | None:
     return None
 
 
-def _dtype_of(coords: np.ndarray) -> str:
-    """What the release was computed in, as its digits show."""
+def dtype_of(coords: np.ndarray) -> str:
+    """The floating-point type that coordinates (n, k) were computed in, as their digits show."""
     return "float32" if np.array_equal(coords, coords.astype(np.float32)) else "float64"

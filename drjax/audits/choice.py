@@ -40,19 +40,28 @@ def learned(threat: EmbeddingThreat, *, most_seconds: float) -> dict[str, Embedd
     }
 
 
-def check(config: AuditConfig) -> None:
-    """Raises ValueError for a name of `attacks` that is none of the method's, or needs what the adversary lacks."""
-    method = config.believed.dr_method
+def check(config: AuditConfig, method: DRMethod | None = None) -> None:
+    """Checks the names of `attacks`.
+
+    Args:
+        config: Configuration of the audit.
+        method: Method of the release, where it is not the configuration's.
+
+    Raises:
+        ValueError: a name that is none of the method's, or an attack that needs what the adversary lacks.
+    """
+    name_of_method = config.method if method is None else method.name
+    method = config.believed.dr_method if method is None else method
     known, usual = possible(method, seed_known=True), possible(method, seed_known=config.seed_known)
-    if config.each_record:
+    if config.attacks_each:
         usual = {name: attack for name, attack in usual.items() if not attack.is_baseline}
     for name in config.attacks:
-        if name in known and name not in usual and not config.each_record:
+        if name in known and name not in usual and not config.attacks_each:
             raise ValueError(f"seed_known must be True for attack {name!r} on method {config.method!r}, got False")
         if name not in usual and name != ALL:
-            where = " with each_record" if config.each_record else ""
+            where = " with each_record or released" if config.attacks_each else ""
             allowed = ", ".join([ALL, *usual])
-            raise ValueError(f"attacks must be among {allowed}{where} for method {config.method!r}, got {name!r}")
+            raise ValueError(f"attacks must be among {allowed}{where} for method {name_of_method!r}, got {name!r}")
         if config.n_hidden and name != ALL and not (usual[name].takes_hidden or usual[name].is_baseline):
             left = ", ".join(n for n, a in usual.items() if a.takes_hidden and not a.is_baseline)
             raise ValueError(f"attacks must be among {left} where further records are unknown, got {name!r}")
@@ -108,7 +117,7 @@ def chosen_each(config: AuditConfig, every: EveryRecord) -> tuple[dict[str, Embe
     }
     if not left:
         raise ValueError(
-            f"attacks must hold one for each_record with {config.method!r} and {len(every.x):,} records, got none: "
+            f"attacks must hold one for each of {len(every.x):,} records with {every.method.name!r}, got none: "
             f"{'; '.join(out.values())}"
         )
     return left, out

@@ -28,6 +28,15 @@ SWITCHES = ("n_unknown", "known_fraction", "shuffled", "assumed", "public_data",
 SIZES = ("n_known", "n_shadow", "n_validation", "n_targets")
 """Fields of the split into known, public and attacked records, which `each_record` does not make."""
 
+RECOGNISED = "recognised"
+"""Word in place of a method: how a published map was made is read off the map."""
+
+OF_RELEASES = ("seed_known", "dtype", "n_decoys")
+"""Further fields of releases that an audit makes itself: a published map leaves them nothing to decide."""
+
+OF_METHOD = ("options", "scale", "first_pca", "whiten")
+"""Fields that say more of a method that is stated."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class AuditConfig:
@@ -39,7 +48,7 @@ class AuditConfig:
         categorical: Text columns of a table to encode one-hot.
         drop: Columns of a table to leave out.
         label: Label column of a table; it is not attacked.
-        method: Name of the DR method.
+        method: Name of the DR method. If empty: PCA, or with `released` "recognised", by the records and the map.
         n_components: Number of coordinates released per record.
         options: Other hyperparameters of the method by name; its defaults where not given.
         scale: Steps on the records before the method, in their order, of `drjax.dr.SCALES`, such as "standard".
@@ -64,7 +73,9 @@ class AuditConfig:
         seed: Seed of the split, the shadows, the training and the intervals.
         each_record: Attack every record of the data set in one release of all of them, instead of a sample of targets;
             there is no split then: leave out its sizes.
-        max_records: Largest number of records attacked with `each_record`, drawn at random; all if None.
+        max_records: Largest number of records attacked with `each_record` or `released`, drawn at random; all if None.
+        released: Map to attack instead of one that the audit makes: CSV, Parquet, NPY or NPZ file with one row per
+            record, in the order of the data. Every record is attacked, as with `each_record`.
         n_unknown: Number of released records that the adversary does not know, the target included.
         known_fraction: Share of the other n_known released records that the adversary knows.
         shuffled: Whether rows are shuffled, so that the adversary does not know which is whose (PCA and classical MDS).
@@ -78,7 +89,7 @@ class AuditConfig:
     categorical: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
     label: str | None = None
-    method: str = PCA.name
+    method: str = ""
     n_components: int = 2
     options: Mapping[str, Any] = field(default_factory=dict)
     scale: tuple[str, ...] = ()
@@ -100,6 +111,7 @@ class AuditConfig:
     seed: int = 0
     each_record: bool = False
     max_records: int | None = None
+    released: str | None = None
     n_unknown: int = 1
     known_fraction: float = 1.0
     shuffled: bool = False
@@ -109,7 +121,10 @@ class AuditConfig:
 
     def __post_init__(self) -> None:
         """Checks every field that can be checked without the data."""
-        validate.one_of(METHODS, method=self.method)
+        is_released = self.released is not None
+        if not self.method:
+            object.__setattr__(self, "method", RECOGNISED if is_released else PCA.name)
+        validate.one_of((*METHODS, RECOGNISED) if is_released else METHODS, method=self.method)
         validate.one_of(DTYPES, dtype=self.dtype)
         validate.integer(n_components=self.n_components, n_known=self.n_known, n_targets=self.n_targets)
         validate.integer(minimum=2, n_shadow=self.n_shadow)
@@ -119,12 +134,31 @@ class AuditConfig:
             validate.integer(minimum=0, decimals=self.decimals)
         if self.max_records is not None:
             validate.integer(max_records=self.max_records)
-            if not self.each_record:
-                raise ValueError(f"max_records must be left out without each_record, got {self.max_records}")
+            if not self.attacks_each:
+                raise ValueError(
+                    f"max_records must be left out without each_record or released, got {self.max_records}"
+                )
         validate.one_of(neural.RECIPES, network=self.network, dense_network=self.dense_network)
         self._check_defense()
-        _ = self.dr_method  # checks the options
-        self._check_adversary()
+        if is_released:
+            self._check_released()
+        if self.method != RECOGNISED:
+            _ = self.dr_method  # checks the options
+            self._check_adversary()
+
+    def _check_released(self) -> None:
+        defaults = {entry.name: entry.default for entry in fields(self)}
+
+        def refuse(names: tuple[str, ...], why: str) -> None:
+            for name in names:
+                value = getattr(self, name)
+                if value != ({} if name == "options" else defaults[name]):
+                    raise ValueError(f"{name} must be left out {why}, got {value}")
+
+        refuse(SIZES, "with released, a map of all records (max_records attacks fewer of them)")
+        refuse((*SWITCHES, *OF_RELEASES, "defense", "each_record"), "with released, a map that is already made")
+        if self.method == RECOGNISED:
+            refuse(OF_METHOD, "where the method is recognised (with released and without method)")
 
     def _check_adversary(self) -> None:
         validate.integer(n_unknown=self.n_unknown)
@@ -160,7 +194,14 @@ class AuditConfig:
     @property
     def run_name(self) -> str:
         """Name of the folder that a run is written to, unless told otherwise."""
+        if self.released is not None:
+            return f"{Path(self.data).stem}-released-{Path(self.released).stem}"
         return f"{Path(self.data).stem}-{self.method}-{'each' if self.each_record else f'n{self.n_known + 1}'}"
+
+    @property
+    def attacks_each(self) -> bool:
+        """Whether every record of one release is attacked, not a sample of targets in releases of their own."""
+        return self.each_record or self.released is not None
 
     @property
     def n_hidden(self) -> int:
@@ -205,7 +246,11 @@ class AuditConfig:
 
     @property
     def dr_method(self) -> DRMethod:
-        """The method with its hyperparameters."""
+        """The method with its hyperparameters.
+
+        Raises:
+            ValueError: it is not stated, but to be recognised.
+        """
         steps: Any = {"scale": self.scale, "first_pca": self.first_pca, "whiten": self.whiten}
         return make_method(self.method, self.n_components, self.options, **steps)
 

@@ -25,10 +25,10 @@ from drjax.audits.attempts import fields_of
 from drjax.audits.config import BOUNDS, AuditConfig
 from drjax.audits.pipeline import Attempt, Pages, Session, Setting
 from drjax.core.progress import announce, track
-from drjax.core.types import count_status
+from drjax.core.types import Array, count_status
 from drjax.reports import ladder
 from drjax.reports.ladder import LadderRow
-from drjax.reports.sections import Verdict
+from drjax.reports.sections import Facts, Verdict
 
 CHUNK = 10
 """Records between two files, of an attack that shares nothing between records."""
@@ -41,61 +41,76 @@ class EveryRecordSetting(Setting):
 
     def prepare(self, *, progress: bool) -> None:
         """See `Setting`."""
+        self._threat = self._threatened(progress=progress)
+        method, n, d = self._threat.method, *self._threat.x.shape
+        jax.eval_shape(method.fit_transform, jax.random.key(0), np.zeros((n, d), np.float32))
+        self._attacks, self._left_out = self._chosen()
+
+        def need(count: int) -> needs.Needs:
+            return needs.of_each(method, count, d, self._attacks.values(), dtype=self._threat.dtype)
+
+        found = needs.require(need(n), "this audit", "the number of records in --data", need, n)
+        announce(f"preparations for one release of {n:,} records", found.seconds, found.bytes, enabled=progress)
+        one, rows = self._threat.threat(0), self._threat.rows
+        each = sum(attack.cost(one).seconds for attack in self._attacks.values() if not attack.shares_each)
+        announce(f"attacks on {len(rows):,} records in turn", len(rows) * each, enabled=progress)
+
+    def _threatened(self, *, progress: bool) -> EveryRecord:
+        """Loads the data; the release, whose coordinates do not matter yet."""
         config = self.config
         choice.check(config)
         self.data = data = self.loaded()
         n = len(data.x)
         if n < 4:
             raise ValueError(f"data must have at least 4 records for each_record, got {n} in {data.name}")
-        self._release_key, row_key, self._score_key = jax.random.split(jax.random.key(config.seed), 3)
-        method = config.dr_method
-        jax.eval_shape(method.fit_transform, self._release_key, np.zeros(data.x.shape, np.float32))
-        self.rows = np.arange(n)
-        if config.max_records is not None and config.max_records < n:
-            self.rows = np.sort(np.asarray(jax.random.permutation(row_key, n))[: config.max_records])
-        # The coordinates do not matter yet.
-        self._attacks, self._left_out = choice.chosen_each(config, self._every(np.zeros((n, config.n_components))))
-
-        def need(count: int) -> needs.Needs:
-            return needs.of_each(config, count, data.x.shape[1], self._attacks.values())
-
-        found = needs.require(need(n), "this audit", "the number of records in --data", need, n)
-        announce(f"preparations for one release of {n:,} records", found.seconds, found.bytes, enabled=progress)
-
-    def _every(self, coords: np.ndarray, *, progress: bool = False) -> EveryRecord:
-        config = self.config
-
-        def stand_ins(known: np.ndarray) -> Shadows:
-            key = jax.random.key(config.seed)
-            return stand_in_shadows(key, config.dr_method, known, decimals=config.decimals, dtype=config.dtype)
-
         return EveryRecord(
             method=config.dr_method,
-            x=self.data.x,
-            coords=coords,
-            rows=self.rows,
-            stand_ins=stand_ins,
+            x=data.x,
+            coords=np.zeros((n, config.n_components)),
+            rows=self._rows(),
+            stand_ins=self._stand_ins,
             decimals=config.decimals,
             dtype=config.dtype,
             bounds=BOUNDS,
             progress=progress,
         )
 
+    def _keys(self) -> Array:
+        """Keys of the release, of the choice of rows and of the scores."""
+        return jax.random.split(jax.random.key(self.config.seed), 3)
+
+    def _rows(self) -> np.ndarray:
+        """The records to attack."""
+        n, most = len(self.data.x), self.config.max_records
+        if most is None or most >= n:
+            return np.arange(n)
+        return np.sort(np.asarray(jax.random.permutation(self._keys()[1], n))[:most])
+
+    def _stand_ins(self, known: np.ndarray) -> Shadows:
+        threat = self._threat
+        key = jax.random.key(self.config.seed)
+        return stand_in_shadows(key, threat.method, known, decimals=threat.decimals, dtype=threat.dtype)
+
+    def _chosen(self) -> tuple[dict[str, EmbeddingAttack], dict[str, str]]:
+        """The attacks that run, by name; and those left out, with the reason."""
+        return choice.chosen_each(self.config, self._threat)
+
     def release(self, session: Session) -> None:
         """See `Setting`."""
         for reason in self._left_out.values():
             session.say(f"Left out: {reason}")
-        session.say(f"Release: {self.config.dr_method} on all {len(self.data.x):,} records of {self.data.name}")
-        released = session.folder.arrays("release", self._released)
+        released = session.folder.arrays("release", lambda: self._made(session))
         self.statuses["release"] = count_status(released["status"])
-        self._threat = self._every(released["coords"], progress=session.progress)
+        self._threat = dataclasses.replace(self._threat, coords=released["coords"], progress=session.progress)
 
-    def _released(self) -> dict[str, np.ndarray]:
+    def _made(self, session: Session) -> dict[str, np.ndarray]:
+        """Coordinates and status of the release under attack."""
         config = self.config
+        session.say(f"Release: {config.dr_method} on all {len(self.data.x):,} records of {self.data.name}")
         with jax.enable_x64(config.dtype == "float64"):
             x = self.data.x.astype(config.dtype)
             # One more record beside the others: the same embedding by the faster way.
-            embedding = shadow_embeddings(self._release_key, config.dr_method, x[1:], x[:1])
+            embedding = shadow_embeddings(self._keys()[0], config.dr_method, x[1:], x[:1])
             coords = np.asarray(embedding.coords[0])
         if not np.isfinite(coords).all():
             raise ValueError(f"data must have a finite release, got nan or infinity from {config.dr_method}")
@@ -118,9 +133,9 @@ class EveryRecordSetting(Setting):
         else:
             result, seconds, words = self._guess(name), 0.0, exposure_report.BASELINES[name]
         self._results[name] = result
-        own = self._exposures[name] = exposure.measure(result["x"], self.data.x, self.rows, result["status"])
+        own = self._exposures[name] = exposure.measure(result["x"], self.data.x, self._threat.rows, result["status"])
         row = exposure_report.ladder_row(
-            self._score_key, words, result, seconds, own, self._exposures["mean"], self.data.x
+            self._keys()[2], words, result, seconds, own, self._exposures["mean"], self.data.x
         )
         return Attempt(
             x=result["x"],
@@ -132,13 +147,13 @@ class EveryRecordSetting(Setting):
         )
 
     def _guess(self, name: str) -> dict[str, np.ndarray]:
-        x = self.data.x.astype(np.float64)
-        guess = exposure.means_of_others(x, self.rows) if name == "mean" else x[exposure.nearest_others(x, self.rows)]
-        return {"x": guess, "status": np.zeros(len(self.rows), np.uint32)}
+        x, rows = self.data.x.astype(np.float64), self._threat.rows
+        guess = exposure.means_of_others(x, rows) if name == "mean" else x[exposure.nearest_others(x, rows)]
+        return {"x": guess, "status": np.zeros(len(rows), np.uint32)}
 
     def _attacked(self, session: Session, attack: EmbeddingAttack) -> tuple[dict[str, np.ndarray], float]:
         """Reconstructions, read back where finished, and the seconds that they took."""
-        key, every, rows = jax.random.key(self.config.seed), self._threat, self.rows
+        key, every, rows = jax.random.key(self.config.seed), self._threat, self._threat.rows
         if attack.shares_each:
 
             def make_all() -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -159,14 +174,14 @@ class EveryRecordSetting(Setting):
 
     def targets(self) -> np.ndarray:
         """See `Setting`."""
-        return self.data.x[self.rows]
+        return self.data.x[self._threat.rows]
 
     def pages(
         self, session: Session, attempts: Mapping[str, Attempt], rows: tuple[LadderRow, ...], verdict: Verdict
     ) -> Pages:
         """See `Setting`; writes the table of all records."""
         del verdict
-        config, data, path = self.config, self.data, session.folder.path
+        data, path = self.data, session.folder.path
         label = ladder.strongest(rows).label
         strongest = next(name for name, found in attempts.items() if found.label == label)
         table = path / exposure_report.TABLE
@@ -180,12 +195,20 @@ class EveryRecordSetting(Setting):
             strongest=strongest,
         )
         return Pages(
-            title=f"Who is exposed by this {config.dr_method.title} release: {data.name}",
-            release=describe.release(config, data, n_records=len(data.x)),
-            assumptions=exposure_report.assumptions(config, data, len(self.rows)),
-            command=describe.command(config),
+            title=f"Who is exposed by this {self._threat.method.title} release: {data.name}",
+            release=self._facts(),
+            assumptions=self._assumptions(),
+            command=describe.command(self.config),
             tables=tables,
             measured=figures,
             limitations=exposure_report.LIMITATIONS,
             result={"exposure": self._exposures[strongest], "table": table},
         )
+
+    def _facts(self) -> Facts:
+        """What was released."""
+        return describe.release(self.config, self.data, n_records=len(self.data.x))
+
+    def _assumptions(self) -> tuple[str, ...]:
+        """Who the adversary is and what they know."""
+        return exposure_report.assumptions(self.data, self._threat.method, len(self._threat.rows))

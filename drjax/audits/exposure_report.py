@@ -13,11 +13,10 @@ import numpy as np
 from drjax.attacks import metrics
 from drjax.attacks.exposure import Exposure
 from drjax.audits import describe
-from drjax.audits.config import AuditConfig
 from drjax.audits.report import LIMITATIONS as ALL_LIMITATIONS
 from drjax.audits.report import save_figures
 from drjax.core.statistics import share_interval
-from drjax.core.types import Array, count_status
+from drjax.core.types import Array, DRMethod, count_status
 from drjax.data import Dataset
 from drjax.reports import plots
 from drjax.reports.ladder import LadderRow, number
@@ -166,20 +165,33 @@ def contents(
     return tuple(tables), save_figures(folder, drawn)
 
 
-def assumptions(config: AuditConfig, data: Dataset, n_attacked: int) -> tuple[str, ...]:
-    """Who the adversary is, what they know and what was attacked; whole sentences."""
+SCALING = (
+    "Every feature was scaled to run from 0 to 1, and the adversary knows the scaling, which the range of the unknown "
+    "record may have set."
+)
+"""What the audit's own releases are made of."""
+
+
+def assumptions(data: Dataset, method: DRMethod, n_attacked: int, *, scaling: str = SCALING) -> tuple[str, ...]:
+    """Who the adversary is, what they know and what was attacked; whole sentences.
+
+    Args:
+        data: All records.
+        method: Method of the release.
+        n_attacked: Number of records that were attacked.
+        scaling: Sentence on the units of the records.
+    """
     n = len(data.x)
     sentences = [
         f"There is one release, of all {n:,} records. Each attacked record was in turn the one unknown record: the "
         f"adversary knows the other {n - 1:,}, and which row of the release is the unknown record's.",
         "The adversary knows the method and its settings, and sees the published coordinates of all records.",
         "The adversary has no other data: what is to be expected of a record comes from the known ones.",
-        "Every feature was scaled to run from 0 to 1, and the adversary knows the scaling, which the range of the "
-        "unknown record may have set.",
+        scaling,
     ]
     if n_attacked < n:
         sentences.append(f"{n_attacked:,} of the {n:,} records were attacked, drawn at random.")
-    if not config.dr_method.deterministic:
+    if not method.deterministic:
         sentences.append("The method is randomised; the attacks use no knowledge of its random seed.")
     if data.groups is not None:
         sentences.append("Records of one person or group may be among the known ones, and then help the adversary.")

@@ -57,15 +57,23 @@ def of_audit(config: AuditConfig, n_known: int, d: int) -> Needs:
     return _largest(stages, total.seconds, beside=(1 + n_curves) * coords)
 
 
-def of_each(config: AuditConfig, n: int, d: int, attacks: Iterable[EmbeddingAttack]) -> Needs:
-    """What `drjax.audits.run` takes with `each_record` for one release of n records of d features."""
-    made = shadow_needs(config.dr_method, n, d, 1, itemsize=_itemsize(config))
-    stages = {f"the release of {n:,} records by {config.method}": made.bytes}
+def of_each(method: DRMethod, n: int, d: int, attacks: Iterable[EmbeddingAttack], *, dtype: str = "float64") -> Needs:
+    """What `drjax.audits.run` takes for attacks on every record of one release of n records of d features.
+
+    Args:
+        method: Method of the release.
+        n: Number of records.
+        d: Number of features.
+        attacks: Attacks that run.
+        dtype: Floating-point type that the release is computed in.
+    """
+    made = shadow_needs(method, n, d, 1, itemsize=np.dtype(dtype).itemsize)
+    stages = {f"the release of {n:,} records by {method.name}": made.bytes}
     # Attacks ask for the shapes alone, which take no memory.
     threat = EmbeddingThreat(
-        method=config.dr_method,
+        method=method,
         known=np.broadcast_to(0.0, (n - 1, d)),
-        coords=np.broadcast_to(0.0, (1, n, config.n_components)),
+        coords=np.broadcast_to(0.0, (1, n, method.n_components)),
         shadows=_unmade,
     )
     for attack in attacks:

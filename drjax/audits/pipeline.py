@@ -20,6 +20,7 @@ from rich.console import Console
 from drjax.attacks import metrics
 from drjax.attacks.attack import Attack
 from drjax.attacks.exposure import Exposure
+from drjax.attacks.recognition import Belief
 from drjax.audits.folder import REPORT, RunFolder
 from drjax.audits.quality import ReleaseScores
 from drjax.audits.report import audit_report
@@ -50,6 +51,7 @@ class AuditResult:
         exposure: Exposure of every attacked record, by the strongest attack; None unless every record was attacked.
         table: Path of the CSV file with one line per record; None unless every record was attacked.
         accuracy: Accuracy of the released models on public records; None unless models were attacked.
+        belief: What a published map shows of how it was made; None unless one was recognised.
     """
 
     folder: Path
@@ -63,6 +65,7 @@ class AuditResult:
     exposure: Exposure | None = None
     table: Path | None = None
     accuracy: float | None = None
+    belief: Belief | None = None
 
     def __repr__(self) -> str:
         """The verdict, and the attacks that say most; ten lines at most."""

@@ -12,6 +12,7 @@ from drjax.audits.every_record import EveryRecordSetting
 from drjax.audits.model import ModelSetting
 from drjax.audits.model_config import ModelAuditConfig
 from drjax.audits.pipeline import AuditResult, Setting, run_setting
+from drjax.audits.released import Released, ReleasedSetting
 from drjax.data import Dataset
 
 
@@ -20,6 +21,7 @@ def run(
     out: str | Path,
     *,
     data: Dataset | None = None,
+    released: Released | None = None,
     resume: bool = False,
     progress: bool = False,
     command: str | None = None,
@@ -32,27 +34,33 @@ def run(
 
     Args:
         config: What to audit: sampled targets of an embedding, with `each_record` every record of one release (which
-            writes `exposure.csv` too), or networks.
+            writes `exposure.csv` too), with `released` every record of a published map (likewise), or networks.
         out: Run folder; new, empty, or with `resume` the one of an interrupted run of the same configuration.
         data: Data set already loaded, under the name in the configuration; loaded by that name if None.
+        released: Published map and its records already loaded, under the names in the configuration; loaded by those
+            if None.
         resume: Go on with an earlier run.
         progress: Show progress bars on standard error.
         command: The shell command to print in the report; made from the configuration if None.
         console: Where to say which stage runs; silent if None.
 
     Raises:
-        ValueError: a configuration that does not fit the data, bad data, or a folder that cannot be used. Nothing is
-            written before the data are loaded and split.
+        ValueError: a configuration that does not fit the data, bad data, a published map that the method did not make
+            or that is none of the known methods', or a folder that cannot be used. Nothing is written before the data
+            are loaded and split.
         OSError: the folder cannot be written, or a data set is not there.
         MemoryError: more memory would be needed than is available; said before the folder is made.
     """
-    return run_setting(
-        setting_of(config, data), out, resume=resume, progress=progress, command=command, console=console
-    )
+    setting = setting_of(config, data, released)
+    return run_setting(setting, out, resume=resume, progress=progress, command=command, console=console)
 
 
-def setting_of(config: AuditConfig | ModelAuditConfig, data: Dataset | None = None) -> Setting:
+def setting_of(
+    config: AuditConfig | ModelAuditConfig, data: Dataset | None = None, released: Released | None = None
+) -> Setting:
     """The setting that a configuration describes."""
     if isinstance(config, ModelAuditConfig):
         return ModelSetting(config, data)
+    if config.released is not None:
+        return ReleasedSetting(config, data, released)
     return EveryRecordSetting(config, data) if config.each_record else EmbeddingSetting(config, data)

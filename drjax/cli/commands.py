@@ -36,7 +36,7 @@ QUALITY_RECORDS = 10_000
 
 
 def audit(
-    config: Annotated[AuditConfig, tyro.conf.arg(name="")] = AuditConfig(),  # noqa: B008 (frozen)
+    config: Annotated[AuditConfig, tyro.conf.arg(name="")],
     *,
     options: MethodOptions = Options(),  # noqa: B008 (frozen)
     out: Path | None = None,

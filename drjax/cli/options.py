@@ -32,8 +32,16 @@ def typed(method: str, options: Any) -> dict[str, Any]:
         options: An `Options`: text by hyperparameter, None where not given.
 
     Raises:
-        ValueError: one that the method does not have, or text that is no value of its type.
+        ValueError: one that the method does not have, text that is no value of its type, or one of a method that is not
+            stated.
     """
+    if method not in METHODS:
+        for name, text in vars(options).items():
+            if text is not None:
+                raise ValueError(
+                    f"{flag(name)} must be given with the method that it is of, got it alone: pass --method"
+                )
+        return {}
     fields, hints = fields_of(method), typing.get_type_hints(METHODS[method])
     found = {}
     for name, text in vars(options).items():
@@ -53,7 +61,7 @@ def hinted(method: str) -> Iterator[None]:
         yield
     except ValueError as error:
         name = str(error).split(" ", 1)[0]
-        if name not in fields_of(method) and name != "n_components":
+        if method not in METHODS or (name not in fields_of(method) and name != "n_components"):
             raise
         raise ValueError(f"{error}: pass another {flag(name)}") from error
 

@@ -4,6 +4,7 @@ from drjax.data.catalog import SOURCES, Source
 from drjax.data.dataset import Dataset, Provenance, count_duplicates
 from drjax.data.downloads import cache_dir, fetch
 from drjax.data.files import load_file, load_values
+from drjax.data.own_units import in_own_units
 from drjax.data.preprocess import MinMaxScaler, StandardScaler
 from drjax.data.sources import Summary, available, describe, load
 from drjax.data.splits import Splits, split
@@ -22,6 +23,7 @@ __all__ = [
     "count_duplicates",
     "describe",
     "fetch",
+    "in_own_units",
     "load",
     "load_file",
     "load_values",

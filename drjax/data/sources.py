@@ -84,7 +84,7 @@ def load(
     """
     if not isinstance(records, str | Path):
         return from_memory(records, categorical=categorical, drop=drop, label=label)
-    if isinstance(records, Path) or ALIASES.get(records, records) not in SOURCES:
+    if not is_named(records):
         if not Path(records).exists():
             raise FileNotFoundError(
                 f"there is no data set, file or folder {str(records)!r}: check the path, or use one of "
@@ -106,6 +106,11 @@ def load(
     files = {file: checksums.sha256(blob) for file, blob in blobs.items()}
     dataset = source.read(name, blobs, Provenance(source.source, source.licence, files, source.note))
     return dataclasses.replace(dataset, class_names=source.class_names)
+
+
+def is_named(records: str | Path) -> bool:
+    """Whether `load` takes this for the name of a data set; else it is a path."""
+    return not isinstance(records, Path) and ALIASES.get(records, records) in SOURCES
 
 
 def describe(name: str, *, data_dir: str | Path | None = None) -> Summary:

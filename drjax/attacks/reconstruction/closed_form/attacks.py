@@ -104,8 +104,9 @@ class ClosedForm(KnownOnly):
     def run_each(self, key: Array, every: EveryRecord) -> Reconstruction:
         """See `EmbeddingAttack`; nothing is drawn."""
         del key
-        # The release is the method's own: no solver stands between.
-        return reconstruct_pca_each(every.x, every.coords, rows=every.rows, bounds=every.bounds, noise=0.0)
+        # The audit's own release has no noise but rounding; that of a published map is measured.
+        noise = 0.0 if every.alike else None
+        return reconstruct_pca_each(every.x, every.coords, rows=every.rows, bounds=every.bounds, noise=noise)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,192 @@
+import csv
+import dataclasses
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer
+from sklearn.decomposition import PCA as SklearnPCA
+from sklearn.decomposition import KernelPCA
+from sklearn.manifold import TSNE as SklearnTSNE
+from sklearn.manifold import Isomap as SklearnIsomap
+from sklearn.preprocessing import StandardScaler
+
+import drjax
+from drjax.audits import AuditConfig, map_check, run
+from drjax.dr import PCA, Isomap, Pipeline, Rescale, Standardise
+from drjax.reports.records import load_arrays
+
+N = 60
+
+
+@pytest.fixture(scope="module")
+def x():
+    return load_breast_cancer().data[:N, :8]
+
+
+@pytest.fixture(scope="module")
+def standardised(x):
+    return StandardScaler().fit_transform(x)
+
+
+@pytest.fixture(scope="module")
+def saved(x, tmp_path_factory):
+    """The table as a CSV file, and a function that writes a map with four decimals beside it."""
+    folder = tmp_path_factory.mktemp("data")
+    names = ",".join(f"feature{j}" for j in range(x.shape[1]))
+    np.savetxt(folder / "table.csv", x, delimiter=",", header=names, comments="", fmt="%.10g")
+
+    def write(name, coords):
+        head = ",".join(f"c{j}" for j in range(coords.shape[1]))
+        np.savetxt(folder / f"{name}.csv", coords, delimiter=",", header=head, comments="", fmt="%.4f")
+        return {"data": str(folder / "table.csv"), "released": str(folder / f"{name}.csv")}
+
+    return write
+
+
+def table(result):
+    return list(csv.DictReader(result.table.read_text().splitlines()))
+
+
+def test_a_map_by_scikit_learn_of_a_table_in_its_own_units_gives_its_records_away(x, saved, tmp_path):
+    config = AuditConfig(method="pca", n_components=6, **saved("pca", SklearnPCA(6).fit_transform(x)))
+    result = run(config, tmp_path / "o")
+    lines = table(result)
+    assert sorted(int(line["row"]) for line in lines) == list(range(N))
+    # Six of eight components of values up to 1,000 show all but the finest; scaled to [0, 1] before, they would not.
+    assert np.median([float(line["ratio"]) for line in lines]) < 0.05
+    assert result.verdict.level == "high"
+    assert result.belief is None
+    page = result.report.read_text("utf-8")
+    assert "stated: PCA" in page
+    assert "made of the records as they are in the file" in page
+    assert "rounded to 4 decimals" in page
+    # The table of features is in the units of the file.
+    worst = int(lines[0]["row"])
+    assert f"{x[worst, 0]:.4g}" in page
+    # What is kept of an attack is in these units as well.
+    kept = load_arrays(tmp_path / "o/attacks/closed-form.npz")["x"]
+    assert np.median(np.abs(kept - x) / x.std(axis=0)) < 0.05
+
+
+def test_a_map_is_recognised_and_the_report_says_how_far(saved, standardised, tmp_path):
+    pair = saved("standardised", SklearnPCA(2).fit_transform(standardised))
+    result = run(AuditConfig(max_records=3, seed=1, **pair), tmp_path / "o")
+    assert result.belief.title == "PCA of standardised records"
+    assert len(table(result)) == 3
+    page = result.report.read_text("utf-8")
+    for words in ("believed: PCA of standardised records", "runner-up", "times as large", "(recognised)", "made anew"):
+        assert words in page
+    assert "behind-steps" in {file.name for file in (tmp_path / "o/attacks").iterdir()}
+
+
+def test_isomap_is_compared_with_the_map_made_anew(saved, standardised, tmp_path):
+    pair = saved("isomap", SklearnIsomap(n_neighbors=7).fit_transform(standardised))
+    options = {"method": "isomap", "scale": ("standard",), "attacks": ("map",), **pair}
+    result = run(AuditConfig(options={"n_neighbors": 7}, **options), tmp_path / "o")
+    assert "Compared with the map made anew" in result.report.read_text("utf-8")
+    with pytest.raises(ValueError, match="released must be the map that Isomap of standardised records makes"):
+        run(AuditConfig(options={"n_neighbors": 8}, **options), tmp_path / "other")
+
+
+def test_a_random_map_is_not_compared(saved, x, tmp_path):
+    pair = saved("tsne", SklearnTSNE(perplexity=10, random_state=0).fit_transform(x))
+    config = AuditConfig(method="tsne", options={"perplexity": 10}, attacks=("map",), **pair)
+    assert map_check.NOT_COMPARED in run(config, tmp_path / "o").report.read_text("utf-8")
+
+
+def test_a_map_that_the_stated_method_did_not_make_is_refused(saved, standardised, tmp_path):
+    pair = saved("standardised", SklearnPCA(2).fit_transform(standardised))
+    with pytest.raises(ValueError, match=r"released must be the map that PCA makes of data.*leave out --method"):
+        run(AuditConfig(method="pca", **pair), tmp_path / "o")
+    assert not (tmp_path / "o").exists()
+
+
+def test_a_map_of_none_of_the_methods_is_no_all_clear(saved, standardised, tmp_path):
+    pair = saved("kernel", KernelPCA(2, kernel="rbf", gamma=0.2).fit_transform(standardised))
+    with pytest.raises(ValueError, match=r"none of them fits: no attack was run, which is no all-clear.*--method"):
+        run(AuditConfig(**pair), tmp_path / "o")
+    assert not (tmp_path / "o").exists()
+
+
+def test_a_recognised_map_of_another_record_is_a_misfit(saved, x, tmp_path):
+    other = x.copy()
+    other[0] = x[0] + 2 * x.std(axis=0)  # the record that recognition leaves out
+    pair = saved("other", SklearnPCA(2).fit_transform(StandardScaler().fit_transform(other)))
+    with pytest.raises(ValueError, match=r"recognised as PCA of standardised records.*MISFIT.*no all-clear"):
+        run(AuditConfig(**pair), tmp_path / "o")
+
+
+def test_the_verb_takes_what_is_in_memory_and_finds_the_same(x, saved, tmp_path):
+    pair = saved("pca", SklearnPCA(6).fit_transform(x))
+    coords = np.loadtxt(pair["released"], delimiter=",", skiprows=1)
+    values = np.loadtxt(pair["data"], delimiter=",", skiprows=1)
+    of_files = drjax.audit(pair["data"], released=pair["released"], method="pca", n_components=6, out=tmp_path / "a")
+    in_memory = drjax.audit(values, released=coords, method="pca", n_components=6, out=tmp_path / "b")
+    np.testing.assert_array_equal(in_memory.exposure.error, of_files.exposure.error)
+
+
+def test_a_run_goes_on_with_its_own_map_alone(x, saved, tmp_path):
+    coords = SklearnPCA(2).fit_transform(x)
+    config = AuditConfig(method="pca", **saved("resumed", coords))
+    first = run(config, tmp_path / "o")
+    assert table(run(config, tmp_path / "o", resume=True)) == table(first)
+    saved("resumed", coords * [1, -1])
+    with pytest.raises(ValueError, match="out must hold a run on the map"):
+        run(config, tmp_path / "o", resume=True)
+
+
+def test_comparison_is_up_to_signs_and_sees_another_order(x, standardised):
+    method, coords = Pipeline(before=(Standardise(),), method=PCA()), SklearnPCA(2).fit_transform(standardised)
+    (same,) = map_check.compare((method,), x, coords * [-1, 1], None)
+    assert same.fits
+    assert same.difference < 1e-9  # two float64 solvers
+    (turned,) = map_check.compare((method,), x, coords[::-1].copy(), None)
+    assert not turned.fits
+    # One row alone of another record.
+    coords[5] = coords[6]
+    (swapped,) = map_check.compare((method,), x, coords, None)
+    assert not swapped.fits
+    assert swapped.row == 5
+
+
+def test_comparison_finds_the_factor_of_a_map(x, standardised):
+    method = Pipeline(before=(Standardise(),), method=PCA(), after=(Rescale(factor=2.9),))
+    (found,) = map_check.compare((method,), x, 3 * SklearnPCA(2).fit_transform(standardised), None)
+    assert found.fits
+    assert found.method.after[0].factor == pytest.approx(3)
+
+
+def test_comparison_allows_for_rounding(standardised):
+    coords = SklearnIsomap(n_neighbors=6).fit_transform(standardised)
+    method = Isomap(n_neighbors=6)
+    assert map_check.compare((method,), standardised, np.round(coords, 1), 1)[0].fits
+    assert not map_check.compare((method,), standardised, np.round(coords, 1), None)[0].fits
+    assert map_check.compare((method,), standardised, coords.astype(np.float16), None)[0].fits
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"n_targets": 40}, "n_targets must be left out with released"),
+        ({"n_shadow": 10}, "n_shadow must be left out with released"),
+        ({"n_unknown": 3}, "n_unknown must be left out with released"),
+        ({"each_record": True}, "each_record must be left out with released"),
+        ({"seed_known": True}, "seed_known must be left out with released"),
+        ({"dtype": "float64"}, "dtype must be left out with released"),
+        ({"defense": "output-noise", "defense_scale": (0.1,)}, "defense must be left out with released"),
+        ({"scale": ("standard",)}, "scale must be left out where the method is recognised"),
+        ({"options": {"perplexity": 5}}, "options must be left out where the method is recognised"),
+        ({"method": "kernel_pca"}, "method must be one of"),
+    ],
+)
+def test_settings_that_do_not_go_with_a_map_are_refused(changed, words):
+    with pytest.raises(ValueError, match=words):
+        AuditConfig(released="map.csv", **changed)
+
+
+def test_method_is_pca_without_a_map_and_recognised_with_one():
+    assert AuditConfig().method == "pca"
+    assert AuditConfig(released="map.csv").method == "recognised"
+    with pytest.raises(ValueError, match="method must be one of"):
+        AuditConfig(method="recognised")
+    assert dataclasses.replace(AuditConfig(released="map.csv"), method="pca").dr_method == PCA()

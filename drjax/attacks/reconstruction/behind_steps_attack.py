@@ -1,4 +1,4 @@
-"""The attack on a PCA behind steps; see `behind_steps`."""
+"""The attack on PCA and truncated SVD behind steps; see `behind_steps`."""
 
 from __future__ import annotations
 
@@ -16,30 +16,48 @@ from drjax.attacks.reconstruction.closed_form.pca import noise_floor
 from drjax.attacks.reconstruction.eigen_equations import Form, split_steps
 from drjax.attacks.shadow import DENSE_FLOPS
 from drjax.core.types import Array, DRMethod, Reconstruction, Status
-from drjax.dr import FirstPCA, Pipeline, UnitVariance, metrics, publishes_scores
-from drjax.dr.pipeline.steps import CentredRows, Step, UnitRows
+from drjax.dr import Centre, FirstPCA, Pipeline, TruncatedSVD, UnitVariance, metrics, publishes_scores
+from drjax.dr.pipeline.after import AfterStep
+from drjax.dr.pipeline.steps import CentredRows, Standardise, Step, UnitRows
 
 
 class Scores(NamedTuple):
-    """Steps before a PCA, and what is left of its scores once the steps after it are undone."""
+    """Steps before a PCA or truncated SVD, and what is left of its scores once the steps after it are undone.
+
+    Attributes:
+        steps: Steps before the method, in their order.
+        form: Part of the scores that is left, one of `FORMS`.
+        is_centred: Whether records are centred after the steps.
+    """
 
     steps: tuple[Step, ...]
     form: Form
+    is_centred: bool
 
 
 def scores_of(method: DRMethod) -> Scores | None:
-    """What a pipeline publishes, if it is scores of PCA behind steps that each look at one record or one feature."""
-    if not isinstance(method, Pipeline) or not publishes_scores(method.method):
+    """What a pipeline publishes, if it is scores of PCA or truncated SVD behind steps on single records or features."""
+    if not isinstance(method, Pipeline):
+        return None
+    is_centred = publishes_scores(method.method)
+    # Of centred scores of the records as they are, their mean is missing.
+    if not is_centred and (not isinstance(method.method, TruncatedSVD) or _has(method.after, Centre)):
         return None
     steps = method.before
-    # Leading components of leading components are these themselves.
+    # Leading components of leading components are these themselves, and those are centred.
     while steps and isinstance(steps[-1], FirstPCA) and not steps[-1].whiten:
-        steps = steps[:-1]
+        steps, is_centred = steps[:-1], True
     try:
         split_steps(steps)
     except ValueError:
         return None
-    return Scores(steps, "directions" if any(isinstance(step, UnitVariance) for step in method.after) else "scores")
+    # A feature less its mean has none left.
+    is_centred |= bool(steps) and isinstance(steps[-1], Standardise)
+    return Scores(steps, "directions" if _has(method.after, UnitVariance) else "scores", is_centred)
+
+
+def _has(steps: tuple[AfterStep, ...], kind: type[AfterStep]) -> bool:
+    return any(isinstance(step, kind) for step in steps)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +77,11 @@ class BehindSteps(EmbeddingAttack):
         """See `EmbeddingAttack`."""
         del seed_known
         found = scores_of(method)
-        return None if found is not None else "is of PCA behind steps that look at one record or one feature at a time"
+        return (
+            None
+            if found is not None
+            else "is of PCA and truncated SVD behind steps that each look at one record or one feature"
+        )
 
     def cost(self, threat: EmbeddingThreat) -> Cost:
         """See `Attack`."""
@@ -88,7 +110,7 @@ class BehindSteps(EmbeddingAttack):
             known,
             undone,
             form=found.form,
-            is_centred=True,
+            is_centred=found.is_centred,
             expected_of=known if threat.public is None else expected,
             noise=np.maximum(noise, 0.6 * (threat.precision or 0.0) * unit),
             bounds=threat.bounds if metric is None else directions.bounds_of(metric, threat.bounds),

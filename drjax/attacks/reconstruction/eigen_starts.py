@@ -74,15 +74,16 @@ def feature_by_feature(equations: Eigen, given: np.ndarray) -> np.ndarray | None
     With kappa_j the known records' centred column j, a_j = x_j - mean, scale s_j(x_j) and theta_0 the target's scores,
     the equations of the known rows read sum_j kappa_ij g_ja = lambda_a theta_ia for
 
-        g_ja = (kappa_j . theta_a + a_j theta_0a) / s_j(x_j)^2,
+        g_ja = (kappa_j . theta_a + a_j theta_0a - c_j(x_j) sum_i theta_ia) / s_j(x_j)^2,
 
-    up to a constant. So g comes of least squares, and x_j, one unknown, of k equations, by trying its values. Where
-    some features are linear functions of others, g takes in these directions what it is on average over known records.
+    up to a constant; c_j is the scaler's centre less the mean, and scores of centred records have no sum. So g comes of
+    least squares, and x_j, one unknown, of k equations, by trying its values. Where some features are linear functions
+    of others, g takes in these directions what it is on average over known records.
     None where these are too few, or a step mixes features.
     """
     single, rest = split_steps(equations.steps)
     where, known = np.asarray(equations.where), np.asarray(equations.known)
-    if not (equations.is_centred and equations.form != "span" and all(step.per_feature for step in single)):
+    if equations.form == "span" or not all(step.per_feature for step in single):
         return None
     scaler = rest[-1] if rest else None
     assert scaler is None or isinstance(scaler, Scaler)
@@ -101,23 +102,25 @@ def feature_by_feature(equations: Eigen, given: np.ndarray) -> np.ndarray | None
     tried[:, where] = low + share * (high - low)
     moved = np.asarray(through(single, tried))
 
-    def per_square(y: np.ndarray) -> np.ndarray:
-        """1 / s_j(y_j)^2 for records y (m, d); scalers before another change nothing."""
+    def affine(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """1 / s_j(y_j)^2 and c_j(y_j) for records y (m, d); scalers before another change nothing."""
         if scaler is None:
-            return np.ones((len(y), len(where)))
+            return np.ones((len(y), len(where))), np.tile(-mean, (len(y), 1))
         summary, with_record = scaler.summary(through(single, jnp.asarray(known))), scaler.with_record
-        scale = jax.jit(jax.vmap(lambda one: with_record(summary, one).scale))(jnp.asarray(y))
-        return 1 / np.asarray(scale)[:, where] ** 2
+        found = jax.jit(jax.vmap(lambda one: with_record(summary, one)))(jnp.asarray(y))
+        return 1 / np.asarray(found.scale)[:, where] ** 2, np.asarray(found.centre)[:, where] - mean
 
-    usual = per_square(np.asarray(through(single, jnp.asarray(known)))).mean(axis=0)
-    tried_squares = per_square(moved)
+    usual, usual_centre = (part.mean(axis=0) for part in affine(np.asarray(through(single, jnp.asarray(known)))))
+    rows = centred if equations.is_centred else centred - usual_centre
+    tried_squares, centres = affine(moved)
     moved = moved[:, where] - mean
     starts = np.zeros((len(given), 1, len(where) + 1))
     for lane, release in enumerate(given):
         own_scores = release[1:] - release[1:].mean(axis=0)
         slopes = inverse @ own_scores  # (p, k), g over the eigenvalues
         along = centred.T @ release[1:]
-        made = tried_squares[..., None] * (along + moved[..., None] * release[0])  # (values, p, k) g
+        shifted = 0.0 if equations.is_centred else centres[..., None] * release.sum(axis=0)
+        made = tried_squares[..., None] * (along + moved[..., None] * release[0] - shifted)  # (values, p, k) g
 
         def solved(eigenvalues: np.ndarray, slopes=slopes, along=along, made=made) -> tuple[float, np.ndarray]:
             """What the best values leave over, and their places in the grid."""
@@ -134,8 +137,9 @@ def feature_by_feature(equations: Eigen, given: np.ndarray) -> np.ndarray | None
         eigenvalues = (release**2).sum(axis=0)
         if equations.form == "directions":
             # What the known records' own scatter says, but for what one record changes.
-            unit = own_scores / np.linalg.norm(own_scores, axis=0)
-            about = np.einsum("nk,nk->k", unit, (centred * usual) @ (centred.T @ unit))
+            unit = own_scores if equations.is_centred else release[1:]
+            unit = unit / np.linalg.norm(unit, axis=0)
+            about = np.einsum("nk,nk->k", unit, (rows * usual) @ (rows.T @ unit))
             corners = np.concatenate([np.zeros((1, len(about))), 2 / len(known) * np.eye(len(about))])
             search = scipy.optimize.minimize(
                 lambda shift, about=about, solved=solved: solved(about * (1 + shift))[0],

@@ -1,4 +1,4 @@
-"""Scores of PCA and truncated SVD behind steps: eigenvectors of what the records' products are behind the right ones."""
+"""PCA and truncated SVD behind steps: eigenvectors of what the records' products are behind the right steps."""
 
 from __future__ import annotations
 

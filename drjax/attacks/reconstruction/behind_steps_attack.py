@@ -10,10 +10,11 @@ import numpy as np
 
 from drjax.attacks.attack import Cost, EmbeddingAttack, EmbeddingThreat
 from drjax.attacks.reconstruction import directions
-from drjax.attacks.reconstruction.behind_steps import MAX_ITER, reconstruct_scores
+from drjax.attacks.reconstruction.behind_steps import LEAST_NOISE, MAX_ITER, reconstruct_scores
 from drjax.attacks.reconstruction.closed_form.attacks import SOLVED
-from drjax.attacks.reconstruction.closed_form.pca import noise_floor
+from drjax.attacks.reconstruction.closed_form.pca import noise_floor, reconstruct_pca
 from drjax.attacks.reconstruction.eigen_equations import Form, split_steps
+from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.attacks.shadow import DENSE_FLOPS
 from drjax.core.types import Array, DRMethod, Reconstruction, Status
 from drjax.dr import Centre, FirstPCA, Pipeline, TruncatedSVD, UnitVariance, metrics, publishes_scores
@@ -104,6 +105,8 @@ class BehindSteps(EmbeddingAttack):
         sizes = None if metric is None else directions.fit(metric, expected)
         if metric is not None:
             known, expected = metrics.prepared(metric, known), metrics.prepared(metric, expected)
+        if sizes is not None and threat.precision is None and _are_directions_alone(found):
+            return _with_sizes(_of_directions(known, expected, undone, noise), sizes, threat)
         result = reconstruct_scores(
             key,
             found.steps,
@@ -119,6 +122,21 @@ class BehindSteps(EmbeddingAttack):
         return result if sizes is None else _with_sizes(result, sizes, threat)
 
 
+def _are_directions_alone(found: Scores) -> bool:
+    """Whether scores are those of truncated SVD of directions that `_shows_directions` names, with nothing between."""
+    is_unit = len(found.steps) <= 2 and isinstance(found.steps[-1], UnitRows)
+    return is_unit and found.form == "scores" and not found.is_centred
+
+
+def _of_directions(known: np.ndarray, expected: np.ndarray, releases: np.ndarray, noise: np.ndarray) -> Reconstruction:
+    """The target's direction in closed form; UNCERTIFIED where digits leave more than rounding open."""
+    found = reconstruct_pca(known, releases, prior=GaussianPrior.fit(expected), is_centred=False)
+    is_open = noise > LEAST_NOISE * np.abs(releases).max(axis=(1, 2))
+    status = found.status | np.where(is_open, np.uint32(Status.UNCERTIFIED), np.uint32(0))
+    left = np.sqrt(np.asarray(found.expected_mse) * known.shape[1])
+    return found._replace(residual_norm=left, status=status.astype(np.uint32))
+
+
 def _shows_directions(steps: tuple[Step, ...]) -> str | None:
     """The metric of the directions that are all steps leave of a record, where the first take its size; else None."""
     if steps and isinstance(steps[0], UnitRows):
@@ -131,7 +149,7 @@ def _with_sizes(found: Reconstruction, sizes: directions.Sizes, threat: Embeddin
     """Records of directions, of the size that others of such directions have; the mean record where none was found."""
     scaled = sizes.applied(found._replace(residual_norm=np.nan_to_num(found.residual_norm)), threat.bounds)
     expected_of = threat.expected_of.astype(np.float64)
-    is_lost = (found.status & np.uint32(Status.MISFIT | Status.NOT_CONVERGED)) != 0
+    is_lost = (found.status & np.uint32(Status.MISFIT | Status.NOT_CONVERGED | Status.DEGENERATE)) != 0
     usual = float(expected_of.var(axis=0).mean())
     x = np.where(is_lost[:, None], expected_of.mean(axis=0), scaled.x)
     expected = np.where(is_lost, usual, scaled.residual_norm**2 / x.shape[1])

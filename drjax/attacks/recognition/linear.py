@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -57,21 +56,17 @@ class _Fit(NamedTuple):
     is_whitened: bool
 
 
-@dataclass(frozen=True)
 class LinearFamily:
     """PCA, and classical MDS of Euclidean distances, whose coordinates are the same; or truncated SVD.
 
-    Attributes:
-        method: Class of the methods. Behind steps that centre the features both have the same scores.
+    Behind steps that centre the features both have the same scores.
     """
 
-    method: type[PCA | TruncatedSVD]
-    doubtful: float = 1.0
+    doubtful = 1.0
 
-    @property
-    def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride] (a constant elsewhere)
-        """The method's."""
-        return self.method.name
+    def __init__(self, method: type[PCA | TruncatedSVD]) -> None:
+        """A family of the methods of one class."""
+        self.method, self.name = method, method.name
 
     def candidates(self, release: Release) -> list[Candidate]:
         """See `Family`."""

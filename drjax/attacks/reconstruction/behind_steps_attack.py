@@ -124,7 +124,7 @@ class BehindSteps(EmbeddingAttack):
 
 def _are_directions_alone(found: Scores) -> bool:
     """Whether scores are those of truncated SVD of directions that `_shows_directions` names, with nothing between."""
-    is_unit = len(found.steps) <= 2 and isinstance(found.steps[-1], UnitRows)
+    is_unit = len(found.steps) <= 2 and any(isinstance(step, UnitRows) for step in found.steps[-1:])
     return is_unit and found.form == "scores" and not found.is_centred
 
 

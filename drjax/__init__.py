@@ -15,6 +15,7 @@ _HOMES = {
     "drjax.dr": (
         "METHODS",
         "PCA",
+        "TruncatedSVD",
         "SparseRandomProjection",
         "ClassicalMDS",
         "MDS",

@@ -65,7 +65,7 @@ def sign_and_margin(loadings: Array) -> tuple[Array, Array]:
     return jnp.where(top >= bottom, 1.0, -1.0).astype(loadings.dtype), jnp.abs(top - bottom)
 
 
-def scatter_basis(x: Array) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def scatter_basis(x: Array, *, is_centred: bool = True) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Principal directions of x by the cheaper Gram matrix, in float64 on the host.
 
     The basis is orthonormal to rounding and holds the rows' whole span; it diagonalises the scatter matrix to
@@ -74,6 +74,7 @@ def scatter_basis(x: Array) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndar
 
     Args:
         x: (rows, d), finite.
+        is_centred: Whether directions are those of x about its mean; else about 0, and the mean returned is 0.
 
     Returns:
         mean (d,); basis (r, d), orthonormal rows, r >= 1; singular (r,), norms of the scores, decreasing;
@@ -82,7 +83,12 @@ def scatter_basis(x: Array) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndar
     # The threads of a BLAS go on spinning for tens of milliseconds after a call, and the kernel that follows this
     # would pay for it with more than they save here.
     with blas().limit(limits=1, user_api="blas"):
-        return _scatter_basis(np.asarray(x, np.float64))
+        x = np.asarray(x, np.float64)
+        if not is_centred:
+            return np.zeros(x.shape[1]), *_scatter_basis(x)
+        mean = x.mean(axis=0)
+        # What rounding leaves of a constant column is no variance.
+        return mean, *_scatter_basis(np.where(np.ptp(x, axis=0) > 0, x - mean, 0))
 
 
 @functools.cache
@@ -91,26 +97,24 @@ def blas() -> threadpoolctl.ThreadpoolController:
     return threadpoolctl.ThreadpoolController()
 
 
-def _scatter_basis(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    mean = x.mean(axis=0)
-    centred = x - mean
-    # Constant columns carry nothing; images have many, and the factorisation below is cubic in what is left.
-    varies = np.ptp(x, axis=0) > 0
+def _scatter_basis(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    # Columns of zeros carry nothing; images have many, and the factorisation below is cubic in what is left.
+    varies = (rows != 0).any(axis=0)
     if not varies.all() and varies.any():
-        _, inner, singular, scores = _scatter_basis(x[:, varies])
-        basis = np.zeros((len(inner), x.shape[1]))
+        inner, singular, scores = _scatter_basis(rows[:, varies])
+        basis = np.zeros((len(inner), rows.shape[1]))
         basis[:, varies] = inner
-        return mean, basis, singular, scores
-    if x.shape[0] > x.shape[1]:
-        _, vectors = np.linalg.eigh(centred.T @ centred)
+        return basis, singular, scores
+    if rows.shape[0] > rows.shape[1]:
+        _, vectors = np.linalg.eigh(rows.T @ rows)
         basis = vectors.T[::-1]
     else:
-        q, r = np.linalg.qr(centred.T)
+        q, r = np.linalg.qr(rows.T)
         _, vectors = np.linalg.eigh(r @ r.T)
         basis = (q @ vectors[:, ::-1]).T
-    scores = centred @ basis.T
+    scores = rows @ basis.T
     singular = np.linalg.norm(scores, axis=0)
     order = np.argsort(-singular, kind="stable")
-    kept = order[singular[order] > np.finfo(np.float64).eps * max(x.shape) * singular[order[0]]]
+    kept = order[singular[order] > np.finfo(np.float64).eps * max(rows.shape) * singular[order[0]]]
     kept = kept if len(kept) else order[:1]
-    return mean, basis[kept], singular[kept], scores[:, kept]
+    return basis[kept], singular[kept], scores[:, kept]

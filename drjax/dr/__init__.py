@@ -10,6 +10,7 @@ from drjax.dr.isomap.method import Isomap
 from drjax.dr.mds.classical import ClassicalMDS, publishes_scores
 from drjax.dr.mds.method import MDS
 from drjax.dr.pca.method import PCA
+from drjax.dr.pca.truncated import TruncatedSVD
 from drjax.dr.pipeline.after import AFTER, Cast, Centre, Mirror, Rescale, Rotate, Round, UnitVariance
 from drjax.dr.pipeline.method import Pipeline
 from drjax.dr.pipeline.steps import STEPS, CentredRows, FirstPCA, Log, MinMax, OneHot, Robust, Standardise, UnitRows
@@ -17,7 +18,9 @@ from drjax.dr.random_projection import SparseRandomProjection
 from drjax.dr.tsne.method import TSNE
 from drjax.dr.umap.method import UMAP
 
-METHODS = {method.name: method for method in (PCA, SparseRandomProjection, ClassicalMDS, MDS, Isomap, TSNE, UMAP)}
+METHODS = {
+    method.name: method for method in (PCA, TruncatedSVD, SparseRandomProjection, ClassicalMDS, MDS, Isomap, TSNE, UMAP)
+}
 """Every method by the name that the command line and the records use."""
 
 
@@ -86,6 +89,7 @@ __all__ = [
     "Round",
     "SparseRandomProjection",
     "Standardise",
+    "TruncatedSVD",
     "UnitRows",
     "UnitVariance",
     "make_method",

@@ -69,6 +69,58 @@ def test_the_record_behind_a_scaler_comes_out_exactly(table, peer, steps, after)
     assert (found.expected_mse < 1e-3 * known.var()).all()
 
 
+@pytest.mark.parametrize(
+    ("peer", "steps"),
+    [(None, ()), (preprocessing.MinMaxScaler(), (dr.MinMax(),)), (preprocessing.StandardScaler(), (dr.Standardise(),))],
+    ids=["raw", "min-max", "standard"],
+)
+@pytest.mark.parametrize("solver", ["arpack", "randomized"])
+def test_records_that_were_not_centred_come_out_exactly(table, peer, steps, solver):
+    svd = decomposition.TruncatedSVD(2, algorithm=solver, random_state=0)
+    peer = svd if peer is None else make_pipeline(peer, svd)
+    method = dr.Pipeline(before=steps, method=drjax.TruncatedSVD())
+    found, targets, known = attacked(table, peer, steps, method=method)
+    assert (found.status == Status.OK).all()
+    # Of raw records the noise that equations are weighed by leaves features a millionth of the largest score open.
+    assert ratios(found, targets, known).max() < (1e-8 if steps else 0.1)
+
+
+@pytest.mark.parametrize("solver", ["arpack", "randomized"])
+def test_truncated_svd_has_a_closed_form_and_pca_is_not_taken_for_it(table, solver):
+    known, target = table[: N - 1], table[N]
+    peer = decomposition.TruncatedSVD(2, algorithm=solver, random_state=0)
+    records = np.vstack([target[None], known])
+    threat = EmbeddingThreat(
+        method=drjax.TruncatedSVD(), known=known, coords=peer.fit_transform(records)[None], shadows=pytest.fail
+    )
+    found = answer(ATTACKS["embedding"]["closed-form-known"], KEY, threat)
+    assert found.status[0] == Status.OK
+    assert ratios(found, target[None], known).max() < 1e-12
+    centred = EmbeddingThreat(
+        method=drjax.TruncatedSVD(),
+        known=known,
+        coords=decomposition.PCA(2).fit_transform(records)[None],
+        shadows=pytest.fail,
+    )
+    refused = answer(ATTACKS["embedding"]["closed-form-known"], KEY, centred)
+    assert refused.status[0] & Status.MISFIT
+    np.testing.assert_allclose(refused.x[0], known.mean(axis=0))
+
+
+def test_directions_behind_truncated_svd_come_out_to_rounding(table):
+    peer = make_pipeline(preprocessing.Normalizer(), decomposition.TruncatedSVD(2, algorithm="arpack"))
+    method = dr.Pipeline(before=(dr.UnitRows(),), method=drjax.TruncatedSVD())
+    found, targets, _ = attacked(table, peer, (dr.UnitRows(),), method=method)
+    cosine = (found.x * targets).sum(axis=1) / np.linalg.norm(found.x, axis=1) / np.linalg.norm(targets, axis=1)
+    assert (cosine > 1 - 1e-12).all()
+
+
+def test_centred_scores_of_truncated_svd_are_left_alone():
+    for after, is_taken in (((), True), ((dr.Centre(),), False)):
+        method = dr.Pipeline(before=(dr.MinMax(),), method=drjax.TruncatedSVD(), after=after)
+        assert (ATTACK.suits(method, seed_known=False) is None) == is_taken
+
+
 def test_three_decimals_leave_what_is_expected(table):
     peer = make_pipeline(preprocessing.StandardScaler(), decomposition.PCA(2))
     found, targets, known = attacked(table, peer, (dr.Standardise(),), after=(dr.Round(decimals=3),), precision=3)

@@ -71,6 +71,15 @@ def test_scatter_basis_spans_the_rows_and_diagonalises_their_scatter(rows, d):
     np.testing.assert_allclose(scores.T @ scores, np.diag(singular**2), atol=1e-12 * expected[0] ** 2)
 
 
+def test_scatter_basis_of_records_as_they_are_is_about_0():
+    x = np.random.default_rng(1).normal(size=(12, 5)) + 3
+    x[:, 1] = 0
+    mean, basis, singular, scores = linalg.scatter_basis(x, is_centred=False)
+    assert not mean.any()
+    np.testing.assert_allclose(singular, np.linalg.svd(x, compute_uv=False)[:4], rtol=1e-10)
+    np.testing.assert_allclose(scores @ basis, x, atol=1e-12)
+
+
 def test_scatter_basis_leaves_out_directions_without_variance():
     x = np.random.default_rng(2).normal(size=(20, 6))
     x[:, 2], x[:, 4] = 7.0, x[:, 0] + x[:, 1]

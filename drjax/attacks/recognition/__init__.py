@@ -16,8 +16,16 @@ from drjax.attacks.recognition.umap import UMAPFamily
 from drjax.core import memory, validate
 from drjax.core.progress import track
 from drjax.core.types import Array
+from drjax.dr import PCA, TruncatedSVD
 
-FAMILIES: tuple[Family, ...] = (LinearFamily(), MDSFamily(), IsomapFamily(), TSNEFamily(), UMAPFamily())
+FAMILIES: tuple[Family, ...] = (
+    LinearFamily(PCA),
+    LinearFamily(TruncatedSVD),
+    MDSFamily(),
+    IsomapFamily(),
+    TSNEFamily(),
+    UMAPFamily(),
+)
 """Every family, one line each."""
 
 LEAST_KNOWN = 20

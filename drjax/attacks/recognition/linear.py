@@ -1,4 +1,4 @@
-"""Scores of PCA behind steps: eigenvectors of what the records' products are behind the right steps."""
+"""PCA and truncated SVD behind steps: eigenvectors of what the records' products are behind the right steps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from drjax.attacks.recognition.belief import Candidate, Release
 from drjax.attacks.recognition.inputs import prepare
 from drjax.core.types import DRMethod
-from drjax.dr import PCA, Log, MinMax, Pipeline, Rescale, Robust, Standardise, UnitRows, UnitVariance
+from drjax.dr import PCA, Log, MinMax, Pipeline, Rescale, Robust, Standardise, TruncatedSVD, UnitRows, UnitVariance
 from drjax.dr.pipeline.after import AfterStep
 from drjax.dr.pipeline.steps import Step
 
@@ -38,8 +38,16 @@ UNIT = 1e-2
 ROTATED = 0.15
 """Share by which eigenvalues may differ from what components explain, the target's own part left out."""
 
+CENTRED = 1e-9
+"""Largest mean of a feature, as a share of the largest value, that is rounding of 0."""
+
 KEPT = 4
 """Candidates that are reported."""
+
+
+class _Given(NamedTuple):
+    rows: np.ndarray
+    is_centred: bool
 
 
 class _Fit(NamedTuple):
@@ -49,9 +57,16 @@ class _Fit(NamedTuple):
 
 
 class LinearFamily:
-    """PCA, and classical MDS of Euclidean distances, whose coordinates are the same."""
+    """PCA, and classical MDS of Euclidean distances, whose coordinates are the same; or truncated SVD.
 
-    name, doubtful = PCA.name, 1.0
+    Behind steps that centre the features both have the same scores.
+    """
+
+    doubtful = 1.0
+
+    def __init__(self, method: type[PCA | TruncatedSVD]) -> None:
+        """A family of the methods of one class."""
+        self.method, self.name = method, method.name
 
     def candidates(self, release: Release) -> list[Candidate]:
         """See `Family`."""
@@ -61,15 +76,16 @@ class LinearFamily:
             records = prepare(release.records, before)
             if records is None:
                 continue
-            centred = records - records.mean(axis=0)
-            shape = centred[1:] / max(float(np.linalg.norm(centred)), 1e-300)
+            given = self._given(records)
+            size, plain = np.linalg.norm(given.rows), np.linalg.norm(self._given(release.records).rows)
+            shape = given.rows[1:] / max(float(size), 1e-300)
             same = any(np.abs(shape - other).max() <= 1e-6 * np.abs(shape).max() for other in prints)
-            if same and np.isclose(np.linalg.norm(centred), np.linalg.norm(release.records - release.records.mean(0))):
+            if same and np.isclose(size, plain):
                 continue
             prints.append(shape)
-            fit = _fit(release, centred)
+            fit = _fit(release, given)
             settings = ("signs of components",) + (("unit of the records",) if fit.is_whitened else ())
-            method = _method(release.coords.shape[1], before, fit)
+            method = _behind(before, self.method(n_components=release.coords.shape[1]), fit)
             last = next((type(step) for step in reversed(before) if not step.per_record), Step)
             limit = LIMITS.get(last, LIMIT) * max(1.0, LEAST_N / len(records)) + release.rounding / release.spread
             found.append(Candidate(self.name, method, fit.misfit, limit, undetermined=settings))
@@ -78,35 +94,43 @@ class LinearFamily:
     def misfit(self, release: Release, candidate: Candidate) -> float:
         """See `Family`."""
         records = prepare(release.records, candidate.before)
-        return np.inf if records is None else _fit(release, records - records.mean(axis=0)).misfit
+        return np.inf if records is None else _fit(release, self._given(records)).misfit
+
+    def _given(self, records: np.ndarray) -> _Given:
+        """Records behind steps as the method decomposes them."""
+        mean = records.mean(axis=0)
+        is_centred = self.method is PCA or bool(np.abs(mean).max() <= CENTRED * np.abs(records).max())
+        return _Given(records - mean if is_centred else records, is_centred)
 
 
-def _method(k: int, before: tuple[Step, ...], fit: _Fit) -> DRMethod:
+def _behind(before: tuple[Step, ...], method: DRMethod, fit: _Fit) -> DRMethod:
     after: tuple[AfterStep, ...] = ()
     if fit.is_whitened:
         after = (UnitVariance(),)
     elif abs(fit.factor - 1) > 5 * UNIT:
         after = (Rescale(factor=fit.factor),)
-    return Pipeline(before=before, method=PCA(n_components=k), after=after) if before or after else PCA(n_components=k)
+    return Pipeline(before=before, method=method, after=after) if before or after else method
 
 
-def _fit(release: Release, centred: np.ndarray) -> _Fit:
-    """How well the scores are eigenvectors of W W^T, W (n, d) the centred records with a stand-in in row 0.
+def _fit(release: Release, given: _Given) -> _Fit:
+    """How well the scores are eigenvectors of W W^T, W (n, d) the records with a stand-in in row 0.
 
     At known row i the target adds theta_0a (w_i . w_0) to component a, one unknown number a row that all components
-    share, and by its part in the mean a number for each component that all rows share: both are taken out.
+    share, and by its part in the mean a number for each component that all rows share: both are taken out. Scores of
+    records that are not centred keep the second: it tells them from those that are.
     """
+    rows, is_centred = given
     scores = release.coords
     k, own = scores.shape[1], scores[0]
-    shift = float(np.abs(scores.mean(axis=0)).max() / np.abs(scores).max())
-    image = (centred @ (centred.T @ scores))[1:]
+    shift = float(np.abs(scores.mean(axis=0)).max() / np.abs(scores).max()) if is_centred else 0.0
+    image = (rows @ (rows.T @ scores))[1:]
     across = np.eye(k)
     if k > 1 and own.any():
         across = across - np.outer(own, own) / (own @ own)
 
-    def seen(rows: np.ndarray) -> np.ndarray:
-        left = rows @ across
-        return left - left.mean(axis=0)
+    def seen(part: np.ndarray) -> np.ndarray:
+        left = part @ across
+        return left - left.mean(axis=0) if is_centred else left
 
     length = (scores**2).sum(axis=0)
     each = [seen(np.outer(scores[1:, a], np.eye(k)[a])).ravel() for a in range(k)]

@@ -13,7 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from drjax.attacks.reconstruction.eigen_equations import Eigen, Form, split_steps, through
-from drjax.attacks.reconstruction.eigen_starts import PRICE, conditioned, feature_by_feature, most_alike
+from drjax.attacks.reconstruction.eigen_features import PRICE, feature_by_feature
+from drjax.attacks.reconstruction.eigen_starts import conditioned, most_alike
 from drjax.attacks.reconstruction.gauss_newton import Belief, Fit, Noise, descend, variances
 from drjax.attacks.reconstruction.inversion import definite
 from drjax.attacks.reconstruction.priors import GaussianPrior

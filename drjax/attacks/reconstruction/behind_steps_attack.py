@@ -1,4 +1,4 @@
-"""The attack on a PCA behind steps; see `behind_steps`."""
+"""The attack on PCA and truncated SVD behind steps; see `behind_steps`."""
 
 from __future__ import annotations
 
@@ -10,36 +10,55 @@ import numpy as np
 
 from drjax.attacks.attack import Cost, EmbeddingAttack, EmbeddingThreat
 from drjax.attacks.reconstruction import directions
-from drjax.attacks.reconstruction.behind_steps import MAX_ITER, reconstruct_scores
+from drjax.attacks.reconstruction.behind_steps import LEAST_NOISE, MAX_ITER, reconstruct_scores
 from drjax.attacks.reconstruction.closed_form.attacks import SOLVED
-from drjax.attacks.reconstruction.closed_form.pca import noise_floor
+from drjax.attacks.reconstruction.closed_form.pca import noise_floor, reconstruct_pca
 from drjax.attacks.reconstruction.eigen_equations import Form, split_steps
+from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.attacks.shadow import DENSE_FLOPS
 from drjax.core.types import Array, DRMethod, Reconstruction, Status
-from drjax.dr import FirstPCA, Pipeline, UnitVariance, metrics, publishes_scores
-from drjax.dr.pipeline.steps import CentredRows, Step, UnitRows
+from drjax.dr import Centre, FirstPCA, Pipeline, TruncatedSVD, UnitVariance, metrics, publishes_scores
+from drjax.dr.pipeline.after import AfterStep
+from drjax.dr.pipeline.steps import CentredRows, Standardise, Step, UnitRows
 
 
 class Scores(NamedTuple):
-    """Steps before a PCA, and what is left of its scores once the steps after it are undone."""
+    """Steps before a PCA or truncated SVD, and what is left of its scores once the steps after it are undone.
+
+    Attributes:
+        steps: Steps before the method, in their order.
+        form: Part of the scores that is left, one of `FORMS`.
+        is_centred: Whether records are centred after the steps.
+    """
 
     steps: tuple[Step, ...]
     form: Form
+    is_centred: bool
 
 
 def scores_of(method: DRMethod) -> Scores | None:
-    """What a pipeline publishes, if it is scores of PCA behind steps that each look at one record or one feature."""
-    if not isinstance(method, Pipeline) or not publishes_scores(method.method):
+    """What a pipeline publishes, if it is scores of PCA or truncated SVD behind steps on single records or features."""
+    if not isinstance(method, Pipeline):
+        return None
+    is_centred = publishes_scores(method.method)
+    # Of centred scores of the records as they are, their mean is missing.
+    if not is_centred and (not isinstance(method.method, TruncatedSVD) or _has(method.after, Centre)):
         return None
     steps = method.before
-    # Leading components of leading components are these themselves.
+    # Leading components of leading components are these themselves, and those are centred.
     while steps and isinstance(steps[-1], FirstPCA) and not steps[-1].whiten:
-        steps = steps[:-1]
+        steps, is_centred = steps[:-1], True
     try:
         split_steps(steps)
     except ValueError:
         return None
-    return Scores(steps, "directions" if any(isinstance(step, UnitVariance) for step in method.after) else "scores")
+    # A feature less its mean has none left.
+    is_centred |= bool(steps) and isinstance(steps[-1], Standardise)
+    return Scores(steps, "directions" if _has(method.after, UnitVariance) else "scores", is_centred)
+
+
+def _has(steps: tuple[AfterStep, ...], kind: type[AfterStep]) -> bool:
+    return any(isinstance(step, kind) for step in steps)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +78,11 @@ class BehindSteps(EmbeddingAttack):
         """See `EmbeddingAttack`."""
         del seed_known
         found = scores_of(method)
-        return None if found is not None else "is of PCA behind steps that look at one record or one feature at a time"
+        return (
+            None
+            if found is not None
+            else "is of PCA and truncated SVD behind steps that each look at one record or one feature"
+        )
 
     def cost(self, threat: EmbeddingThreat) -> Cost:
         """See `Attack`."""
@@ -82,19 +105,36 @@ class BehindSteps(EmbeddingAttack):
         sizes = None if metric is None else directions.fit(metric, expected)
         if metric is not None:
             known, expected = metrics.prepared(metric, known), metrics.prepared(metric, expected)
+        if sizes is not None and threat.precision is None and _are_directions_alone(found):
+            return _with_sizes(_of_directions(known, expected, undone, noise), sizes, threat)
         result = reconstruct_scores(
             key,
             found.steps,
             known,
             undone,
             form=found.form,
-            is_centred=True,
+            is_centred=found.is_centred,
             expected_of=known if threat.public is None else expected,
             noise=np.maximum(noise, 0.6 * (threat.precision or 0.0) * unit),
             bounds=threat.bounds if metric is None else directions.bounds_of(metric, threat.bounds),
             progress=threat.progress,
         )
         return result if sizes is None else _with_sizes(result, sizes, threat)
+
+
+def _are_directions_alone(found: Scores) -> bool:
+    """Whether scores are those of truncated SVD of directions that `_shows_directions` names, with nothing between."""
+    is_unit = len(found.steps) <= 2 and any(isinstance(step, UnitRows) for step in found.steps[-1:])
+    return is_unit and found.form == "scores" and not found.is_centred
+
+
+def _of_directions(known: np.ndarray, expected: np.ndarray, releases: np.ndarray, noise: np.ndarray) -> Reconstruction:
+    """The target's direction in closed form; UNCERTIFIED where digits leave more than rounding open."""
+    found = reconstruct_pca(known, releases, prior=GaussianPrior.fit(expected), is_centred=False)
+    is_open = noise > LEAST_NOISE * np.abs(releases).max(axis=(1, 2))
+    status = found.status | np.where(is_open, np.uint32(Status.UNCERTIFIED), np.uint32(0))
+    left = np.sqrt(np.asarray(found.expected_mse) * known.shape[1])
+    return found._replace(residual_norm=left, status=status.astype(np.uint32))
 
 
 def _shows_directions(steps: tuple[Step, ...]) -> str | None:
@@ -109,7 +149,7 @@ def _with_sizes(found: Reconstruction, sizes: directions.Sizes, threat: Embeddin
     """Records of directions, of the size that others of such directions have; the mean record where none was found."""
     scaled = sizes.applied(found._replace(residual_norm=np.nan_to_num(found.residual_norm)), threat.bounds)
     expected_of = threat.expected_of.astype(np.float64)
-    is_lost = (found.status & np.uint32(Status.MISFIT | Status.NOT_CONVERGED)) != 0
+    is_lost = (found.status & np.uint32(Status.MISFIT | Status.NOT_CONVERGED | Status.DEGENERATE)) != 0
     usual = float(expected_of.var(axis=0).mean())
     x = np.where(is_lost[:, None], expected_of.mean(axis=0), scaled.x)
     expected = np.where(is_lost, usual, scaled.residual_norm**2 / x.shape[1])

@@ -1,1 +1,1 @@
-"""PCA: one more record by a rank-one update, and leading components of many data sets at once."""
+"""PCA and truncated SVD: one more record by a rank-one update, and leading components of many data sets at once."""

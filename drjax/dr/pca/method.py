@@ -1,4 +1,7 @@
-"""Principal component analysis, and what one more record does to it in closed form."""
+"""Principal component analysis, and what one more record does to it in closed form.
+
+The functions below the class are those of a decomposition of records about a point: their mean, or 0 (`truncated`).
+"""
 
 from __future__ import annotations
 
@@ -34,12 +37,12 @@ class PCAShared(NamedTuple):
     """What all shadows share: the known records (n-1, d) in the basis of their own r principal directions.
 
     Attributes:
-        mean: (d,).
-        scale: (), largest singular value of the centred known records; everything below is in this unit.
+        mean: (d,), or zeros where records are not centred.
+        scale: (), largest singular value of the known records less the mean; everything below is in this unit.
         basis: (r, d), orthonormal rows.
-        scores: (n-1, r), centred known records in the basis, in input units.
+        scores: (n-1, r), known records less the mean in the basis, in input units.
         poles: squared singular values over scale^2, then 0 for the direction outside the basis.
-        scatter: (), sum of squares of the centred known records over scale^2.
+        scatter: (), sum of squares of the known records less the mean over scale^2.
     """
 
     mean: Array
@@ -106,30 +109,13 @@ class PCA:
         """
         del key
         x = base.records(x)
-        k = self.n_components
-        base.check_components(k, *x.shape)
-        centred = x - jnp.mean(x, axis=0)
-        # SVD of a matrix with a nan may not return; the lane is reported NON_FINITE below all the same.
-        finite = jnp.all(jnp.isfinite(centred))
-        u, s, vt = jnp.linalg.svd(jnp.where(finite, centred, 0), full_matrices=False)
-        sign, margin = sign_and_margin(vt[:k])
-        coords = jnp.where(finite, u[:, :k] * (s[:k] * sign), jnp.nan)
-        eigenvalues = jnp.append(s**2, 0)[: k + 1]
-        return embedding_of(
-            coords,
-            eigenvalues=eigenvalues,
-            gap=base.eigengap(eigenvalues, k),
-            scatter=jnp.sum(centred**2),
-            margin=margin,
-            converged=jnp.bool_(True),
-            n_iter=jnp.int32(0),
-        )
+        base.check_components(self.n_components, *x.shape)
+        return scores_of(x - jnp.mean(x, axis=0), self.n_components)
 
     def objective(self, coords: Array, x: Array) -> Array:
         """Sum of squares of the centred x (n, d) that no linear map of the centred coords (n, k) explains; ()."""
         centred, y = x - jnp.mean(x, axis=0), coords - jnp.mean(coords, axis=0)
-        basis, _ = jnp.linalg.qr(y)
-        return jnp.sum(centred**2) - jnp.sum(jnp.matmul(basis.T, centred, precision=HIGHEST) ** 2)
+        return unexplained(centred, y)
 
     def prepare(self, known: Array, *, shared_key: Array | None = None) -> PCAShared:
         """The known records (n-1, d) in their principal basis; host, float64, O(n d min(n, d)) once.
@@ -138,22 +124,7 @@ class PCA:
             ValueError: known is not a finite numeric matrix, or k > min(n, d).
         """
         del shared_key
-        array = validate.matrix(known, "known")
-        base.check_components(self.n_components, array.shape[0] + 1, array.shape[1])
-        dtype = compute_dtype(array)
-        mean, basis, singular, scores = scatter_basis(array)
-        scale = float(singular[0]) if singular[0] > 0 else 1.0
-        squares = np.append((singular / scale) ** 2, 0.0)
-        n_roots = min(self.n_components + 1, len(squares))
-        shared = PCAShared(
-            mean=mean,
-            scale=np.asarray(scale),
-            basis=basis,
-            scores=scores,
-            poles=secular.make_poles(squares, n_roots, dtype),
-            scatter=np.asarray(np.sum(squares)),
-        )
-        return jax.tree.map(lambda leaf: on_device(leaf, dtype), shared)
+        return prepared(known, self.n_components, is_centred=True)
 
     def insert(self, key: Array, shared: PCAShared, target: Array) -> Embedding:
         """The PCA of [target; known] for target (d,): `fit_transform` of the n records up to rounding.
@@ -170,51 +141,111 @@ class PCA:
         full for the coordinates; a component's sign is mostly certain from the few that have most of the variance.
         """
         del keys
-        base.check_targets(targets, shared.mean.shape[0])
-        k = self.n_components
-        n = shared.scores.shape[0] + 1
-        dtype = shared.basis.dtype
-        offset = (jnp.asarray(targets, dtype) - shared.mean) / shared.scale
-        weight = (n - 1) / n  # scatter of n records = scatter of the known + weight * offset offset^T
-        squared_norm = jnp.einsum("bd,bd->b", offset, offset, precision=HIGHEST)[:, None]
-        # A nan would keep the root finder of its whole chunk from stopping.
-        finite = jnp.isfinite(squared_norm)
-        offset, squared_norm = jnp.where(finite, offset, 0), jnp.where(finite, squared_norm, 0)
+        return inserted(shared, targets, self.n_components, share=1 / (shared.scores.shape[0] + 1))
 
-        inside = jnp.matmul(offset, shared.basis.T, precision=HIGHEST)
-        outside = jnp.maximum(squared_norm - jnp.sum(inside**2, axis=-1, keepdims=True), 0)
-        # A vanishing coefficient makes an eigenvector 0/0. Lifting it to rounding level deflates its pole.
-        eps = float(jnp.finfo(dtype).eps)
-        floor = eps * jnp.sqrt(squared_norm + eps**2)
-        inside = jnp.where(jnp.abs(inside) < floor, jnp.where(inside < 0, -floor, floor), inside)
-        squared = jnp.concatenate([inside**2, jnp.maximum(outside, floor**2)], axis=-1)
 
-        roots = secular.largest_roots(shared.poles, weight * squared)
-        kept = min(k, roots.values.shape[1])
-        norm = jnp.sqrt(roots.slope[:, :kept] / weight)
-        inverse = 1 / (secular.distances(shared.poles, roots, kept) * norm[..., None])  # (b, k, r + 1)
-        # Eigenvectors inside the basis, (b, k, r); beyond it they are `beyond` times the rest of the offset.
-        coefficients, beyond = inside[:, None] * inverse[..., :-1], inverse[..., -1]
-        eigenvalues = jnp.pad(roots.values, ((0, 0), (0, k + 1 - roots.values.shape[1])))
-        gap = base.eigengap(eigenvalues, k)
-        sign, margin = _certain_signs(shared, offset, inside, roots, coefficients, beyond, gap[:, :kept], weight)
-        # The secular equation itself says that offset . eigenvector = -1 / (weight norm).
-        along = -sign * shared.scale / (weight * norm)
-        rows = jnp.einsum("bkr,nr->bkn", coefficients * sign[..., None], shared.scores, precision=HIGHEST)
-        coords = jnp.concatenate([along[..., None] * (1 - 1 / n), rows - along[..., None] / n], axis=-1)
-        coords = jnp.where(finite[:, None], jnp.swapaxes(coords, 1, 2), jnp.nan)
+def scores_of(rows: Array, k: int) -> Embedding:
+    """Scores (n, k) of rows (n, d), less their mean or not, on their leading k right singular vectors."""
+    # SVD of a matrix with a nan may not return; the lane is reported NON_FINITE below all the same.
+    finite = jnp.all(jnp.isfinite(rows))
+    u, s, vt = jnp.linalg.svd(jnp.where(finite, rows, 0), full_matrices=False)
+    sign, margin = sign_and_margin(vt[:k])
+    coords = jnp.where(finite, u[:, :k] * (s[:k] * sign), jnp.nan)
+    eigenvalues = jnp.append(s**2, 0)[: k + 1]
+    return embedding_of(
+        coords,
+        eigenvalues=eigenvalues,
+        gap=base.eigengap(eigenvalues, k),
+        scatter=jnp.sum(rows**2),
+        margin=margin,
+        converged=jnp.bool_(True),
+        n_iter=jnp.int32(0),
+    )
 
-        # Directions beyond those of the data have no variance: their coordinates are 0.
-        fill = ((0, 0), (0, k - kept))
-        return jax.vmap(embedding_of)(
-            jnp.pad(coords, ((0, 0), *fill)),
-            eigenvalues=eigenvalues * shared.scale**2,
-            scatter=(shared.scatter + weight * squared_norm[:, 0]) * shared.scale**2,
-            gap=gap,
-            margin=jnp.pad(margin, fill),
-            converged=roots.converged,
-            n_iter=jnp.broadcast_to(roots.n_iter, (targets.shape[0],)),
-        )
+
+def unexplained(rows: Array, coords: Array) -> jax.Array:
+    """Sum of squares of rows (n, d) that no linear map of coords (n, k) explains; ()."""
+    basis, _ = jnp.linalg.qr(coords)
+    return jnp.sum(rows**2) - jnp.sum(jnp.matmul(basis.T, rows, precision=HIGHEST) ** 2)
+
+
+def prepared(known: Array, n_components: int, *, is_centred: bool) -> PCAShared:
+    """The known records (n-1, d), less their mean or not, in their principal basis; host, float64.
+
+    Raises:
+        ValueError: known is not a finite numeric matrix, or n_components > min(n, d).
+    """
+    array = validate.matrix(known, "known")
+    base.check_components(n_components, array.shape[0] + 1, array.shape[1])
+    dtype = compute_dtype(array)
+    mean, basis, singular, scores = scatter_basis(array, is_centred=is_centred)
+    scale = float(singular[0]) if singular[0] > 0 else 1.0
+    squares = np.append((singular / scale) ** 2, 0.0)
+    n_roots = min(n_components + 1, len(squares))
+    shared = PCAShared(
+        mean=mean,
+        scale=np.asarray(scale),
+        basis=basis,
+        scores=scores,
+        poles=secular.make_poles(squares, n_roots, dtype),
+        scatter=np.asarray(np.sum(squares)),
+    )
+    return jax.tree.map(lambda leaf: on_device(leaf, dtype), shared)
+
+
+def inserted(shared: PCAShared, targets: Array, k: int, *, share: float) -> Embedding:
+    """The scores (b, n, k) of [target; known] for targets (b, d).
+
+    Args:
+        shared: Known records from `prepared`.
+        targets: (b, d).
+        k: Number of scores of a record.
+        share: Part of a target's offset by which the point that records are taken about moves: 1 / n where it is the
+            mean of all n records, 0 where it is 0.
+    """
+    base.check_targets(targets, shared.mean.shape[0])
+    dtype = shared.basis.dtype
+    offset = (jnp.asarray(targets, dtype) - shared.mean) / shared.scale
+    weight = 1 - share  # scatter of n records = scatter of the known + weight * offset offset^T
+    squared_norm = jnp.einsum("bd,bd->b", offset, offset, precision=HIGHEST)[:, None]
+    # A nan would keep the root finder of its whole chunk from stopping.
+    finite = jnp.isfinite(squared_norm)
+    offset, squared_norm = jnp.where(finite, offset, 0), jnp.where(finite, squared_norm, 0)
+
+    inside = jnp.matmul(offset, shared.basis.T, precision=HIGHEST)
+    outside = jnp.maximum(squared_norm - jnp.sum(inside**2, axis=-1, keepdims=True), 0)
+    # A vanishing coefficient makes an eigenvector 0/0. Lifting it to rounding level deflates its pole.
+    eps = float(jnp.finfo(dtype).eps)
+    floor = eps * jnp.sqrt(squared_norm + eps**2)
+    inside = jnp.where(jnp.abs(inside) < floor, jnp.where(inside < 0, -floor, floor), inside)
+    squared = jnp.concatenate([inside**2, jnp.maximum(outside, floor**2)], axis=-1)
+
+    roots = secular.largest_roots(shared.poles, weight * squared)
+    kept = min(k, roots.values.shape[1])
+    norm = jnp.sqrt(roots.slope[:, :kept] / weight)
+    inverse = 1 / (secular.distances(shared.poles, roots, kept) * norm[..., None])  # (b, k, r + 1)
+    # Eigenvectors inside the basis, (b, k, r); beyond it they are `beyond` times the rest of the offset.
+    coefficients, beyond = inside[:, None] * inverse[..., :-1], inverse[..., -1]
+    eigenvalues = jnp.pad(roots.values, ((0, 0), (0, k + 1 - roots.values.shape[1])))
+    gap = base.eigengap(eigenvalues, k)
+    sign, margin = _certain_signs(shared, offset, inside, roots, coefficients, beyond, gap[:, :kept], weight)
+    # The secular equation itself says that offset . eigenvector = -1 / (weight norm).
+    along = -sign * shared.scale / (weight * norm)
+    rows = jnp.einsum("bkr,nr->bkn", coefficients * sign[..., None], shared.scores, precision=HIGHEST)
+    coords = jnp.concatenate([along[..., None] * weight, rows - along[..., None] * share], axis=-1)
+    coords = jnp.where(finite[:, None], jnp.swapaxes(coords, 1, 2), jnp.nan)
+
+    # Directions beyond those of the data have no variance: their coordinates are 0.
+    fill = ((0, 0), (0, k - kept))
+    return jax.vmap(embedding_of)(
+        jnp.pad(coords, ((0, 0), *fill)),
+        eigenvalues=eigenvalues * shared.scale**2,
+        scatter=(shared.scatter + weight * squared_norm[:, 0]) * shared.scale**2,
+        gap=gap,
+        margin=jnp.pad(margin, fill),
+        converged=roots.converged,
+        n_iter=jnp.broadcast_to(roots.n_iter, (targets.shape[0],)),
+    )
 
 
 def _certain_signs(

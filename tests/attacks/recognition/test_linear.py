@@ -40,6 +40,22 @@ def test_steps_and_whitening_are_named(data, step, whiten):
     assert [one.name for one in after] == (["unit-variance"] if whiten else [])
 
 
+@pytest.mark.parametrize("peer", [decomposition.TruncatedSVD(3, random_state=0), decomposition.PCA(3)])
+@pytest.mark.parametrize("step", SCALERS)
+@pytest.mark.parametrize("data", ["breast_cancer", "wine", "digits"])
+def test_centring_is_told_where_the_release_shows_it(data, step, peer):
+    x = records(data)
+    scaler = SCALERS[step]
+    coords = (make_pipeline(scaler, peer) if scaler else peer).fit_transform(x)
+    belief = recognise(KEY, x[1:], coords, methods=("pca", "svd"))
+    own = {one.own.name for one in (belief.best, *belief.tied)}
+    if step == "standard":
+        assert own == {"pca", "svd"}
+    else:
+        assert own == {"svd" if isinstance(peer, decomposition.TruncatedSVD) else "pca"}
+    assert [one.name for one in belief.best.before] == ([step] if step else [])
+
+
 def test_a_constant_factor_is_found():
     x = records("wine")
     believed = recognise(KEY, x[1:], 2.5 * decomposition.PCA(2).fit_transform(x), methods=("pca",)).method

@@ -16,7 +16,7 @@ from drjax.attacks.reconstruction.mixture_prior import MixturePrior
 from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.attacks.shadow import DENSE_FLOPS
 from drjax.core.types import Array, DRMethod, Reconstruction
-from drjax.dr import SparseRandomProjection, publishes_scores
+from drjax.dr import SparseRandomProjection, TruncatedSVD, publishes_scores
 
 CALIBRATION_RELEASES = 24
 """Most shadow releases that noise is measured on."""
@@ -39,7 +39,15 @@ class KnownOnly(EmbeddingAttack):
     def suits(self, method: DRMethod, *, seed_known: bool) -> str | None:
         """See `EmbeddingAttack`."""
         del seed_known
-        return None if publishes_scores(method) else "is of PCA and classical MDS of Euclidean distances"
+        if publishes_scores(method) or isinstance(method, TruncatedSVD):
+            return None
+        return "is of PCA, truncated SVD and classical MDS of Euclidean distances"
+
+    def fits(self, threat: EmbeddingThreat) -> str | None:
+        """See `Attack`."""
+        if threat.hidden is not None and not _is_centred(threat):
+            return "must know all released records of truncated SVD but the target"
+        return EmbeddingAttack.fits(self, threat)
 
     def fits_each(self, every: EveryRecord) -> str | None:
         """See `EmbeddingAttack`."""
@@ -66,7 +74,7 @@ class KnownOnly(EmbeddingAttack):
 
     def misfit(self, threat: EmbeddingThreat) -> list[str]:
         """See `EmbeddingAttack`."""
-        return misfit(threat.known, threat.coords[0])
+        return misfit(threat.known, threat.coords[0], is_centred=_is_centred(threat))
 
     def equations(self, threat: EmbeddingThreat) -> np.ndarray | None:
         """See `EmbeddingAttack`."""
@@ -89,7 +97,9 @@ class ClosedForm(KnownOnly):
 
     def fits_each(self, every: EveryRecord) -> str | None:
         """See `EmbeddingAttack`: there what is not published is predicted from the other records."""
-        return self.suits(every.method, seed_known=False)
+        if not publishes_scores(every.method):
+            return "is of PCA and classical MDS of Euclidean distances"
+        return None
 
     def prior(self, threat: EmbeddingThreat) -> GaussianPrior | MixturePrior | None:
         """Prior as in `KnownOnly`."""
@@ -196,10 +206,21 @@ def _of_one(threat: EmbeddingThreat, prior: GaussianPrior | MixturePrior | None)
     elif threat.public is not None and threat.alike:
         # Shadow releases carry the noise of a defence, and the adversary knows that they are of PCA.
         used = threat.shadows().coords[:CALIBRATION_RELEASES]
-        noise = noise_of(threat.known, used) if len(used) else None
+        noise = noise_of(threat.known, used, is_centred=_is_centred(threat)) if len(used) else None
     return reconstruct_pca(
-        threat.known, threat.coords, prior=prior, bounds=threat.bounds, noise=noise, known_features=features
+        threat.known,
+        threat.coords,
+        prior=prior,
+        bounds=threat.bounds,
+        noise=noise,
+        known_features=features,
+        is_centred=_is_centred(threat),
     )
+
+
+def _is_centred(threat: EmbeddingThreat) -> bool:
+    """Whether the method centres the records."""
+    return not isinstance(threat.method, TruncatedSVD)
 
 
 def _of_several(threat: EmbeddingThreat, prior: GaussianPrior | MixturePrior | None) -> Reconstruction:

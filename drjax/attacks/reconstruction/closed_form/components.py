@@ -75,6 +75,7 @@ class Scores(NamedTuple):
         total: (m, k), sums of all n scores.
         beyond: (m,), sum of squares of the known records' centred scores outside the columns of U, all components.
         floor: (m,), least standard deviation of a score's error, and digits: (m,), what is seen of it in the digits.
+        weight: c = (n - 1) / n; 1 where records are not centred, as by truncated SVD: offsets are then from 0.
     """
 
     target: np.ndarray
@@ -84,6 +85,7 @@ class Scores(NamedTuple):
     beyond: np.ndarray
     floor: np.ndarray
     digits: np.ndarray
+    weight: float
 
 
 class Measured(NamedTuple):
@@ -129,7 +131,7 @@ def measure(scores: Scores, singular: np.ndarray, n: int, d: int, *, is_stated: 
         d: Features.
         is_stated: The caller vouches for the noise: one component, which nothing checks, then counts as exact.
     """
-    c = (n - 1) / n
+    c = scores.weight
     target, eigenvalue, digits = scores.target, scores.eigenvalue, scores.digits[:, None]
     # A released rank smaller than k gives all-zero columns. What the digits cannot tell from 0 is no measurement.
     present = (eigenvalue > 4 * n * digits**2) & (eigenvalue > 0)
@@ -361,7 +363,7 @@ def _with_own_scores(
     In the directions of the components themselves that is far more than the eigenvalue says. What is expected of z
     keeps the errors of u small; correlations are left out.
     """
-    c = (n - 1) / n
+    c = scores.weight
     mean, left = expected / (expected + variance) * z, expected * variance / (expected + variance)
     before = left
     u = np.where(np.abs(u) > DEVIATIONS * level[:, None, None] / singular, u, 0)

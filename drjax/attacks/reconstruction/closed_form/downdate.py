@@ -61,9 +61,9 @@ class LeftOut(NamedTuple):
     beyond: float
 
 
-def decompose(x: np.ndarray) -> Decomposition:
-    """The decomposition of the centred rows of x (n, d), finite; one SVD, O(n d min(n, d))."""
-    mean = x.mean(axis=0)
+def decompose(x: np.ndarray, *, is_centred: bool = True) -> Decomposition:
+    """The decomposition of the rows of x (n, d), finite, less their mean or, not centred, less 0; O(n d min(n, d))."""
+    mean = x.mean(axis=0) if is_centred else np.zeros(x.shape[1])
     left, singular, basis = np.linalg.svd(x - mean, full_matrices=False)
     rank = int((singular > EPS * max(x.shape) * singular[0]).sum())
     return Decomposition(mean, left[:, :rank], singular[:rank], basis[:rank])

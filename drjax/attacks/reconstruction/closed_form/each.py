@@ -88,7 +88,7 @@ def reconstruct_pca_each(
         # The left-out row's own direction beyond the span belongs to it alone.
         alone = float((beyond[row] ** 2).sum()) / others.beyond**2 if others.beyond > 1e-3 else 0.0
         left_over = np.array([max(beyond_squares - alone, 0.0)])
-        seen = Scores(scores[None, row], squares[None], along[None], total[None], left_over, floor, digits)
+        seen = Scores(scores[None, row], squares[None], along[None], total[None], left_over, floor, digits, (n - 1) / n)
         measured = measure(seen, others.singular, n, d, is_stated=noise is not None)
         status[lane] = measured.status[0]
         if is_curve and exceeds(measured, floor)[0] and is_answer(measured.status)[0]:

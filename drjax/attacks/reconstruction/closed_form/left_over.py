@@ -34,7 +34,7 @@ def odd_row(found: Measured, scores: Scores, others: np.ndarray, left: np.ndarra
     n, r = others.shape[1] + 1, len(singular)
     if n - 2 - r >= FEW:
         # What no record explains is enough to tell.
-        centred = others - others.mean(axis=1, keepdims=True)
+        centred = others - others.mean(axis=1, keepdims=True) if scores.weight < 1 else others
         amiss = centred - np.einsum("nr,mkr->mnk", left, scores.along)
     else:
         z, outside = found.share * found.z, np.nan_to_num(found.outside)
@@ -42,7 +42,7 @@ def odd_row(found: Measured, scores: Scores, others: np.ndarray, left: np.ndarra
         v = (singular * scores.along + scores.target[..., None] * z[:, None]) / eigenvalue[..., None]
         across = scores.target * outside[:, None] / eigenvalue
         own = np.einsum("mkr,mr->mk", v, z) + across * outside[:, None]
-        amiss = np.einsum("nr,mkr->mnk", left * singular, v) - own[:, None] / n - others
+        amiss = np.einsum("nr,mkr->mnk", left * singular, v) - own[:, None] * (1 - scores.weight) - others
     squares = (amiss**2).sum(axis=2)
     size = np.sqrt(squares.mean(axis=1) / others.shape[2])
     is_one = squares.max(axis=1) > 0.5 * squares.sum(axis=1)
@@ -54,7 +54,7 @@ def bent(found: Measured, scores: Scores, others: np.ndarray, left: np.ndarray) 
     is_bent = exceeds(found, scores.floor)
     for lane in np.flatnonzero(is_bent):
         fitted = left @ scores.along[lane].T
-        centred = others[lane] - others[lane].mean(axis=0)
+        centred = others[lane] - others[lane].mean(axis=0) if scores.weight < 1 else others[lane]
         is_bent[lane] = follows_curve(fitted, centred - fitted, left)
     return is_bent
 

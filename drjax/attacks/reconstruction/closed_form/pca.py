@@ -34,6 +34,7 @@ def reconstruct_pca(
     known_features: Array | None = None,
     bounds: tuple[float, float] | None = None,
     noise: float | None = None,
+    is_centred: bool = True,
 ) -> Reconstruction:
     """Reconstructs the one unknown record from published PCA scores and the other n-1 records.
 
@@ -54,6 +55,8 @@ def reconstruct_pca(
             an exact PCA; where their digits and the equations show more, that counts. Without it, scores that fit no
             record to a tenth of their variance are taken for those of another method, and one component alone, which
             nothing checks, is never certified.
+        is_centred: Whether the records were centred; False for truncated SVD, of which the same holds with c = 1,
+            K_c = K and offsets from 0.
 
     Returns:
         x (m, d); residual_norm (m,) the length of the part that the release leaves undetermined; expected_mse (m,) in
@@ -78,22 +81,23 @@ def reconstruct_pca(
     m, d = len(scores), known.shape[1]
     lower, upper = _limits(bounds, known_features, (m, d))
 
-    span = decompose(known)
+    span = decompose(known, is_centred=is_centred)
+    mean = known.mean(axis=0)
     if not len(span.basis):
-        x, nothing = np.tile(span.mean if prior is None else prior.mean, (m, 1)), np.full(m, np.nan)
+        x, nothing = np.tile(mean if prior is None else prior.mean, (m, 1)), np.full(m, np.nan)
         found = Reconstruction(x, None, x[:, None], nothing, np.full(m, np.uint32(Status.DEGENERATE)), nothing)
         return found if given.ndim == 3 else _first(found)
-    found, seen, others = _measured(span, given, scores, target_index, noise)
+    found, seen, others = _measured(span, given, scores, target_index, noise, is_centred=is_centred)
     status = found.status
     is_odd = left_over.odd_row(found, seen, others, span.left, span.singular)
     is_odd |= left_over.bent(found, seen, others, span.left)
     status = np.where(is_answer(status) & is_odd, np.uint32(Status.MISFIT), status)
 
     usable = is_answer(status)
-    x = np.tile(span.mean if prior is None else np.asarray(prior.mean, np.float64), (m, 1))
+    x = np.tile(mean if prior is None else np.asarray(prior.mean, np.float64), (m, 1))
     expected = np.full(m, float(known.var(axis=0).mean()))
     if usable.any():
-        chosen = GaussianPrior.along(span.mean, span.basis, found.expected[0]) if prior is None else prior
+        chosen = GaussianPrior.along(mean, span.basis, found.expected[0]) if prior is None else prior
         low, high = (None if limit is None else limit[usable] for limit in (lower, upper))
         variance = alike(found, span.singular, len(known) + 1, scores.shape[2])[usable]
         values = found.z[usable] + span.basis @ span.mean
@@ -111,7 +115,9 @@ def reconstruct_pca(
     return result if given.ndim == 3 else _first(result)
 
 
-def misfit(known: Array, coords: Array, *, target_index: int = 0, noise: float | None = None) -> list[str]:
+def misfit(
+    known: Array, coords: Array, *, target_index: int = 0, noise: float | None = None, is_centred: bool = True
+) -> list[str]:
     """Why the scores of one release (n, k) are not those of PCA of the known records and one more, worst first.
 
     Empty where they can be. Arguments and errors as of `reconstruct_pca`.
@@ -119,10 +125,10 @@ def misfit(known: Array, coords: Array, *, target_index: int = 0, noise: float |
     known = validate.matrix(known, "known").astype(np.float64)
     given = np.asarray(coords)
     scores = check_coords(given, len(known) + 1)
-    span = decompose(known)
+    span = decompose(known, is_centred=is_centred)
     if given.ndim != 2 or not len(span.basis):
         raise ValueError(f"coords must be one release of records that differ, got shape {given.shape}")
-    found, seen, others = _measured(span, given, scores, target_index, noise)
+    found, seen, others = _measured(span, given, scores, target_index, noise, is_centred=is_centred)
     levels = {name: float(level[0]) for name, level in found.levels.items()}
     worst = max(levels.values())
     # Each check alone gives a lower bound of the noise; one that is a hundredth of another says nothing beside it.
@@ -141,7 +147,7 @@ def is_answer(status: np.ndarray) -> np.ndarray:
     return (status & np.uint32(Status.DEGENERATE | Status.MISFIT)) == 0
 
 
-def noise_of(known: Array, coords: Array) -> float | None:
+def noise_of(known: Array, coords: Array, *, is_centred: bool = True) -> float | None:
     """Noise of a score in releases (m, n, k) known to be of PCA, target in row 0, such as shadows under a defence.
 
     The median over releases of what the checks show; 0 where the digits say it all, None without known records that
@@ -149,10 +155,10 @@ def noise_of(known: Array, coords: Array) -> float | None:
     """
     known = validate.matrix(known, "known").astype(np.float64)
     given = np.asarray(coords)
-    scores, span = check_coords(given, len(known) + 1), decompose(known)
+    scores, span = check_coords(given, len(known) + 1), decompose(known, is_centred=is_centred)
     if not len(span.basis):
         return None
-    found, seen, _ = _measured(span, given, scores, 0, None)
+    found, seen, _ = _measured(span, given, scores, 0, None, is_centred=is_centred)
     level = float(np.median(found.level))
     return level if level > 10 * float(np.median(seen.floor)) else 0.0
 
@@ -164,19 +170,26 @@ def _first(found: Reconstruction) -> Reconstruction:
 
 
 def _measured(
-    span: Decomposition, given: np.ndarray, scores: np.ndarray, target_index: int, noise: float | None
+    span: Decomposition,
+    given: np.ndarray,
+    scores: np.ndarray,
+    target_index: int,
+    noise: float | None,
+    *,
+    is_centred: bool,
 ) -> tuple[Measured, Scores, np.ndarray]:
     """What m releases (m, n, k) say, their scores as the checks need them, and those of the known records."""
     target = scores[:, target_index]
     others = np.delete(scores, target_index, axis=1)
     eigenvalue = target**2 + (others**2).sum(axis=1)
-    centred = others - others.mean(axis=1, keepdims=True)
+    centred = others - others.mean(axis=1, keepdims=True) if is_centred else others
     along = np.einsum("nr,mnk->mkr", span.left, centred)
     beyond = ((centred - np.einsum("nr,mkr->mnk", span.left, along)) ** 2).sum(axis=(1, 2))
     digits = noise_floor(given, eigenvalue)
     floor = np.maximum(digits, noise or 0.0)
-    seen = Scores(target, eigenvalue, along, scores.sum(axis=1), beyond, floor, digits)
     n, d = scores.shape[1], span.basis.shape[1]
+    total, weight = (scores.sum(axis=1), (n - 1) / n) if is_centred else (np.zeros_like(target), 1.0)
+    seen = Scores(target, eigenvalue, along, total, beyond, floor, digits, weight)
     return components.measure(seen, span.singular, n, d, is_stated=noise is not None), seen, others
 
 

@@ -176,3 +176,19 @@ def test_the_derivative_of_the_equations_is_that_of_differences(table, form):
             ahead, behind = (np.asarray(equations.residual(release, u + s * step[j] * np.eye(5)[j])) for s in (1, -1))
             np.testing.assert_allclose(slope[:, j], (ahead - behind) / (2 * step[j]), rtol=1e-4, atol=1e-6 / step[j])
         np.testing.assert_allclose(residual, equations.residual(release, u))
+
+
+def test_one_component_is_enough_where_features_are_recorded_in_steps():
+    x = datasets.load_breast_cancer().data
+    x = x[np.random.default_rng(5).permutation(len(x))]
+    peer = make_pipeline(preprocessing.StandardScaler(), decomposition.PCA(1))
+    found, targets, known = attacked(x, peer, (dr.Standardise(),), k=1)
+    assert ratios(found, targets, known).max() < 1e-6
+    assert not found.status.any()
+
+
+def test_one_component_of_features_that_depend_on_each_other_is_not_certified(table):
+    doubled = np.concatenate([table, table[:, :1] + table[:, 1:2]], axis=1)
+    peer = make_pipeline(preprocessing.StandardScaler(), decomposition.PCA(1))
+    found, _, _ = attacked(doubled, peer, (dr.Standardise(),), k=1)
+    assert not (found.status == Status.OK).any()

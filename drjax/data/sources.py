@@ -6,7 +6,7 @@ import dataclasses
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from drjax.data import checksums
 from drjax.data.catalog import ALIASES, SOURCES, Source, resolve
@@ -108,7 +108,7 @@ def load(
     return dataclasses.replace(dataset, class_names=source.class_names)
 
 
-def is_named(records: str | Path) -> bool:
+def is_named(records: str | Path) -> TypeGuard[str]:
     """Whether `load` takes this for the name of a data set; else it is a path."""
     return not isinstance(records, Path) and ALIASES.get(records, records) in SOURCES
 

@@ -17,8 +17,8 @@ from drjax.dr.pipeline.steps import Scaler
 N_GRID, REACH = 2001, 2.0
 """Values of a feature tried by itself, from this many ranges of the known records below to as many above."""
 
-SEARCH = {"maxfev": 200, "xatol": 1e-9, "fatol": 0.0}
-"""Of the eigenvalues, where whitening took them."""
+SEARCH, THINNED = {"maxfev": 200, "xatol": 1e-9, "fatol": 0.0}, 8
+"""Search of the eigenvalues, where whitening took them, and every which value is tried in it."""
 
 HALVINGS = 52
 """Times that an interval around a root is halved."""
@@ -164,8 +164,8 @@ def _by_trial(features: _Features, release: np.ndarray, form: Form) -> np.ndarra
     made = features.made(features.values, release)
     usual, usual_centre = features.usual()
 
-    def solved(eigenvalues: np.ndarray) -> tuple[float, np.ndarray]:
-        """What the best values leave over, and their places in the grid."""
+    def solved(eigenvalues: np.ndarray, made: np.ndarray = made) -> tuple[float, np.ndarray]:
+        """What the best values leave over, and their places among those tried."""
         found, at = usual[:, None] * (centred.T @ release[1:]), np.zeros(len(usual), int)
         total = np.inf
         for _ in range(N_REPEATS if len(open_turn) else 1):
@@ -183,8 +183,9 @@ def _by_trial(features: _Features, release: np.ndarray, form: Form) -> np.ndarra
         unit = unit / np.linalg.norm(unit, axis=0)
         about = np.einsum("nk,nk->k", unit, (rows * usual) @ (rows.T @ unit))
         corners = np.concatenate([np.zeros((1, len(about))), 2 / len(centred) * np.eye(len(about))])
+        few = made[::THINNED]
         search = scipy.optimize.minimize(
-            lambda shift: solved(about * (1 + shift))[0],
+            lambda shift: solved(about * (1 + shift), few)[0],
             corners[0],
             method="Nelder-Mead",
             options=SEARCH | {"initial_simplex": corners - corners.mean(axis=0)},

@@ -87,6 +87,8 @@ class Candidate:
         same: Other pairs of steps and metric that give the same map.
         undetermined: Settings that the release does not determine.
         tie: Factor between misfits up to which the release does not tell it from another hypothesis.
+        is_sharp: Whether it says where every axis lies. Maps of other families do not by chance: where it fits, theirs,
+            which leave the axes open, may fit as well and are not believed.
     """
 
     family: str
@@ -98,6 +100,7 @@ class Candidate:
     same: tuple[tuple[tuple[Step, ...], str], ...] = ()
     undetermined: tuple[str, ...] = ()
     tie: float = TIED
+    is_sharp: bool = False
 
     @property
     def fits(self) -> bool:
@@ -209,7 +212,8 @@ class Family(Protocol):
 
 def believed(candidates: list[Candidate]) -> Belief:
     """What to believe, given the hypotheses of all families."""
-    ranked = tuple(sorted((one for one in candidates if np.isfinite(one.misfit)), key=lambda one: one.excess))
+    possible = (one for one in candidates if np.isfinite(one.misfit))
+    ranked = tuple(sorted(possible, key=lambda one: (not (one.fits and one.is_sharp), one.excess)))
     if not ranked:
         return Belief(
             None, "none of these", "", None, np.inf, (), (), ("No hypothesis could be tried on the release.",)
@@ -218,7 +222,7 @@ def believed(candidates: list[Candidate]) -> Belief:
     tied = tied_with(ranked)
     others = [one for one in ranked[1:] if one not in tied and not _is_neighbour(best, one)]
     runner_up = others[0] if others else None
-    margin = runner_up.excess / max(best.excess, 1e-300) if runner_up is not None else np.inf
+    margin = max(1.0, runner_up.excess / max(best.excess, 1e-300)) if runner_up is not None else np.inf
     measured = (
         f"{best.own.title}: misfit {best.misfit:.2g} at the known records, at most {best.limit:.2g} in maps of it"
     )
@@ -239,7 +243,9 @@ def believed(candidates: list[Candidate]) -> Belief:
 def tied_with(ranked: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
     """Hypotheses on other inputs, or of other families, that the release does not tell from the first."""
     best = ranked[0]
-    close = (one for one in ranked[1:] if one.fits and one.excess <= best.tie * best.excess)
+    close = (
+        one for one in ranked[1:] if one.fits and one.excess <= best.tie * best.excess and one.is_sharp >= best.is_sharp
+    )
     return tuple(one for one in close if not _is_neighbour(best, one))
 
 

@@ -88,7 +88,7 @@ class LinearFamily:
             method = _behind(before, self.method(n_components=release.coords.shape[1]), fit)
             last = next((type(step) for step in reversed(before) if not step.per_record), Step)
             limit = LIMITS.get(last, LIMIT) * max(1.0, LEAST_N / len(records)) + release.rounding / release.spread
-            found.append(Candidate(self.name, method, fit.misfit, limit, undetermined=settings))
+            found.append(Candidate(self.name, method, fit.misfit, limit, undetermined=settings, is_sharp=True))
         return sorted(found, key=lambda one: one.misfit)[:KEPT]
 
     def misfit(self, release: Release, candidate: Candidate) -> float:

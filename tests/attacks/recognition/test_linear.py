@@ -89,3 +89,14 @@ def test_an_attack_without_a_method_recognises_it_or_answers_with_the_mean():
     assert refused.belief.method is None
     assert refused.found.status & Status.MISFIT
     np.testing.assert_allclose(refused.found.x, x[1:].mean(axis=0))
+
+
+def test_scores_of_nearly_all_dimensions_are_no_smacof_though_they_keep_its_distances():
+    x = records("wine", 80)
+    coords = make_pipeline(SCALERS["standard"], decomposition.PCA(11)).fit_transform(x)
+    belief = recognise(KEY, x[1:], coords, methods=("pca", "mds"))
+    fitting = {one.family for one in belief.candidates if one.fits}
+    assert fitting == {"pca", "mds"}
+    assert belief.best.family == "pca"
+    assert not belief.tied
+    assert belief.margin >= 1

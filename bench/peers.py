@@ -35,6 +35,9 @@ Step = Callable[[Iterator[np.ndarray]], tuple[int, float]]
 """Embeds one more shadow, or one more block: how many, and the sum of their iterations (UMAP: attractive updates)."""
 
 
+STANDARD = "standard_"
+"""In front of the name of a peer that is given standardised records."""
+
 MODULES = {"umap": "umap", "opentsne": "openTSNE", "torchdr": "torchdr"}
 """Modules that peers need beside scikit-learn, by how the peer's name begins."""
 
@@ -133,11 +136,17 @@ def _shadows(method: str, known: np.ndarray, targets: np.ndarray) -> Step:
 
         return step
 
-    if method.startswith("pca"):
+    if method.removeprefix(STANDARD).startswith("pca"):
         from sklearn.decomposition import PCA as SklearnPCA
+        from sklearn.preprocessing import StandardScaler
 
-        solver = "full" if method == "pca_full" else "auto"
-        return one_by_one(lambda data: _run(SklearnPCA(n_components=2, svd_solver=solver, random_state=0), data))
+        solver = "full" if method.endswith("pca_full") else "auto"
+
+        def pca(data: np.ndarray) -> float:
+            data = StandardScaler().fit_transform(data) if method.startswith(STANDARD) else data
+            return _run(SklearnPCA(n_components=2, svd_solver=solver, random_state=0), data)
+
+        return one_by_one(pca)
     if method.startswith("srp"):
         return _projections(method, x, one_by_one)
     if method == "umap":

@@ -21,11 +21,11 @@ import numpy as np
 import tyro
 
 from bench import harness, work
-from bench.peers import PeerPool, lacking
+from bench.peers import STANDARD, PeerPool, lacking
 from drjax.attacks.shadow import RANDOMNESS, Randomness, shadow_batch_size, shadow_embeddings
 from drjax.core import batching, validate
 from drjax.core.types import DRMethod, count_status
-from drjax.dr import METHODS
+from drjax.dr import METHODS, Pipeline, Standardise
 
 THREAT_MODELS: dict[Randomness, str] = {"fresh": "seed unknown", "shared": "seed known"}
 PEERS: dict[tuple[str, Randomness], tuple[str, ...]] = {
@@ -89,6 +89,7 @@ class Config:
         peer_s: Seconds that each peer runs per cell; projections get a third.
         naive_limit_s: A naive cell predicted to take longer for one call is skipped.
         cell_s: Seconds that one call with all shadows of a cell may be predicted to take on two CPU cores.
+        is_standard: Standardise records before each method; scikit-learn's PCA likewise, other peers are left out.
         torchdr: Time TorchDR too, by itself on the default device; what it lacks is said in its row.
         out: JSON-lines file that the rows are added to.
         quick: A small grid in seconds, to see that everything runs; its figures mean nothing.
@@ -108,6 +109,7 @@ class Config:
     peer_s: float = 1.5
     naive_limit_s: float = 20.0
     cell_s: float = CELL_S
+    is_standard: Annotated[bool, tyro.conf.arg(name="standard")] = False
     torchdr: bool = False
     out: Path = harness.RESULTS / "shadow_embeddings.jsonl"
     quick: bool = False
@@ -127,6 +129,7 @@ class Cell:
     randomness: Randomness
     known: np.ndarray
     targets: np.ndarray
+    is_standard: bool = False
 
     @property
     def kind(self) -> tuple[str, Randomness]:
@@ -136,7 +139,14 @@ class Cell:
     @property
     def instance(self) -> DRMethod:
         """The method with the hyperparameters that are timed."""
-        return work.method_for(self.method, len(self.known) + 1)
+        own = work.method_for(self.method, len(self.known) + 1)
+        return Pipeline(before=(Standardise(),), method=own) if self.is_standard else own
+
+    @property
+    def peers(self) -> tuple[str, ...]:
+        """Peers that it is compared with."""
+        found = PEERS.get(self.kind, ())
+        return tuple(f"{STANDARD}{peer}" for peer in found if self.method == "pca") if self.is_standard else found
 
     @property
     def labels(self) -> dict[str, Any]:
@@ -149,6 +159,7 @@ class Cell:
             "k": self.instance.n_components,
             "shadows": len(self.targets),
             "dtype": str(self.known.dtype),
+            **({"scale": "standard"} if self.is_standard else {}),
         }
 
 
@@ -227,7 +238,8 @@ def cells(config: Config, dtype: str) -> Iterator[tuple[Cell, str]]:
                 if method in config.method:
                     fits = int(config.cell_s / max(work.seconds(method, n, d), 1e-9))
                     shadows = min(config.shadows, max(FEWEST_SHADOWS, fits))
-                    yield Cell(method, randomness, known, records[len(records) - shadows :]), source
+                    own = records[len(records) - shadows :]
+                    yield Cell(method, randomness, known, own, config.is_standard), source
 
 
 def _records(config: Config, count: int, d: int) -> tuple[np.ndarray, str]:
@@ -284,7 +296,7 @@ def _measure_peers(cell: Cell, config: Config, pool: PeerPool) -> list[dict[str,
     pool.load(cell.known, cell.targets[:PEER_TARGETS])
     budget = config.peer_s / 3 if cell.method == "srp" else config.peer_s
     library = "umap-learn" if cell.method == "umap" else "sklearn"
-    return [_peer_row(f"{library}/{peer}", peer, cell, pool, budget) for peer in PEERS.get(cell.kind, ())]
+    return [_peer_row(f"{library}/{peer}", peer, cell, pool, budget) for peer in cell.peers]
 
 
 def _peer_row(name: str, peer: str, cell: Cell, pool: PeerPool, budget_s: float) -> dict[str, Any]:

@@ -284,6 +284,19 @@ def test_a_table_has_naive_vmap_beside_every_row():
     assert [line.split(" | ")[column] for line in lines[5:]] == ["2.5000", "it ran out of memory"]
 
 
+def test_standardised_records_are_timed_beside_scikit_learns_pipeline(tmp_path):
+    config = shadow_embeddings.Config(
+        quick=True, method=["pca"], dtype=["float32"], is_standard=True, out=tmp_path / "rows.jsonl"
+    )
+    config.n = [30]
+    shadow_embeddings.main(config)
+    rows = [json.loads(line) for line in config.out.read_text().splitlines()]
+    (row,) = [one for one in rows if one["name"] == "drjax"]
+    assert row["scale"] == "standard"
+    assert row["status"] == {"OK": row["shadows"]}
+    assert row["speedup"].keys() == {"naive", "sklearn/standard_pca_default", "sklearn/standard_pca_full"}
+
+
 def test_every_method_has_cells_and_peers_and_a_model_of_its_operations():
     kinds = shadow_embeddings.kinds()
     assert {method for method, _ in kinds} == set(METHODS) == set(shadow_embeddings.Config().method)

@@ -2,7 +2,6 @@
 
 import jax
 import numpy as np
-import pytest
 from sklearn import datasets, manifold, preprocessing
 
 import drjax

@@ -209,7 +209,7 @@ def test_tsne_of_many_data_sets_has_their_metric(metric):
 @pytest.mark.parametrize("metric", metrics.METRICS)
 def test_the_graph_of_umap_is_umap_learns(metric):
     x = records(n=40, dtype="float32")  # few, or two distances are equal to the seventh digit
-    # What umap-learn does itself with fewer than 4,096 records; told the metric it would compile a search of neighbours.
+    # As umap-learn does with fewer than 4,096 records; told the metric it would compile a search of neighbours.
     distances = pairwise_distances(x, metric=metric)
     expected, _, _ = umap.umap_.fuzzy_simplicial_set(distances, 8, np.random.RandomState(0), "precomputed")
     lists = cpu.lists_of(x, 8, 1.0, metric)

@@ -131,8 +131,9 @@ def test_opposite_gradients_are_told_apart_as_well_as_the_guarantee_allows(noise
     [
         (1.0, "parameters", "known"),
         (1.0, "confidence", "known"),
+        (1.0, "confidence", "unknown"),
         (40.0, "parameters", "unknown"),
-        (40.0, "confidence", "unknown"),
+        (40.0, "confidence", "known"),
     ],
 )
 def test_nobody_beats_the_guarantee_of_a_private_network(noise_multiplier, score, start):

@@ -2,7 +2,6 @@
 
 import jax
 import numpy as np
-import pytest
 from sklearn import datasets, manifold, preprocessing
 
 import drjax
@@ -42,7 +41,6 @@ def ratios(found, targets, known):
     return (error**2).mean(axis=1) / (mean**2).mean(axis=1)
 
 
-@pytest.mark.optimised
 def test_a_map_of_standardised_records_gives_the_record_in_its_own_units():
     x = table()
     known, targets = x[: N - 1], x[N : N + 1]

@@ -83,8 +83,18 @@ def loop(training, clip_norm, x, y, params, batches):
 POISSON = np.array([[0, 2, 5, 8], [1, 3, PADDING, PADDING], [PADDING] * 4, [0, PADDING, PADDING, PADDING]])
 
 
-@pytest.mark.parametrize("batches", [None, POISSON], ids=["full", "poisson"])
-@pytest.mark.parametrize("model", [DENSE, CNN, FLAT], ids=["dense", "cnn", "logistic"])
+@pytest.mark.parametrize(
+    ("model", "batches", "dtype"),
+    [
+        pytest.param(DENSE, None, "float64", id="dense-full"),
+        pytest.param(DENSE, POISSON, "float32", id="dense-poisson"),
+        pytest.param(CNN, None, "float32", id="cnn-full"),
+        pytest.param(CNN, POISSON, "float64", id="cnn-poisson"),
+        pytest.param(FLAT, POISSON, "float64", id="logistic-poisson"),
+        pytest.param(FLAT, None, "float32", id="logistic-full"),
+    ],
+    indirect=["dtype"],
+)
 def test_clipping_equals_a_loop_over_records(model, batches, dtype):
     d = 40 if model is CNN else D
     clip_norm = 1.2 if model is CNN else 1.5

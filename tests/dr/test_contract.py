@@ -147,8 +147,17 @@ def test_returns_the_shapes_and_dtypes_of_the_contract(method, dtype):
     chex.assert_tree_all_finite(out.coords)
 
 
-@pytest.mark.parametrize("given", ["float64", "int32", "uint8", "bool", "float16"])
+@pytest.mark.parametrize("given", ["float64", "bool"])
 def test_computes_in_float32_when_x64_is_off(method, given):
+    _computes_in_float32(method, given)
+
+
+@pytest.mark.parametrize("given", ["int32", "uint8", "float16"])
+def test_records_of_any_type_are_computed_in_float32(given):
+    _computes_in_float32(METHODS["pca"](), given)
+
+
+def _computes_in_float32(method, given):
     x = (data() > 0) if given == "bool" else np.abs(data() * 10).astype(given)
     assert jax.eval_shape(fit, method, KEY, x).coords.dtype == jnp.float32
     shared = method.prepare(x[1:])
@@ -176,21 +185,25 @@ def test_the_same_key_gives_the_same_result(method):
 
 
 @pytest.mark.gpu
-def test_vmap_equals_a_loop(method, dtype):
-    x = np.stack([data(dtype=dtype, seed=i) for i in range(M)])
+def test_vmap_equals_a_loop(method):
+    x = np.stack([data(seed=i) for i in range(M)])
     keys = jax.random.split(KEY, M)
     batch = jax.jit(jax.vmap(fit, in_axes=(None, 0, 0)))(method, keys, x)
     for i in range(M):
         one = fit(method, keys[i], x[i])
-        np.testing.assert_allclose(batch.coords[i], one.coords, atol=tolerance(dtype, method))
+        np.testing.assert_allclose(batch.coords[i], one.coords, atol=tolerance("float32", method))
         assert int(batch.status[i]) == int(one.status)
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(
     ("n", "d", "dtype", "shared_key"),
-    [(N, D, dtype, randomness) for dtype in ("float32", "float64") for randomness in ("fresh", "shared")]
-    + [(30, 5, "float64", "fresh"), (5, 30, "float32", "shared"), (3, 3, "float64", "shared")],
+    [
+        (N, D, "float32", "fresh"),
+        (N, D, "float32", "shared"),
+        (N, D, "float64", "fresh"),
+        (3, D, "float32", "shared"),  # wider than long
+    ],
     indirect=["dtype", "shared_key"],
 )
 def test_insert_equals_fit_transform_with_the_target_first(method, dtype, shared_key, n, d):
@@ -205,6 +218,11 @@ def test_insert_equals_fit_transform_with_the_target_first(method, dtype, shared
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("dtype", "shared_key"),
+    [("float32", "fresh"), ("float32", "shared"), ("float64", "fresh")],
+    indirect=["dtype", "shared_key"],
+)
 def test_insert_batch_equals_stacked_inserts(method, dtype, shared_key):
     known, targets = data(dtype=dtype)[1:], data(M, dtype=dtype, seed=9)
     shared = method.prepare(known, shared_key=shared_key)
@@ -441,10 +459,12 @@ def test_the_gradient_vanishes_at_a_stationary_release(method, settled):
 
 
 @pytest.mark.usefixtures("all_platforms")
-def test_lowers_for_tpu_on_a_machine_without_one(method, shared_key):
-    shared = method.prepare(data()[1:], shared_key=shared_key)
+def test_lowers_for_tpu_on_a_machine_without_one(method):
     keys, targets = jax.random.split(KEY, M), data(M, seed=9)
-    for fn, arguments in ((fit, (KEY, data())), (insert_batch, (keys, shared, targets))):
+    # What draws nothing has one program for both kinds of draws.
+    draws = (None,) if method.deterministic else (None, jax.random.key(11))
+    prepared = [method.prepare(data()[1:], shared_key=draw) for draw in draws]
+    for fn, arguments in ((fit, (KEY, data())), *((insert_batch, (keys, shared, targets)) for shared in prepared)):
         jitted = jax.jit(lambda *rest, fn=fn: fn(method, *rest).coords)
         exported = jax.export.export(jitted, platforms=["tpu"])(*arguments)
         assert exported.platforms == ("tpu",)

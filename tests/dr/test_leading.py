@@ -10,7 +10,7 @@ from drjax.dr.pca.leading import leading_scores
 DIGITS = load_digits().data / 16
 
 
-@pytest.mark.parametrize(("columns", "k"), [(64, 2), (64, 3), (5, 2)])
+@pytest.mark.parametrize(("columns", "k"), [(64, 3), (5, 2)])
 def test_scores_equal_scikit_learn(columns, k):
     # Variances of the 11th and the second component differ by a factor of 4: only rounding is left after 40 steps.
     sets = np.stack([DIGITS[at : at + 60, 10 : 10 + columns] for at in (0, 100, 200)])

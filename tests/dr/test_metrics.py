@@ -104,7 +104,7 @@ def test_a_metric_that_is_none_is_refused_on_construction():
 
 
 @pytest.mark.parametrize("name", ["classical_mds", "isomap", "mds", "tsne", "umap"])
-@pytest.mark.parametrize("metric", ["cosine", "correlation"])
+@pytest.mark.parametrize(("metric", "dtype"), [("cosine", "float32"), ("correlation", "float64")], indirect=["dtype"])
 def test_insertion_equals_a_fit_and_has_no_unit(name, metric, dtype):
     method, x = method_of(name, metric), records(dtype=dtype)
     shared = method.prepare(x[1:])
@@ -209,8 +209,9 @@ def test_tsne_of_many_data_sets_has_their_metric(metric):
 @pytest.mark.parametrize("metric", metrics.METRICS)
 def test_the_graph_of_umap_is_umap_learns(metric):
     x = records(n=40, dtype="float32")  # few, or two distances are equal to the seventh digit
-    settings = {"X": x, "n_neighbors": 8, "random_state": np.random.RandomState(0), "metric": metric}
-    expected, _, _ = umap.umap_.fuzzy_simplicial_set(**settings)
+    # As umap-learn does with fewer than 4,096 records; told the metric it would compile a search of neighbours.
+    distances = pairwise_distances(x, metric=metric)
+    expected, _, _ = umap.umap_.fuzzy_simplicial_set(distances, 8, np.random.RandomState(0), "precomputed")
     lists = cpu.lists_of(x, 8, 1.0, metric)
     neighbors = umap_graph.Neighbors(jnp.asarray(lists.indices), jnp.asarray(lists.distances))
     found = umap_graph.fuzzy_union(neighbors.indices, jnp.asarray(lists.weights), 1.0)

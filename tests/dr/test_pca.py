@@ -32,8 +32,9 @@ def sklearn_full(x, k=2):
     return SklearnPCA(k, svd_solver="full").fit_transform(np.asarray(x, np.float64))
 
 
-@pytest.mark.parametrize("n", [3, 10, 66, 200])
-@pytest.mark.parametrize(("x64", "tolerance"), [(True, 1e-10), (False, 1e-5)])
+@pytest.mark.parametrize(
+    ("n", "x64", "tolerance"), [(3, True, 1e-10), (66, True, 1e-10), (10, False, 1e-5), (200, False, 1e-5)]
+)
 def test_insert_and_fit_transform_equal_scikit_learn_with_signs(n, x64, tolerance):
     # The issue's own limits: rounding of the dtype times the conditioning of the leading components.
     with jax.enable_x64(x64):
@@ -52,7 +53,7 @@ def test_insert_and_fit_transform_equal_scikit_learn_with_signs(n, x64, toleranc
 
 
 @pytest.mark.skipif("DRJAX_DATA" not in os.environ, reason="needs the MNIST files: set DRJAX_DATA")
-@pytest.mark.parametrize("n", [10, 100, 200, 500, 1000])
+@pytest.mark.parametrize("n", [10, 200, 1000])
 def test_insert_equals_scikit_learn_on_mnist(n):
     from drjax.data import load
 

@@ -83,9 +83,8 @@ def test_pca_behind_a_scaler_is_scikit_learns(name, whiten):
         assert int(found.status) == 0
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", SCALERS)
-@pytest.mark.parametrize(("n", "d"), [(150, 80), (80, 150)])
+@pytest.mark.parametrize(("n", "d", "dtype"), [(150, 80, "float32"), (80, 150, "float64")])
 def test_many_records_are_inserted_behind_a_scaler_as_they_are_fitted(name, dtype, n, d):
     x, scaler = data(n + 6, d).astype(dtype), SCALERS[name][0]
     targets, known = x[:7], x[7:]

@@ -249,8 +249,9 @@ def lanes_of(training, split, targets_x, classes, **own):
     )
 
 
-@pytest.mark.parametrize("model", [DENSE, CNN], ids=["dense", "cnn"])
-@pytest.mark.parametrize("optimizer", ["nesterov", "adam"])
+@pytest.mark.parametrize(
+    ("optimizer", "model"), [("nesterov", CNN), ("adam", DENSE)], ids=["nesterov-cnn", "adam-dense"]
+)
 def test_the_derivative_in_the_target_is_that_of_finite_differences(optimizer, model):
     with jax.enable_x64(True):
         d = 40 if model is CNN else D

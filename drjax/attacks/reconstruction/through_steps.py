@@ -101,7 +101,9 @@ class ThroughSteps(EmbeddingAttack):
         x, expected = np.stack([one.x for one in back]), np.array([one.expected for one in back]) + moved
         status = status | np.where(moved > MOST_MOVED * usual, np.uint32(Status.NOT_CONVERGED), np.uint32(0))
         is_lost = ~np.isfinite(x).all(axis=1)
-        x[is_lost], expected[is_lost] = prior.mean, usual
+        # Where as much is open as before, what one would guess errs least.
+        is_open = is_lost | (expected >= usual)
+        x[is_open], expected[is_open] = prior.mean, usual
         status = status | np.where(is_lost, np.uint32(Status.MISFIT), np.uint32(0))
         return Reconstruction(x, None, x[:, None], np.sqrt(expected * x.shape[1]), status, expected)
 

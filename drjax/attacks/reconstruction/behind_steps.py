@@ -6,6 +6,7 @@ steps from several starts, and checked by what it leaves over.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -286,59 +287,21 @@ def _solve(plan: _Plan, lanes: Any) -> _Found:
     return jax.lax.map(lambda lane: _solve_one(plan, *lane), lanes)
 
 
-def _solve_one(plan: _Plan, release: jax.Array, level: jax.Array, starts: jax.Array) -> _Found:
-    equations, q = plan.equations, release.size
-    unit = jnp.max(jnp.abs(release))
-
-    def descent(start: Array, noise: Array, max_iter: int = MAX_ITER) -> Fit:
-        return descend(equations, release, Noise(jnp.full(q, noise), None), plan.prior, start, max_iter=max_iter)
-
-    first = [jnp.maximum(level, share * unit) for share in FIRST_NOISE]
-
-    def gaps(x: Array, other: Array) -> jax.Array:
-        return jnp.mean((x - other) ** 2 / jnp.diagonal(plan.prior.covariance), axis=-1)
-
-    def search(carry: tuple[Fit, jax.Array], given: jax.Array) -> tuple[tuple[Fit, jax.Array], tuple[Any, Any]]:
-        best, is_sure = carry
-        start = jnp.where(jnp.isnan(given), mirrored(best), given)
-        is_sure &= jnp.isfinite(given).all()
-
-        def again() -> tuple[tuple[Fit, jax.Array], tuple[Any, Any]]:
-            x = start
-            for noise in first[:-1]:
-                x = descent(x, noise).x
-            found = descent(x, first[-1])
-            is_same = gaps(found.x, best.x) <= SAME
-            kept = jax.tree.map(lambda new, old: jnp.where(found.cost < best.cost, new, old), found, best)
-            return (kept, is_same & (kept.cost <= MOST_COST * q)), (found.x, found.cost)
-
-        skipped = (best, is_sure), (jnp.zeros_like(best.x), jnp.full_like(best.cost, jnp.inf))
-        return jax.lax.cond(is_sure, lambda: skipped, again)
-
-    def mirrored(best: Fit) -> jax.Array:
-        """Where the target's scores are next to nothing, signs of offsets are hardly told."""
-        return jnp.asarray(2 * plan.prior.mean - best.x)
-
-    shapes = jax.eval_shape(descent, starts[0], level)
-    nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-    # The last start is not known before.
-    open_starts = jnp.concatenate([starts, jnp.full_like(starts[:1], jnp.nan)])
-    nothing = nothing._replace(cost=jnp.full_like(nothing.cost, jnp.inf))
-    (best, _), (ends, costs) = jax.lax.scan(search, (nothing, jnp.bool_(False)), open_starts)
-    weights = jnp.exp(jnp.maximum(-0.5 * (costs - best.cost), -100))
-    away = ends - best.x
-    spread = jnp.sum(weights * jnp.sum(away**2, axis=1)) / jnp.sum(weights)
+def _likeliest(
+    plan: _Plan, descent: Callable[..., Fit], level: jax.Array, unit: jax.Array, best: Fit, solved: jax.Array
+) -> tuple[Fit, jax.Array]:
+    """The likeliest fit from the first descents' best on, or from what was solved feature by feature, and its noise."""
+    q = best.model.residual.size
+    first = jnp.maximum(level, FIRST_NOISE[-1] * unit)
 
     def evidence(fit: Fit, noise: jax.Array) -> jax.Array:
         """Minus twice the logarithm of the release's density under this noise, by Laplace's rule."""
-        return (
-            fit.cost
-            + jnp.linalg.slogdet(jnp.eye(len(fit.model.gram)) + fit.model.gram)[1]
-            + 2 * q * jnp.log(noise / unit)
-        )
+        gram = fit.model.gram
+        return fit.cost + jnp.linalg.slogdet(jnp.eye(len(gram)) + gram)[1] + 2 * q * jnp.log(noise / unit)
 
-    def is_off(x: Array) -> jax.Array:
-        return jnp.asarray(off_steps(x, plan.spacing, plan.origin))
+    def off(x: Array) -> jax.Array:
+        """The same of values between the steps of their features."""
+        return PRICE * jnp.sum(off_steps(x, plan.spacing, plan.origin))
 
     def further(carry: tuple[Any, ...], share: jax.Array) -> tuple[tuple[Any, ...], None]:
         last, kept, noise, least, is_done = carry
@@ -354,25 +317,64 @@ def _solve_one(plan: _Plan, release: jax.Array, level: jax.Array, starts: jax.Ar
         # Below the level of the digits nothing changes.
         return jax.lax.cond(is_done | (own >= noise), lambda: carry, again), None
 
-    def refined(begun: Fit) -> tuple[Fit, jax.Array, jax.Array]:
-        """The likeliest fit from one of the first on, its noise, and the evidence of it and of the steps of values."""
-        start = begun, begun, first[-1], evidence(begun, first[-1]), jnp.bool_(False)
-        (_, kept, noise, least, _), _ = jax.lax.scan(further, start, jnp.asarray(FURTHER_NOISE))
-        return kept, noise, least + PRICE * jnp.sum(is_off(kept.x))
-
     def at_once(kept: tuple[Fit, jax.Array, jax.Array], share: jax.Array) -> tuple[Any, None]:
         own = jnp.maximum(level, share * unit)
-        found = descent(starts[0], own, MOST_ITER)
-        new = found, own, evidence(found, own) + PRICE * jnp.sum(is_off(found.x))
+        found = descent(solved, own, MOST_ITER)
+        new = found, own, evidence(found, own) + off(found.x)
         is_better = new[2] < kept[2]
         return jax.tree.map(lambda new, old: jnp.where(is_better, new, old), new, kept), None
 
-    chosen = refined(best)
+    start = best, best, first, evidence(best, first), jnp.bool_(False)
+    (_, kept, noise, least, _), _ = jax.lax.scan(further, start, jnp.asarray(FURTHER_NOISE))
+    found = kept, noise, least + off(kept.x)
     if plan.has_solved:
         # What was solved feature by feature needs no more noise than the release has; with more, its narrow valley
         # would not hold it.
-        chosen, _ = jax.lax.scan(at_once, chosen, jnp.asarray(FURTHER_NOISE))
-    kept, noise, _ = chosen
+        found, _ = jax.lax.scan(at_once, found, jnp.asarray(FURTHER_NOISE))
+    return found[0], found[1]
+
+
+def _solve_one(plan: _Plan, release: jax.Array, level: jax.Array, starts: jax.Array) -> _Found:
+    equations, q = plan.equations, release.size
+    unit = jnp.max(jnp.abs(release))
+
+    def descent(start: Array, noise: Array, max_iter: int = MAX_ITER) -> Fit:
+        return descend(equations, release, Noise(jnp.full(q, noise), None), plan.prior, start, max_iter=max_iter)
+
+    first = [jnp.maximum(level, share * unit) for share in FIRST_NOISE]
+
+    def gaps(x: Array, other: Array) -> jax.Array:
+        return jnp.mean((x - other) ** 2 / jnp.diagonal(plan.prior.covariance), axis=-1)
+
+    def search(carry: tuple[Fit, jax.Array], given: jax.Array) -> tuple[tuple[Fit, jax.Array], tuple[Any, Any]]:
+        best, is_sure = carry
+        # Where the target's scores are next to nothing, signs of offsets are hardly told: the last start is the mirror.
+        start = jnp.where(jnp.isnan(given), 2 * plan.prior.mean - best.x, given)
+        is_sure &= jnp.isfinite(given).all()
+
+        def again() -> tuple[tuple[Fit, jax.Array], tuple[Any, Any]]:
+            x = start
+            for noise in first[:-1]:
+                x = descent(x, noise).x
+            found = descent(x, first[-1])
+            is_same = gaps(found.x, best.x) <= SAME
+            kept = jax.tree.map(lambda new, old: jnp.where(found.cost < best.cost, new, old), found, best)
+            return (kept, is_same & (kept.cost <= MOST_COST * q)), (found.x, found.cost)
+
+        skipped = (best, is_sure), (jnp.zeros_like(best.x), jnp.full_like(best.cost, jnp.inf))
+        return jax.lax.cond(is_sure, lambda: skipped, again)
+
+    shapes = jax.eval_shape(descent, starts[0], level)
+    nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    # The last start is not known before.
+    open_starts = jnp.concatenate([starts, jnp.full_like(starts[:1], jnp.nan)])
+    nothing = nothing._replace(cost=jnp.full_like(nothing.cost, jnp.inf))
+    (best, _), (ends, costs) = jax.lax.scan(search, (nothing, jnp.bool_(False)), open_starts)
+    weights = jnp.exp(jnp.maximum(-0.5 * (costs - best.cost), -100))
+    away = ends - best.x
+    spread = jnp.sum(weights * jnp.sum(away**2, axis=1)) / jnp.sum(weights)
+
+    kept, noise = _likeliest(plan, descent, level, unit, best, starts[0])
     away = kept.x - plan.prior.mean
     # Not the objective: with next to no noise what it sums of the steps is rounding.
     oddity = jnp.dot(away, jax.scipy.linalg.solve(plan.prior.covariance, away, assume_a="pos")) / len(away)

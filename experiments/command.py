@@ -11,6 +11,7 @@ import tyro
 
 from drjax.core import validate
 from experiments import sweep
+from experiments.markdown import markdown_table
 from experiments.sweep import ALL, Asked, C, Claim, Sweep
 
 
@@ -78,8 +79,7 @@ def claims_of(experiment: Sweep[C], asked: Asked[C]) -> str:
     if len(lines) < 2:
         raise ValueError(f"out must hold results, got {asked.out} without any")
     names = [field.name for field in dataclasses.fields(Claim)]
-    rows = [names, ["---"] * len(names), *(map(str, vars(claim).values()) for claim in experiment.claims(lines))]
-    return "\n".join(f"| {' | '.join(word.replace('|', chr(92) + '|') for word in row)} |" for row in rows)
+    return markdown_table(names, [[str(word) for word in vars(claim).values()] for claim in experiment.claims(lines)])
 
 
 def _command(experiment: Sweep[Any]) -> Callable[..., None]:

@@ -42,6 +42,7 @@ from drjax.dr import UMAP
 from drjax.reports import ladder, records
 from experiments import command
 from experiments.cells import Cell, Computed, Group, Line, by, cell_of
+from experiments.markdown import markdown_table
 from experiments.sweep import RESULTS, Asked, Sweep, cell_name
 
 OURS = "drjax"
@@ -208,7 +209,7 @@ def to_markdown(found: Iterable[Mapping[str, Any]]) -> str:
         "s per target",
         "excluded",
     )
-    lines = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
+    rows = []
     for record in found:
         scores = record["scores"]
         mse = scores["mse"]
@@ -225,8 +226,8 @@ def to_markdown(found: Iterable[Mapping[str, Any]]) -> str:
             ladder.number(scores["seconds_per_target"]),
             str(scores["n_excluded"]),
         )
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        rows.append(cells)
+    return markdown_table(heads, rows)
 
 
 @functools.lru_cache(maxsize=1)

@@ -10,7 +10,7 @@ by `run --only`, are put together the second way.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ from experiments.dr_reconstruction.paper import (
 from experiments.dr_reconstruction.results import BEST, MEAN, NEAREST, Estimate, Results, examples
 from experiments.dr_reconstruction.run import SWEEP
 from experiments.dr_reconstruction.verdicts import NOT_TESTED
+from experiments.markdown import markdown_table
 from experiments.sweep import RESULTS
 
 TABLES, FIGURES = "results.md", "figures"
@@ -135,7 +136,7 @@ def table_4(results: Results) -> str:
         ["best other attack", *ours(BEST)],
         ["which", *(_which(results, name, m) for name, m in zip(names, METHOD_NAMES, strict=True))],
     ]
-    return _table([f"{DATA_NAMES[data]}, {n} known", *METHOD_NAMES.values()], rows)
+    return markdown_table([f"{DATA_NAMES[data]}, {n} known", *METHOD_NAMES.values()], rows)
 
 
 def errors(results: Results, data: str) -> str:
@@ -164,7 +165,7 @@ def errors(results: Results, data: str) -> str:
     if lacking:
         note += f" An attack that is stronger elsewhere was not run on {', '.join(lacking)} known: at most the bold."
     note += f" The nearest neighbour is among the known and shadow-train images of the cell: {pools}."
-    return _table(["method", "attack", *(f"{n} known" for n in sizes)], rows) + f"\n\n{note}"
+    return markdown_table(["method", "attack", *(f"{n} known" for n in sizes)], rows) + f"\n\n{note}"
 
 
 def claims_table(results: Results) -> str:
@@ -186,7 +187,7 @@ def claims_table(results: Results) -> str:
             asked = claims.LENSES[lens]
             rows.append([section, about, asked, f"**{verdict.outcome}**", setting, devices, verdict.evidence])
     heads = ["section", "claim", "asked", "verdict", "not as in the paper", "run on", "figures (mean squared error)"]
-    parts = [CLAIMS_NOTE, *([_table(heads, rows)] if rows else [])]
+    parts = [CLAIMS_NOTE, *([markdown_table(heads, rows)] if rows else [])]
     if lost:
         names = ", ".join(f"{count} on {DATA_NAMES[data]}" for data, count in lost.items())
         parts.append(f"{NOT_TESTED.capitalize()}, because the configuration lacks the data: {names}.")
@@ -211,7 +212,7 @@ def noise(results: Results, data: str) -> str:
         for attack, label in ((MEAN, "mean image"), (NEAREST, "nearest neighbour")):
             found = [results.baseline(data, n, attack, sigma=s) for s in sigmas]
             rows.append(["", label, "against the original", *map(_pm, found)])
-    return _table(["method", "attack", "error", *(f"noise {s:g}" for s in sigmas)], rows)
+    return markdown_table(["method", "attack", "error", *(f"noise {s:g}" for s in sigmas)], rows)
 
 
 def _head(results: Results) -> str:
@@ -305,11 +306,6 @@ def _pm(estimate: Estimate | None) -> str:
     if estimate is None:
         return "not run"
     return f"{number(estimate.mean)} ± {number(estimate.high - estimate.mean)}"
-
-
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
 
 
 def main(runs: tyro.conf.Positional[tuple[Path, ...]], /, *, to: Path | None = None) -> None:

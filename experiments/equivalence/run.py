@@ -31,6 +31,7 @@ from drjax.dr.quality import trustworthiness
 from drjax.reports import records
 from experiments import command
 from experiments.cells import Cell, Computed, Group, by, cell_of
+from experiments.markdown import markdown_table
 from experiments.sweep import RESULTS, Asked, Sweep, cell_name
 
 N_NEIGHBORS = 5
@@ -199,26 +200,22 @@ sign is drjax's convention here and whatever ARPACK ends with there; only the up
 def to_markdown(summaries: Iterable[Mapping[str, Any]]) -> str:
     """The summaries as Markdown tables: one of the tests, one of the classifier."""
     heads = ("method", "n", "sets", "measure", "drjax", "reference", "difference (90% interval)", "margin", "verdict")
-    lines = [_row(heads), _row(["---"] * len(heads))]
+    rows = []
     for s in summaries:
         for measure, t in s["tests"].items():
             is_better = measure == "trustworthiness" and t["low"] > 0
             verdict = "equivalent" if t["equivalent"] else "better" if is_better else "not shown"
             difference = f"{t['difference']:.2g} ({t['low']:.2g} to {t['high']:.2g})"
             cells = (measure, f"{t['ours']:.5g}", f"{t['theirs']:.5g}", difference, f"{t['margin']:.2g}", verdict)
-            lines.append(_row((s["method"], str(s["n"]), str(s["n_sets"]), *cells)))
-    heads = ("method", "n", "classifier against the reference", "maps", "accuracy (95% interval)")
-    lines += ["", _row(heads), _row(["---"] * len(heads))]
+            rows.append((s["method"], str(s["n"]), str(s["n_sets"]), *cells))
+    tests = markdown_table(heads, rows)
+    heads, rows = ("method", "n", "classifier against the reference", "maps", "accuracy (95% interval)"), []
     names = {"ours": "drjax", "control": "drjax, 30% fewer iterations (control)"}
     for s in summaries:
         for c in s["classifier"]:
             accuracy = f"{c['accuracy']:.3f} ({c['low']:.3f} to {c['high']:.3f})"
-            lines.append(_row((s["method"], str(s["n"]), names[c["side"]], c["view"], accuracy)))
-    return "\n".join(lines)
-
-
-def _row(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+            rows.append((s["method"], str(s["n"]), names[c["side"]], c["view"], accuracy))
+    return f"{tests}\n\n{markdown_table(heads, rows)}"
 
 
 def _draw(x: np.ndarray, n: int, seed: int, index: int) -> np.ndarray:

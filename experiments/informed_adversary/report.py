@@ -22,6 +22,7 @@ from drjax.reports.ladder import number, percent
 from experiments.informed_adversary.cells import INVERSION, NEAREST
 from experiments.informed_adversary.config import FACTORS
 from experiments.informed_adversary.run import records_of
+from experiments.markdown import markdown_table
 from experiments.sweep import RESULTS
 
 NETWORKS = ("fast", "cifar10-fast", "notebook")
@@ -61,7 +62,7 @@ def to_markdown(settings: Settings) -> str:
     The last column counts the releases of which inversion itself says that it has not explained them.
     """
     heads = ["factor", "setting", "accuracy", *COLUMNS.values(), "inversion, median", "label", "not explained"]
-    lines = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
+    rows = []
     for (factor, setting), attacks in settings.items():
         row = [factor, setting, percent(attacks["mean"]["accuracy"]) if "mean" in attacks else ""]
         row += [_error(attacks.get(name), name) for name in COLUMNS]
@@ -69,8 +70,8 @@ def to_markdown(settings: Settings) -> str:
         row.append(number(inverted["scores"]["mse_median"]["estimate"]) if inverted else "")
         row.append(percent(inverted["label"]["estimate"]) if inverted else "")
         row.append(str(inverted["n_unexplained"]) if inverted else "")
-        lines.append(f"| {' | '.join(row)} |")
-    return "\n".join(lines)
+        rows.append(row)
+    return markdown_table(heads, rows)
 
 
 def _error(cell: Mapping[str, Any] | None, name: str) -> str:
@@ -83,10 +84,8 @@ def _error(cell: Mapping[str, Any] | None, name: str) -> str:
 
 def scores_of_images(settings: Settings) -> str:
     """One row for each attack under DP-GD or with pictures, with the percentiles of the oracle's distances."""
-    lines = [
-        "| factor | setting | attack | SSIM | KL, mean | KL, median | oracle at 1%, 10%, 50% |",
-        f"|{' --- |' * 7}",
-    ]
+    heads = ("factor", "setting", "attack", "SSIM", "KL, mean", "KL, median", "oracle at 1%, 10%, 50%")
+    rows = []
     for (factor, setting), attacks in settings.items():
         if factor != "privacy" and not any("examples" in cell for cell in attacks.values()):
             continue
@@ -94,9 +93,8 @@ def scores_of_images(settings: Settings) -> str:
             cell = attacks[name]
             kl = [number(cell["kl"][which]) for which in ("mean", "median")] if "kl" in cell else ["", ""]
             oracle = ", ".join(number(v) for v in cell.get("percentiles", {}).values())
-            row = (factor, setting, COLUMNS[name], f"{cell['ssim']:.3f}", *kl, oracle)
-            lines.append(f"| {' | '.join(row)} |")
-    return "\n".join(lines)
+            rows.append((factor, setting, COLUMNS[name], f"{cell['ssim']:.3f}", *kl, oracle))
+    return markdown_table(heads, rows)
 
 
 def draw_shadows(settings: Settings) -> Figure:

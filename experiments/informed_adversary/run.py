@@ -27,6 +27,7 @@ from experiments.informed_adversary.case import Case, parts_of
 from experiments.informed_adversary.cells import attack, attacks_of
 from experiments.informed_adversary.config import FACTORS, SCALES, Scale, Setting, settings
 from experiments.informed_adversary.judges import judge_of
+from experiments.markdown import markdown_table
 from experiments.sweep import RESULTS, Asked, Sweep, cell_name
 
 WORK = "work"
@@ -142,7 +143,7 @@ def to_markdown(cells: Iterable[Mapping[str, Any]]) -> str:
         "KL",
         "s per target",
     )
-    lines = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
+    rows = []
     for cell in cells:
         scores = cell["scores"]
         row = (
@@ -158,8 +159,8 @@ def to_markdown(cells: Iterable[Mapping[str, Any]]) -> str:
             ladder.number(cell["kl"]["mean"]) if "kl" in cell else "",
             ladder.number(scores["seconds_per_target"]),
         )
-        lines.append(f"| {' | '.join(row)} |")
-    return "\n".join(lines)
+        rows.append(row)
+    return markdown_table(heads, rows)
 
 
 def records_of(config: Mapping[str, Any], name: str | None = None) -> tuple[Dataset, Splits]:

@@ -32,6 +32,7 @@ from drjax.dr import PCA
 from drjax.reports import ladder, records
 from experiments import command
 from experiments.cells import Cell, Computed, Group, by, cell_of
+from experiments.markdown import markdown_table
 from experiments.sweep import RESULTS, Asked, Sweep, cell_name
 
 RELEASES = {
@@ -99,7 +100,7 @@ def groups(asked: Asked[Config]) -> Iterator[Group]:
 def to_markdown(cells: Iterable[Mapping[str, Any]]) -> str:
     """The records of cells as a Markdown table, one row each; errors in units of the records squared."""
     heads = ("known", "release", "attack", "MSE, mean", "MSE, median", "success", "ms per target", "excluded")
-    lines = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
+    rows = []
     for cell in cells:
         scores = cell["scores"]
         row = (
@@ -112,8 +113,8 @@ def to_markdown(cells: Iterable[Mapping[str, Any]]) -> str:
             ladder.number(1e3 * scores["seconds_per_target"]),
             str(scores["n_excluded"]),
         )
-        lines.append(f"| {' | '.join(row)} |")
-    return "\n".join(lines)
+        rows.append(row)
+    return markdown_table(heads, rows)
 
 
 def report(out: Path, config: Config) -> str:

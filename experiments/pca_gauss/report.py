@@ -16,6 +16,7 @@ import tyro
 
 from drjax.core.statistics import Interval
 from drjax.reports import plots, records
+from experiments.markdown import markdown_table
 from experiments.pca_gauss import claims, figures, practice, theory, trials
 from experiments.pca_gauss.run import entries
 from experiments.sweep import RESULTS, Claim
@@ -140,7 +141,7 @@ def method_table(lines: Sequence[Line]) -> str:
             *(("", "") if default is None else _figures(lines, default)), str(best["trials"]),
             ", ".join(sorted(raised - {"OK"})), f"{seconds:.0f}",
         ))  # fmt: skip
-    return f"{_table(heads, rows)}\n\n{HINDSIGHT}"
+    return f"{markdown_table(heads, rows)}\n\n{HINDSIGHT}"
 
 
 def claim_table(lines: Sequence[Line], wanted: Mapping[str, Sequence[claims.Comparison]], what: str) -> str:
@@ -160,7 +161,7 @@ def claim_table(lines: Sequence[Line], wanted: Mapping[str, Sequence[claims.Comp
                     row += [f"{judged.of_values.estimate:.3g}", _interval(judged.of_values), again]
                 rows.append(row)
     is_clustering = lines[0]["metric"] == "silhouette"
-    return _table(heads + others if is_clustering else heads, rows)
+    return markdown_table(heads + others if is_clustering else heads, rows)
 
 
 def cluster_table(lines: Sequence[Line], ks: Sequence[int]) -> str:
@@ -172,7 +173,7 @@ def cluster_table(lines: Sequence[Line], ks: Sequence[int]) -> str:
         found = {line["k"]: line for line in lines if line["method"] == name and line["p"] in (None, line["default_p"])}
         if len(found) == len(ks):
             rows.append((labels[name], *(_with_half(found[k]) for k in sorted(ks))))
-    return _table(heads, rows)
+    return markdown_table(heads, rows)
 
 
 def practice_table(lines: Sequence[Line]) -> str:
@@ -189,7 +190,7 @@ def practice_table(lines: Sequence[Line]) -> str:
             "" if seconds is None else f"{seconds['mean']:.1f}", str(line["trials"]),
             _proven(line) if line["epsilon"] else "",
         ))  # fmt: skip
-    return _table(heads, rows)
+    return markdown_table(heads, rows)
 
 
 def _theory_parts(curve: Line | None, epsilon: float) -> list[str]:
@@ -208,12 +209,12 @@ def _theory_parts(curve: Line | None, epsilon: float) -> list[str]:
         f"Noise of {theory.N_DRAWS:,} draws of the Laplace mechanism, epsilon {epsilon:g}, at an entry of "
         f"{theory.VALUE:g} of its bound: relative standard error 0.5%.",
         "Theorem 2, scaling does not change the signal-to-noise ratio:",
-        _table(("scale", "sensitivity", "SNR", "SNR of draws"), second),
+        markdown_table(("scale", "sensitivity", "SNR", "SNR of draws"), second),
         "Theorem 3, p of m components raise it by (m / p)²:",
-        _table(("p", "SNR", "SNR of draws", "gain", "(m / p)²"), third),
+        markdown_table(("p", "SNR", "SNR of draws", "gain", "(m / p)²"), third),
         "Proposition 4, the largest number of records at which components of the same records lower the sensitivity, "
         "by search, and the paper's bound on it:",
-        _table(("p", "largest n by search", "(m² + 4m - p) / 4p"), fourth),
+        markdown_table(("p", "largest n by search", "(m² + 4m - p) / 4p"), fourth),
         f"At p = 1, the most generous, the bound is of the records of the paper's data sets: {shares}.",
         "## Theorems 4 and 5: which records are in [-1, 1]",
         "n times the sensitivity. The paper bounds the centred records. Scaling records to [-1, 1] and centring them "
@@ -224,14 +225,14 @@ def _theory_parts(curve: Line | None, epsilon: float) -> list[str]:
             (f"{row['name']}, p = {row['p']}", *(f"{row[centre]:.4g}" for centre in CENTRES))
             for row in theory.theorems_4_and_5(n)
         ]
-        parts += [f"n = {n}:", _table(("", *CENTRES.values()), rows)]
+        parts += [f"n = {n}:", markdown_table(("", *CENTRES.values()), rows)]
     if curve is not None:
         curves = theory.sir_curves(np.asarray(curve["singular_values"]))
         shown = [p for p in (1, 2, 5, 10, 30, 100, 300) if p <= m]
         rows = [(name, *(f"{values[p - 1]:.3g}" for p in shown)) for name, values in curves.items()]
         parts += [
             f"## Figure 2, gain in sensitivity over loss of information, {curve['shown']}",
-            _table(("sensitivity", *(f"p = {p}" for p in shown)), rows),
+            markdown_table(("sensitivity", *(f"p = {p}" for p in shown)), rows),
         ]
     return parts
 
@@ -282,11 +283,6 @@ def _interval(found: Interval) -> str:
 
 def _number(value: Any) -> str:
     return "" if value is None else f"{value:g}"
-
-
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
-    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
 
 
 def main(*, results: Path = Path("runs/pca_gauss")) -> None:

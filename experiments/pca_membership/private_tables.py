@@ -9,6 +9,7 @@ import numpy as np
 
 from drjax.core.statistics import half_width
 from drjax.defenses.dp_pca import PAPER, PUBLIC
+from experiments.markdown import markdown_table
 from experiments.pca_membership.crossing import crossing, curve_crossing
 from experiments.pca_membership.private import NONE
 
@@ -88,12 +89,6 @@ def every_table(cells: Cells) -> str:
     return "\n\n".join(f"## {title}\n\n{text}" for title, text in parts.items()) + "\n"
 
 
-def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table."""
-    lines = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
-    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
-
-
 def chance(cells: Cells, convention: str, curator: str) -> str:
     """AUC at a k that nobody chose and at the best k, and the latter on components of other records."""
     rows = []
@@ -112,7 +107,7 @@ def chance(cells: Cells, convention: str, curator: str) -> str:
         "the same, components of others",
         "difference",
     )
-    return markdown(heads, rows)
+    return markdown_table(heads, rows)
 
 
 def crossings(cells: Cells) -> str:
@@ -134,7 +129,7 @@ def crossings(cells: Cells) -> str:
         gaps = [_extremes(epsilons, values[0] - values[1]) for values in (bests, kept)]
         rows.append([name, f"{alpha:,}", f"{crossing(alpha, 1 / naive['n']):,.0f}", *seen, *gaps])
     heads = ("data", "α", "noise scales cross at ε", "AUC curves", "captured energy")
-    return markdown((*heads, "vector less naive, least and largest: AUC", "captured energy"), rows)
+    return markdown_table((*heads, "vector less naive, least and largest: AUC", "captured energy"), rows)
 
 
 def _extremes(epsilons: np.ndarray, gap: np.ndarray) -> str:
@@ -160,7 +155,7 @@ def curators(cells: Cells, convention: str) -> str:
             epsilon = "∞" if point["epsilon"] is None else f"{point['epsilon']:g}"
             texts = [shown(point[field]) for field in ("best", "tpr", "utility")]
             rows.append([cell["data"], label, cell["neighbouring"], epsilon, *texts])
-    return markdown(("data", "curator", "relation", "ε", "AUC at the best k", "TPR at 1% FPR", "q"), rows)
+    return markdown_table(("data", "curator", "relation", "ε", "AUC at the best k", "TPR at 1% FPR", "q"), rows)
 
 
 def _size(cells: Cells, cell: Mapping[str, Any]) -> int:
@@ -193,7 +188,7 @@ def gains(cells: Cells) -> str:
             rows.append([name, f"{epsilon:g}", *texts])
     heads = ("data", "ε", "Analyze Gauss", "least deviation", "AnalyticGauss", "gain", "of it by the shape")
     relations = ("gain under replace-one", "replace-one: Analyze Gauss", "replace-one: AnalyticGauss")
-    return markdown((*heads, *relations), rows)
+    return markdown_table((*heads, *relations), rows)
 
 
 def stronger(cells: Cells) -> str:
@@ -215,7 +210,7 @@ def stronger(cells: Cells) -> str:
                 row += [f"{point['ceiling']:.3f}", f"{point['promised']:.3f}"]
             rows.append(row)
     heads = ("data", "curator", "ε", "reconstruction error", "likelihood ratio", "all but one known, matrix")
-    return markdown((*heads, "components", "ceiling of the guarantee", "of (ε, δ) alone"), rows)
+    return markdown_table((*heads, "components", "ceiling of the guarantee", "of (ε, δ) alone"), rows)
 
 
 def sizes(cells: Cells) -> str:
@@ -241,7 +236,7 @@ def sizes(cells: Cells) -> str:
                 row += [shown(q[0]), "" if q[0] is None or q[1] is None else shown(q[1] - q[0], "+")]
             rows.append(row)
     heads = ("data", "N", "AUC without noise", "Analyze Gauss, ε 1", "vector, 1e4", "vector, 1e6")
-    return markdown((*heads, "q Analyze Gauss, 0.1", "gain", "q, 1", "gain"), rows)
+    return markdown_table((*heads, "q Analyze Gauss, 0.1", "gain", "q, 1", "gain"), rows)
 
 
 def costs(cells: Cells) -> str:
@@ -254,4 +249,4 @@ def costs(cells: Cells) -> str:
             rows.append([name, attack, str(len(own)), *(f"{value:.0f}" for value in spent)])
     total = [sum(c[field] for c in cells.all) for field in ("cpu_seconds", "seconds")]
     rows.append(["all", "", str(len(cells.all)), *(f"{value:.0f}" for value in total)])
-    return markdown(("data", "attack", "cells", "CPU s", "wall s"), rows)
+    return markdown_table(("data", "attack", "cells", "CPU s", "wall s"), rows)

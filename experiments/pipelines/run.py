@@ -33,6 +33,7 @@ from drjax.reports import records
 from drjax.reports.ladder import number, percent
 from experiments import command
 from experiments.cells import Cell, Computed, Group, Line, by, cell_of
+from experiments.markdown import markdown_table
 from experiments.pipelines.releases import RELEASES, TABLES, Release, drawn, made
 from experiments.sweep import RESULTS, Asked, Sweep, cell_name
 
@@ -55,7 +56,7 @@ class Config:
         targets: Records attacked, each in a map of its own.
         dear_targets: Targets of attacks that take seconds each, the first ones.
         recognised: Maps of a cell that are to be recognised, the first ones.
-        seed: Of the draws, the maps and the attacks.
+        seed: Seed of the draws, the maps and the attacks.
     """
 
     data: tuple[str, ...] = ("breast cancer", "census", "adult", "digits")
@@ -239,7 +240,7 @@ def to_markdown(found: Iterable[Line]) -> str:
         "calibration",
         "recognised",
     )
-    lines = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
+    rows = []
     for line in found:
         calibration = line["calibration"]
         cells = (
@@ -254,8 +255,8 @@ def to_markdown(found: Iterable[Line]) -> str:
             "" if calibration is None else number(calibration),
             f"{line['recognised']} of {line['n_recognised']}",
         )
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        rows.append(cells)
+    return markdown_table(heads, rows)
 
 
 def _sources(asked: Asked[Config], left: Sequence[Group]) -> dict[str, Dataset]:

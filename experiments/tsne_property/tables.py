@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from drjax.core.statistics import mean_interval, share_interval
+from experiments.markdown import markdown_table
 from experiments.tsne_property import data
 
 Record = Mapping[str, Any]
@@ -121,12 +122,6 @@ def grouped(cells: Sequence[Record], key: Callable[[Record], Any]) -> dict[Any, 
     return found
 
 
-def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table."""
-    lines = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
-    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
-
-
 def constant_error(found: Sequence[Record]) -> float:
     """Error of whoever always says 0.5, over the levels that the run has."""
     (config,) = [record["config"] for record in found if record["kind"] == "run"]
@@ -188,7 +183,7 @@ def _scores(cells: Sequence[Record], constant: float) -> str:
                 "/".join(map(str, n_seeds)),
             ]
         )
-    return markdown(heads, rows)
+    return markdown_table(heads, rows)
 
 
 def _by_task(tasks: Mapping[str, list[Record]]) -> list[tuple[str, str, list[Record]]]:
@@ -244,7 +239,7 @@ def _defences(cells: Sequence[Record], constant: float) -> str:
             f"{np.mean([cell[m] for cell in kinds['utility']]):.3f}" if "utility" in kinds else "" for m in measures
         ]
         rows.append([name or "none", *scores, *paper, *worth])
-    return markdown((*heads, "trustworthiness", "neighbours kept", "silhouette of the property"), rows)
+    return markdown_table((*heads, "trustworthiness", "neighbours kept", "silhouette of the property"), rows)
 
 
 def _separability(cells: Sequence[Record]) -> str:
@@ -265,7 +260,7 @@ def _separability(cells: Sequence[Record]) -> str:
             for a in ("descriptors", "mean")
         ]
         rows.append([where(cell["test"]), f"{cell['silhouette']:.3f}", *scores])
-    return markdown(heads, rows)
+    return markdown_table(heads, rows)
 
 
 def _missing(cells: Sequence[Record]) -> str:
@@ -274,4 +269,4 @@ def _missing(cells: Sequence[Record]) -> str:
     for name in data.USER_PROPERTIES:
         state = "above" if name in there else f"needs the user's file {data.USER_FOLDER}/{data.user_file(name).name}"
         rows.append([name, *("" if value is None else f"{value:.2f}" for value in PAPER.get(name, ())), state])
-    return markdown(("property", "paper: accuracy", "paper: error", "here"), rows)
+    return markdown_table(("property", "paper: accuracy", "paper: error", "here"), rows)

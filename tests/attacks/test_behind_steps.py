@@ -192,3 +192,18 @@ def test_one_component_of_features_that_depend_on_each_other_is_not_certified(ta
     peer = make_pipeline(preprocessing.StandardScaler(), decomposition.PCA(1))
     found, _, _ = attacked(doubled, peer, (dr.Standardise(),), k=1)
     assert not (found.status == Status.OK).any()
+
+
+def test_one_component_of_forty_measured_features_is_not_certified_where_it_is_wrong():
+    # Two values each, and no steps: so many combinations that some fulfil the target's own equation by chance.
+    rng = np.random.default_rng(3)
+    loadings = rng.normal(size=(4, 40))
+    x = np.exp(rng.normal(size=(210, 4)) @ loadings / 2 + 0.7 * rng.normal(size=(210, 40)))
+    peer = make_pipeline(preprocessing.StandardScaler(), decomposition.PCA(1))
+    known, targets = x[:199], x[199:207]
+    coords = np.stack([peer.fit_transform(np.vstack([target[None], known])) for target in targets])
+    method = dr.Pipeline(before=(dr.Standardise(),), method=drjax.PCA(n_components=1))
+    found = answer(ATTACK, KEY, EmbeddingThreat(method=method, known=known, coords=coords, shadows=pytest.fail))
+    error = ratios(found, targets, known)
+    assert (error > 0.01).any()
+    assert (error[found.status == Status.OK] < 1e-6).all()

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from drjax.attacks.reconstruction.eigen_equations import Eigen, Form, split_steps, through
-from drjax.attacks.reconstruction.eigen_features import PRICE, feature_by_feature
+from drjax.attacks.reconstruction.eigen_features import PRICE, feature_by_feature, is_ambiguous
 from drjax.attacks.reconstruction.eigen_starts import conditioned, most_alike
 from drjax.attacks.reconstruction.gauss_newton import Belief, Fit, Noise, descend, variances
 from drjax.attacks.reconstruction.inversion import definite
@@ -172,8 +172,8 @@ def reconstruct_scores(
     Returns:
         x (m, d); residual_norm (m,) the root of the variance left, summed over features; expected_mse (m,). Status OK
         where the equations hold to the noise stated; UNCERTIFIED where they show more, where features lie between the
-        steps in which known ones are recorded, or where one component is all there is of features that depend on each
-        other; MISFIT where no record fulfils them; NOT_CONVERGED where noise hides which of several does. In the last
+        steps in which known ones are recorded, or where one component leaves open which of two values a feature has;
+        MISFIT where no record fulfils them; NOT_CONVERGED where noise hides which of several does. In the last
         two x is the prior's mean and residual_norm nan. A step costs O(n d k) and, for q = n k equations in p features,
         O(q p^2), or O(q^2 (p + q)) where q is less than `gauss_newton.WIDE` times p.
     """
@@ -215,11 +215,10 @@ def reconstruct_scores(
             p = len(unknowns.where)
             box = np.append(np.full(p, bounds[0]), 0.0), np.append(np.full(p, bounds[1]), max(len(unknowns.fixed), 1.0))
             found = found._replace(x=_within(equations, given, found, prior, box))
-    result = _reconstruction(found, unknowns, prior.mean, expected_of)
-    if given.shape[2] == 1 and np.linalg.matrix_rank(known[:, unknowns.where]) < len(unknowns.where):
-        # Two values of a feature fulfil its equation, and where features depend on each other none has one alone.
-        is_ok = result.status == Status.OK
-        result = result._replace(status=np.where(is_ok, np.uint32(Status.UNCERTIFIED), result.status))
+        result = _reconstruction(found, unknowns, prior.mean, expected_of)
+        if given.shape[2] == 1:
+            is_open = is_ambiguous(equations, given, found.x, level) & (result.status == Status.OK)
+            result = result._replace(status=np.where(is_open, np.uint32(Status.UNCERTIFIED), result.status))
     return result if bounds is None else result._replace(x=np.clip(result.x, *bounds))
 
 

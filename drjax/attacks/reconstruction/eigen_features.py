@@ -32,6 +32,14 @@ PRICE = 6.4
 COARSE = 1e-4
 """Steps of more than this share of what is tried are rounded to, where relations among features leave some open."""
 
+APART, UNLIKELY = 0.003, 12.0
+"""Distance of two values of a feature, in standard deviations, that matters, and squared distance from the mean by
+which one is so much the less likely that it does not count."""
+
+HELD, BY_CHANCE = 4.0, 0.01
+"""Mean squared error of equations, in units of that of the release, up to which they hold, and expected number of
+combinations of values that fulfil row 0 by chance, above which that it holds says nothing."""
+
 N_REPEATS = 8
 """Turns of features and of what linear relations among them leave open, each given the other."""
 
@@ -49,6 +57,38 @@ def feature_by_feature(equations: Eigen, given: np.ndarray) -> np.ndarray | None
     of others, g takes in these directions what it is on average over known records.
     None where these are too few, or a step mixes features.
     """
+    features = _features_of(equations)
+    if features is None:
+        return None
+    # One component has one equation a feature, which two values fulfil.
+    is_single = equations.form == "scores" and given.shape[2] == 1 and equations.is_centred
+    solved = _by_roots if is_single else _by_trial
+    found = np.stack([solved(features, release, equations.form) for release in given])
+    return np.concatenate([found, np.zeros((len(given), 1))], axis=1)[:, None]
+
+
+def other_values(equations: Eigen, release: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """(p,), the other value of each feature that fulfils the equations of one component's known rows.
+
+    Args:
+        equations: Equations of which `feature_by_feature` gives a start.
+        release: (n, 1).
+        x: (p + 1,), unknowns that fulfil the equations.
+
+    Returns:
+        The value itself where there is no other within reach, or `feature_by_feature` gives no start.
+    """
+    features, values = _features_of(equations), x[:-1]
+    if features is None:
+        return values
+    made = features.made(features.values, release)[..., 0]
+    wanted = features.made(values[None], release)[0, :, 0]
+    roots = _roots(features.values, made, wanted, lambda v: features.made(v, release)[..., 0])
+    gaps = np.abs(roots - values)
+    return np.where(gaps[0] > gaps[1], roots[0], roots[1])
+
+
+def _features_of(equations: Eigen) -> _Features | None:
     single, rest = split_steps(equations.steps)
     where, known = np.asarray(equations.where), np.asarray(equations.known)
     if equations.form == "span" or not all(step.per_feature for step in single):
@@ -63,7 +103,7 @@ def feature_by_feature(equations: Eigen, given: np.ndarray) -> np.ndarray | None
     if len(known) <= len(where) or 2 * is_open.sum() > len(where):
         return None
     low, high = known[:, where].min(axis=0), known[:, where].max(axis=0)
-    features = _Features(
+    return _Features(
         record=np.asarray(equations.record),
         where=where,
         values=low + np.linspace(-REACH, 1 + REACH, N_GRID)[:, None] * (high - low),
@@ -78,11 +118,6 @@ def feature_by_feature(equations: Eigen, given: np.ndarray) -> np.ndarray | None
         known=known[:, where],
         is_centred=equations.is_centred,
     )
-    # One component has one equation a feature, which two values fulfil.
-    is_single = equations.form == "scores" and given.shape[2] == 1 and equations.is_centred
-    solved = _by_roots if is_single else _by_trial
-    found = np.stack([solved(features, release, equations.form) for release in given])
-    return np.concatenate([found, np.zeros((len(given), 1))], axis=1)[:, None]
 
 
 @dataclass(frozen=True)
@@ -233,7 +268,7 @@ def _roots(
         tried: (values, p), increasing.
         made: (values, p), the function there.
         wanted: (p,).
-        function: Of values (m, p).
+        function: Function of values (m, p).
     """
     over = made > wanted
     crossed = over[1:] != over[:-1]
@@ -260,7 +295,7 @@ def _combined(
     """(p,) of two roots each (2, p), those that the target's own row of the equations tells of open choices.
 
     Args:
-        features: What is known.
+        features: Known records and scaler.
         release: (n, 1).
         roots: (2, p).
         choice: (p,), 0 or 1, the more likely ones.
@@ -290,3 +325,41 @@ def _combined(
     choice[feature] = 1 - choice[feature]
     choice = choice[:-1]
     return np.take_along_axis(roots, choice[None], axis=0)[0]
+
+
+def is_ambiguous(equations: Eigen, given: np.ndarray, x: np.ndarray, level: np.ndarray) -> np.ndarray:
+    """(m,) bool, whether one component leaves open which of two values features have.
+
+    Known rows hold with either; row 0, of the target itself, tells which. It does not where features depend on each
+    other, where it holds with the other value of one feature, too, and where there are so many combinations of likely
+    values that some must fulfil it by chance. Values off the steps in which a feature is recorded are not likely.
+
+    Args:
+        equations: Equations in p features.
+        given: (m, n, 1) releases.
+        x: (m, p + 1), unknowns that fulfil them.
+        level: (m,), error of a coordinate.
+    """
+    known = np.asarray(equations.known)[:, np.asarray(equations.where)]
+    if np.linalg.matrix_rank(known) < known.shape[1]:
+        return np.ones(len(given), bool)
+    spacing, mean, spread = spacings(known), known.mean(axis=0), known.std(axis=0)
+    residual = jax.jit(jax.vmap(Eigen.residual, in_axes=(None, None, 0)))
+    found = np.zeros(len(given), bool)
+    for lane, (release, own) in enumerate(zip(given, x, strict=True)):
+        if not np.isfinite(own).all():
+            continue
+        other = other_values(equations, release, own)
+        turned = np.tile(own, (len(other) + 1, 1))
+        np.fill_diagonal(turned[:-1], other)
+        left = np.asarray(residual(equations, jnp.asarray(release), jnp.asarray(turned)))
+        away = np.abs(np.stack([own[:-1], other]) - mean) / spread
+        is_likely = (np.abs(other - own[:-1]) > APART * spread) & (away[1] ** 2 - away[0] ** 2 < UNLIKELY)
+        is_likely &= ~off_steps(other, spacing, known[0])
+        moved = (left[:-1, 0] - left[-1, 0])[is_likely]
+        # Where n equations hold in the mean, one of them alone may be off by this.
+        within = np.sqrt(HELD * len(release)) * level[lane]
+        spread_of_sums = 0.5 * np.sqrt(np.sum(moved**2))
+        n_by_chance = 2.0 ** len(moved) * within / max(spread_of_sums, 1e-300)
+        found[lane] = bool((np.abs(moved) <= within).any()) or (len(moved) > 0 and n_by_chance > BY_CHANCE)
+    return found

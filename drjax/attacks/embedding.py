@@ -101,7 +101,10 @@ def attack_embedding(
     published = validate.matrix(coords, "coords")
     n, k = len(known) + 1, published.shape[1] if method is None else method.n_components
     if published.shape != (n, k):
-        raise ValueError(f"coords must have shape ({n}, {k}) for {n - 1} known records, got {published.shape}")
+        raise ValueError(
+            f"coords must have shape ({n}, {k}) for {n - 1} known records, got {published.shape}: leave out of known "
+            "the target alone, and keep the order of the release"
+        )
     validate.integer(minimum=0, target_row=target_row)
     validate.at_most(n - 1, "n - 1", target_row=target_row)
     others = None if public is None else validate.matrix(public, "public", min_rows=2, columns=known.shape[1])

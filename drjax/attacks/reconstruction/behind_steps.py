@@ -217,7 +217,9 @@ def reconstruct_scores(
             found = found._replace(x=_within(equations, given, found, prior, box))
         result = _reconstruction(found, unknowns, prior.mean, expected_of)
         if given.shape[2] == 1:
-            is_open = is_ambiguous(equations, given, found.x, level) & (result.status == Status.OK)
+            is_open = is_ambiguous(equations, given, np.asarray(found.x), np.sqrt(MOST_MISFIT) * level) & (
+                result.status == Status.OK
+            )
             result = result._replace(status=np.where(is_open, np.uint32(Status.UNCERTIFIED), result.status))
     return result if bounds is None else result._replace(x=np.clip(result.x, *bounds))
 

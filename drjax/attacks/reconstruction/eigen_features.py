@@ -36,9 +36,8 @@ APART, UNLIKELY = 0.003, 12.0
 """Distance of two values of a feature, in standard deviations, that matters, and squared distance from the mean by
 which one is so much the less likely that it does not count."""
 
-HELD, BY_CHANCE = 4.0, 0.01
-"""Mean squared error of equations, in units of that of the release, up to which they hold, and expected number of
-combinations of values that fulfil row 0 by chance, above which that it holds says nothing."""
+BY_CHANCE = 0.01
+"""Expected number of combinations of values that fulfil row 0 by chance, above which it says nothing that it holds."""
 
 N_REPEATS = 8
 """Turns of features and of what linear relations among them leave open, each given the other."""
@@ -327,7 +326,7 @@ def _combined(
     return np.take_along_axis(roots, choice[None], axis=0)[0]
 
 
-def is_ambiguous(equations: Eigen, given: np.ndarray, x: np.ndarray, level: np.ndarray) -> np.ndarray:
+def is_ambiguous(equations: Eigen, given: np.ndarray, x: np.ndarray, held: np.ndarray) -> np.ndarray:
     """(m,) bool, whether one component leaves open which of two values features have.
 
     Known rows hold with either; row 0, of the target itself, tells which. It does not where features depend on each
@@ -338,7 +337,7 @@ def is_ambiguous(equations: Eigen, given: np.ndarray, x: np.ndarray, level: np.n
         equations: Equations in p features.
         given: (m, n, 1) releases.
         x: (m, p + 1), unknowns that fulfil them.
-        level: (m,), error of a coordinate.
+        held: (m,), root mean square of the residual up to which the equations of a release hold.
     """
     known = np.asarray(equations.known)[:, np.asarray(equations.where)]
     if np.linalg.matrix_rank(known) < known.shape[1]:
@@ -358,8 +357,8 @@ def is_ambiguous(equations: Eigen, given: np.ndarray, x: np.ndarray, level: np.n
         is_likely &= ~off_steps(other, spacing, known[0])
         moved = (left[:-1, 0] - left[-1, 0])[is_likely]
         # Where n equations hold in the mean, one of them alone may be off by this.
-        within = np.sqrt(HELD * len(release)) * level[lane]
-        spread_of_sums = 0.5 * np.sqrt(np.sum(moved**2))
-        n_by_chance = 2.0 ** len(moved) * within / max(spread_of_sums, 1e-300)
+        within = np.sqrt(len(release)) * held[lane]
+        of_sums = 0.5 * np.sqrt(np.sum(moved**2))
+        n_by_chance = 2.0 ** len(moved) * within / max(float(of_sums), 1e-300)
         found[lane] = bool((np.abs(moved) <= within).any()) or (len(moved) > 0 and n_by_chance > BY_CHANCE)
     return found

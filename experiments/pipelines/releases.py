@@ -42,7 +42,7 @@ class Release:
     @property
     def is_dear(self) -> bool:
         """Whether the attack takes seconds a target."""
-        return self.attack != "behind-steps" and self.attack != "closed-form"
+        return self.attack not in ("behind-steps", "closed-form-known")
 
 
 def _in_turn(*steps: Any) -> Fit:
@@ -83,7 +83,7 @@ def _manhattan_mds(x: np.ndarray, seed: int) -> np.ndarray:
 STANDARD, MIN_MAX = Standardise(), MinMax()
 
 RELEASES = {
-    "PCA": Release(_pca(), dr.PCA(), "closed-form"),
+    "PCA": Release(_pca(), dr.PCA(), "closed-form-known"),
     "StandardScaler, PCA": Release(_pca(StandardScaler), _scores(STANDARD), "behind-steps"),
     "StandardScaler, PCA, k = 1": Release(_pca(StandardScaler, 1), _scores(STANDARD, k=1), "behind-steps"),
     "StandardScaler, PCA, k = 10": Release(_pca(StandardScaler, 10), _scores(STANDARD, k=10), "behind-steps"),

@@ -19,12 +19,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from drjax.attacks.attack import EmbeddingThreat
+from drjax.attacks.attack import EmbeddingThreat, Shadows
 from drjax.attacks.recognition import recognise
 from drjax.attacks.recognition.belief import Belief
 from drjax.attacks.recognition.inputs import distances, prepare
 from drjax.attacks.registry import ATTACKS, answer
-from drjax.attacks.shadow_sets import stand_in_shadows
+from drjax.attacks.shadow_sets import shadows_of, stand_in_shadows
 from drjax.core import validate
 from drjax.core.types import DRMethod, Status, count_status
 from drjax.data import Dataset, load
@@ -32,7 +32,7 @@ from drjax.dr import Pipeline, UnitVariance
 from drjax.reports import records
 from drjax.reports.ladder import number, percent
 from experiments import command
-from experiments.cells import Cell, Computed, Group, Line, by, cell_of
+from experiments.cells import Cell, Computed, Group, LeftOut, Line, by, cell_of
 from experiments.markdown import markdown_table
 from experiments.pipelines.releases import RELEASES, TABLES, Release, drawn, made
 from experiments.sweep import RESULTS, Asked, Sweep, cell_name
@@ -104,39 +104,49 @@ def _compute(config: Config, missing: Sequence[Cell]) -> Iterator[Computed]:
         coords = made(release, known, list(targets), config.seed)
         public = others[: config.n_public] if config.n_public else None
         key = jax.random.key(config.seed)
+        threat = _threat(key, release, known, coords, public)
+        reason = ATTACKS["embedding"][release.attack].fits(threat)
+        if reason is not None:
+            yield cell, LeftOut(f"the attack {reason} (--n-public)")
+            continue
         with jax.enable_x64(True):
             yield (
                 cell,
                 {
                     "n_known": len(known),
                     "n_features": known.shape[1],
-                    **_attacked(key, release, known, targets, coords, public),
+                    **_attacked(key, release, threat, targets),
                     **_recognised(key, release, known, targets, coords, config.recognised),
                 },
             )
 
 
-def _attacked(
-    key: jax.Array,
-    release: Release,
-    known: np.ndarray,
-    targets: np.ndarray,
-    coords: np.ndarray,
-    public: np.ndarray | None,
-) -> dict[str, Any]:
-    """How far the attack's answers are from the targets, and what it says of them."""
-    threat = EmbeddingThreat(
+def _threat(
+    key: jax.Array, release: Release, known: np.ndarray, coords: np.ndarray, public: np.ndarray | None
+) -> EmbeddingThreat:
+    """Who knows what of the maps (m, n, k)."""
+    dtype = "float32" if coords.dtype == np.float32 else "float64"
+
+    def shadows() -> Shadows:
+        if public is None:
+            return stand_in_shadows(key, release.method, known, decimals=release.decimals, dtype=dtype)
+        return shadows_of(key, release.method, known, public, decimals=release.decimals, dtype=dtype)
+
+    return EmbeddingThreat(
         method=release.method,
         known=known,
         coords=coords,
-        shadows=lambda: stand_in_shadows(
-            key, release.method, known, decimals=release.decimals, dtype=str(coords.dtype)
-        ),
+        shadows=shadows,
         public=public,
         decimals=release.decimals,
-        dtype="float32" if coords.dtype == np.float32 else "float64",
+        dtype=dtype,
         alike=False,
     )
+
+
+def _attacked(key: jax.Array, release: Release, threat: EmbeddingThreat, targets: np.ndarray) -> dict[str, Any]:
+    """How far the attack's answers are from the targets, and what it says of them."""
+    known = threat.known
     begun = time.perf_counter()
     found = answer(ATTACKS["embedding"][release.attack], key, threat)
     seconds = time.perf_counter() - begun

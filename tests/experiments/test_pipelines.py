@@ -24,6 +24,14 @@ def test_the_smoke_scale_attacks_and_recognises_maps_by_scikit_learn(tmp_path, c
     assert "| StandardScaler, PCA | breast cancer | 4 |" in capsys.readouterr().out
 
 
+def test_attacks_that_need_public_records_are_left_out_with_the_reason_where_there_are_none(tmp_path):
+    config = dataclasses.replace(experiment.SMOKE, maps=("Isomap, cosine",), dear_targets=1)
+    said = []
+    assert len(sweep.run(experiment.SWEEP, config, tmp_path, say=said.append).lines) == 1
+    (line,) = said
+    assert "left out, the attack needs public records" in line
+
+
 def test_targets_have_their_first_row_in_maps_of_their_own():
     known, targets, others = drawn("wine", 30, 3, seed=1)
     maps = made(RELEASES["StandardScaler, PCA"], known, list(targets), seed=0)

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import functools
+import hashlib
+import re
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core.caching import FunctionCache
+from numba.core import caching
 from numba.core.dispatcher import Dispatcher
+
+PACKAGE = Path(__file__).parents[1]
+"""Folder of the package that kernels are of."""
 
 
 class NoCacheWarning(UserWarning):
@@ -48,8 +54,59 @@ def njit(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     return compiled if function is None else compiled(function)
 
 
-class _Cache(FunctionCache):
+@functools.cache
+def _digest(package: Path, level: int) -> str:
+    """What decides how kernels are compiled: NUMBA_OPT, their modules, and those that they take constants from."""
+    texts = {
+        path.relative_to(package.parent).with_suffix("").as_posix(): path.read_bytes()
+        for path in sorted(package.rglob("*.py"))
+    }
+    own = b"".join(text for text in texts.values() if b"njit" in text)
+    named = {name.decode().replace(".", "/") for name in re.findall(rb"^from (\S+) import", own, re.MULTILINE)}
+    taken = (text for name, text in texts.items() if name in named)
+    return hashlib.sha256(b"".join((b"%d" % level, own, *taken))).hexdigest()[:16]
+
+
+def _now() -> str:
+    return _digest(PACKAGE, int(numba.config.OPT))  # pyright: ignore[reportAttributeAccessIssue] (set at run time)
+
+
+class _OfPackage(caching._CacheLocator):
+    """Fresh as long as no kernel of the package changed; numba looks at the kernel's own file alone."""
+
+    def get_source_stamp(self) -> str:
+        """A digest of the package."""
+        return _now()
+
+    @classmethod
+    def from_function(cls, py_func: Callable[..., Any], py_file: str) -> Any:
+        """None for a kernel of anybody else."""
+        return super().from_function(py_func, py_file) if Path(py_file).is_relative_to(PACKAGE) else None
+
+
+class _Named(_OfPackage, caching.UserProvidedCacheLocator):
+    """In the folder of NUMBA_CACHE_DIR, whatever path the package has: each clone finds what another one kept."""
+
+    @classmethod
+    def get_suitable_cache_subpath(cls, py_file: str) -> str:
+        """The sources and the module's folder."""
+        return "/".join((f"drjax-{_now()}", *Path(py_file).relative_to(PACKAGE).parent.parts))
+
+
+class _InTree(_OfPackage, caching.InTreeCacheLocator):
+    """Beside the module."""
+
+
+class _Kept(caching.CompileResultCacheImpl):
+    """Where what was compiled is kept."""
+
+    _locator_classes = (_Named, _InTree, *caching.CacheImpl._locator_classes)
+
+
+class _Cache(caching.FunctionCache):
     """A cache that costs a run its time and not its life."""
+
+    _impl_class = _Kept
 
     def load_overload(self, *args: Any) -> Any:
         """What was compiled before, or None; also where the file is damaged, which may raise anything."""

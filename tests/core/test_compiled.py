@@ -30,6 +30,7 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
     locators = [numba.core.caching.UserProvidedCacheLocator]
     monkeypatch.setattr(numba.core.caching.CacheImpl, "_locator_classes", locators)
+    monkeypatch.setattr(compiled._Kept, "_locator_classes", [compiled._Named, *locators])
     compiled._warn.cache_clear()
     return tmp_path / "cache"
 
@@ -45,6 +46,42 @@ def test_a_kernel_is_kept_and_found_again(cache, decorate):
     again = decorate(half)
     assert again(0.0) == float("inf")  # NumPy's error model
     assert sum(again.stats.cache_hits.values()) == 1
+
+
+def times(package, monkeypatch, factor):
+    """The kernel `times` of a package, which takes its factor from another module."""
+    package.mkdir(parents=True, exist_ok=True)
+    (package / "factors.py").write_text(f"FACTOR = {factor}\n")
+    home = package / "times.py"
+    home.write_text(f"from {package.name}.factors import FACTOR\n@njit\ndef times(x):\n    return FACTOR * x\n")
+    names = {"FACTOR": factor, "njit": lambda function: function}
+    exec(compile(home.read_text().partition("\n")[2], str(home), "exec"), names)
+    monkeypatch.setattr(compiled, "PACKAGE", package)
+    compiled._digest.cache_clear()
+    return njit(names["times"])
+
+
+@pytest.mark.usefixtures("cache")
+def test_a_kernel_is_found_wherever_its_package_lies(tmp_path, monkeypatch):
+    assert times(tmp_path / "one" / "package", monkeypatch, 2)(1.5) == 3
+    elsewhere = times(tmp_path / "two" / "package", monkeypatch, 2)
+    assert elsewhere(1.5) == 3
+    assert sum(elsewhere.stats.cache_hits.values()) == 1
+
+
+@pytest.mark.parametrize("locator", ["_Named", "_InTree"])
+@pytest.mark.usefixtures("cache")
+def test_a_kernel_is_compiled_anew_when_another_module_or_the_level_changes(tmp_path, monkeypatch, locator):
+    monkeypatch.setattr(compiled._Kept, "_locator_classes", [getattr(compiled, locator)])
+    assert times(tmp_path / "one", monkeypatch, 2)(1.5) == 3
+    again = times(tmp_path / "one", monkeypatch, 2)
+    assert again(1.5) == 3
+    assert sum(again.stats.cache_hits.values()) == 1
+    monkeypatch.setattr(numba.config, "OPT", type(numba.config.OPT)(0))
+    quick = times(tmp_path / "one", monkeypatch, 2)
+    assert quick(1.5) == 3
+    assert not quick.stats.cache_hits
+    assert times(tmp_path / "one", monkeypatch, 5)(1.5) == 7.5
 
 
 @pytest.mark.usefixtures("cache")

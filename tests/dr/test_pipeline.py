@@ -9,7 +9,7 @@ from sklearn.pipeline import make_pipeline
 import drjax
 from drjax import dr
 from drjax.core.types import Status
-from drjax.dr.pipeline import method as pipelines
+from drjax.dr.pipeline import scaled
 
 KEY = jax.random.key(0)
 
@@ -92,7 +92,7 @@ def test_many_records_are_inserted_behind_a_scaler_as_they_are_fitted(name, dtyp
     targets[2] *= 30
     targets[3] = known[5]
     method = dr.Pipeline(before=(scaler,), method=drjax.PCA(n_components=2))
-    assert min(n - 1, d) > pipelines.LARGE
+    assert scaled.serves(n - 1, d, 2)
     with jax.enable_x64(dtype == "float64"):
         shared = method.prepare(known)
         assert shared.known is None  # no fit for each shadow
@@ -106,6 +106,18 @@ def test_many_records_are_inserted_behind_a_scaler_as_they_are_fitted(name, dtyp
         np.testing.assert_allclose(found.coords[i], fit.coords, atol=moved * np.abs(fit.coords).max())
         np.testing.assert_allclose(found.objective[i], fit.objective, rtol=1e3 * eps)
         np.testing.assert_allclose(found.info.eigenvalues[i], fit.info.eigenvalues, rtol=100 * eps)
+
+
+@pytest.mark.parametrize("k", [12, 40])
+def test_many_components_behind_a_scaler_are_those_of_the_fit(k):
+    # The iterated rows of 40 components would be more than there are dimensions.
+    x = data(90, 80)
+    method = dr.Pipeline(before=(dr.Standardise(),), method=drjax.PCA(n_components=k))
+    with jax.enable_x64(True):
+        found, fit = method.insert(KEY, method.prepare(x[1:]), x[0]), method.fit_transform(KEY, x)
+    assert scaled.serves(89, 80, k) == (k == 12)
+    assert int(found.status) == 0
+    np.testing.assert_allclose(found.coords, fit.coords, atol=1e-9)
 
 
 def test_a_lane_that_is_not_finite_spoils_no_other():

@@ -17,9 +17,6 @@ from drjax.dr.pipeline import scaled
 from drjax.dr.pipeline.after import AfterStep
 from drjax.dr.pipeline.steps import Scaler, Step
 
-LARGE = 64
-"""PCA of records with more features, and of more of them, is updated behind a scaler; smaller ones are decomposed."""
-
 
 class PipelineShared(NamedTuple):
     """What all shadows share.
@@ -156,10 +153,10 @@ class Pipeline:
             return own
         records = float(itemsize) * n * max(d, width)
         steps = sum(2.0 * n * d * min(n, d) if not step.per_feature else 8.0 * n * d for step in self._own_steps)
-        if self.scaler is not None and min(n - 1, d) > LARGE:
-            r, p = min(n, d), self.n_components + scaled.GUARD
-            iteration = 4.0 * p * d * (r + scaled.N_LEADING)
-            return own._replace(flops=8 * iteration + 4.0 * n * d * self.n_components, bytes=itemsize * 20.0 * p * d)
+        if self.scaler is not None and scaled.serves(n - 1, d, self.n_components):
+            k, r = self.n_components, min(n - 1, d)
+            iteration = 4.0 * k * d * (min(r, d / 2) + min(r, scaled.N_LEADING))
+            return own._replace(flops=8 * iteration + 4.0 * n * d * k, bytes=itemsize * 20.0 * (k + scaled.GUARD) * d)
         return Cost(0.0, 2 * records, own.shared_flops + own.flops + steps, own.shared_bytes + own.bytes + 3 * records)
 
     def prepared(self, x: Array) -> jax.Array:
@@ -210,7 +207,7 @@ class Pipeline:
         if self.is_updated:
             return PipelineShared(self.method.prepare(array.astype(dtype), shared_key=shared_key), None, None)
         scaler = self.scaler
-        if scaler is not None and min(array.shape) > LARGE:
+        if scaler is not None and scaled.serves(len(array), array.shape[1], self.n_components):
             return PipelineShared(scaled.prepare(scaler, array, dtype), None, None)
         return PipelineShared(None, on_device(array, dtype), shared_key)
 

@@ -3,10 +3,12 @@
 With the target a = x - mean of the known records K (n-1, d), centred K_c, and scales s(x) of the n records, the scatter
 of the scaled records is D^-1 (K_c^T K_c + c a a^T) D^-1, D = diag(s(x)), c = (n-1)/n. A scaler of n records moves every
 column, so the change from the known records' own scatter is of full rank; but it is small, of the order of 1/n. So the
-leading eigenvectors are found by the block Davidson method: Rayleigh-Ritz on the current vectors and their residuals,
-preconditioned by the known records' own eigenvalues and eigenvectors.
+leading eigenvectors are found by the block Davidson method: Rayleigh-Ritz on the current vectors, what they were
+before, and their residuals, preconditioned by the known records' own eigenvalues and eigenvectors. Only the last are
+multiplied by the matrix: the others' images are mixtures of known ones, with orthonormal coefficients.
 
-Source: Davidson (1975), Journal of Computational Physics 17, 87-94, for the method.
+Sources: Davidson (1975), Journal of Computational Physics 17, 87-94, for the method; Hetmaniuk and Lehoucq (2006),
+ibid. 218, 324-332, for the coefficients.
 """
 
 from __future__ import annotations
@@ -22,10 +24,14 @@ from drjax.core.linalg import HIGHEST, on_device, scatter_basis
 from drjax.core.types import Array, PyTree
 from drjax.dr.pipeline.steps import Scaler
 
+LARGE = 64
+"""Records and features up to which, and half the number up to which as many vectors are iterated, all components are
+taken at once in a shorter time."""
+
 GUARD = 1
 """Vectors found beside those that are wanted: a gap to the next eigenvalue that is small slows these alone."""
 
-N_LEADING = 96
+N_LEADING = 192
 """Directions of the known records that the preconditioner knows; beyond them eigenvalues are taken for their mean."""
 
 MAX_ITER = 200
@@ -49,6 +55,7 @@ class ScaledShared(NamedTuple):
         basis: (r, d), orthonormal principal directions of the known records over `scale`.
         squares: (r,), their eigenvalues over the largest, and unit: (), the largest.
         unit: Largest eigenvalue.
+        matrix: (d, d), what they are of, where products with it take less than with the directions; else None.
     """
 
     mean: Array
@@ -58,6 +65,7 @@ class ScaledShared(NamedTuple):
     basis: Array
     squares: Array
     unit: Array
+    matrix: Array | None
 
 
 class Leading(NamedTuple):
@@ -83,12 +91,21 @@ class Leading(NamedTuple):
 
 
 class _State(NamedTuple):
-    vectors: Array
+    """Orthonormal rows (p + k, d), first the current vectors (p, d), their images, the products of the two, and the
+    values (p,) of the vectors."""
+
+    block: Array
     images: Array
-    moves: Array
+    products: Array
     values: Array
     worst: Array
     n_iter: Array
+
+
+def serves(n_known: int, d: int, k: int) -> bool:
+    """Whether k components are iterated for; else they are to be taken of each data set as a whole."""
+    least = min(n_known, d)
+    return least > LARGE and 2 * (3 * k + GUARD) <= least
 
 
 def prepare(scaler: Scaler, known: np.ndarray, dtype: Any) -> ScaledShared:
@@ -101,7 +118,9 @@ def prepare(scaler: Scaler, known: np.ndarray, dtype: Any) -> ScaledShared:
     centred = known - mean
     _, basis, singular, _ = scatter_basis(centred / scale)
     unit = float(singular[0]) ** 2 if singular[0] > 0 else 1.0
-    shared = ScaledShared(mean, centred, summary, scale, basis, singular**2 / unit, np.asarray(unit))
+    squares = singular**2 / unit
+    matrix = (basis.T * squares) @ basis if basis.shape[1] < 2 * len(basis) else None
+    shared = ScaledShared(mean, centred, summary, scale, basis, squares, np.asarray(unit), matrix)
     return jax.tree.map(lambda leaf: on_device(np.asarray(leaf), dtype), shared)
 
 
@@ -123,20 +142,30 @@ def leading(scaler: Scaler, shared: ScaledShared, targets: Array, k: int) -> Lea
     def image(vectors: Array, data: tuple[Array, Array]) -> Array:
         """The scatter matrix times vectors (p, d), over the unit."""
         own_ratio, own_offset = data
-        inside = jnp.matmul(vectors * own_ratio, shared.basis.T, precision=HIGHEST) * shared.squares
-        back = jnp.matmul(inside, shared.basis, precision=HIGHEST) * own_ratio
-        return back + weight * jnp.matmul(vectors, own_offset, precision=HIGHEST)[:, None] * own_offset
+        scaled = vectors * own_ratio
+        if shared.matrix is None:
+            inside = jnp.matmul(scaled, shared.basis.T, precision=HIGHEST) * shared.squares
+            back = jnp.matmul(inside, shared.basis, precision=HIGHEST)
+        else:
+            back = jnp.matmul(scaled, shared.matrix, precision=HIGHEST)
+        return back * own_ratio + weight * jnp.matmul(vectors, own_offset, precision=HIGHEST)[:, None] * own_offset
 
-    def ritz(block: Array, images: Array) -> tuple[Array, Array, Array]:
-        """The p best of orthonormal vectors (q, d), their images and values."""
-        small = jnp.matmul(block, images.T, precision=HIGHEST)
-        values, mix = jnp.linalg.eigh((small + small.T) / 2)
-        mix = mix[:, ::-1][:, :p].T
-        return (
-            jnp.matmul(mix, block, precision=HIGHEST),
-            jnp.matmul(mix, images, precision=HIGHEST),
-            values[::-1][:p],
-        )
+    def ritz(block: Array, images: Array, products: Array, n_iter: Array) -> _State:
+        """The p best of orthonormal rows (q, d), and k more that hold what the first k of them were."""
+        values, mix = jnp.linalg.eigh((products + products.T) / 2)
+        mix = mix[:, ::-1].T
+        # Vectors that did not move at all leave the next best in their place.
+        before = jnp.eye(k, len(block), dtype=dtype) - mix[:k] + eps * mix[p : p + k]
+        mix = jnp.concatenate([mix[:p], _orthonormal(before, mix[:p])])
+        # Rounding adds up in mixtures of mixtures: a step of Newton and Schulz keeps them orthonormal.
+        mixed = jnp.matmul(mix, block, precision=HIGHEST)
+        even = 1.5 * jnp.eye(p + k, dtype=dtype) - 0.5 * jnp.matmul(mixed, mixed.T, precision=HIGHEST)
+        mix = jnp.matmul(even, mix, precision=HIGHEST)
+        block, images = jnp.matmul(even, mixed, precision=HIGHEST), jnp.matmul(mix, images, precision=HIGHEST)
+        products = jnp.matmul(jnp.matmul(mix, products, precision=HIGHEST), mix.T, precision=HIGHEST)
+        values = values[::-1][:p]
+        left = jnp.linalg.norm(images[:k] - values[:k, None] * block[:k], axis=1)
+        return _State(block, images, products, values, jnp.max(left) / jnp.maximum(values[0], eps), n_iter)
 
     n_known = min(N_LEADING, shared.basis.shape[0])
     head, head_squares = shared.basis[:n_known], shared.squares[:n_known]
@@ -144,32 +173,32 @@ def leading(scaler: Scaler, shared: ScaledShared, targets: Array, k: int) -> Lea
     tail = jnp.sum(shared.squares[n_known:]) / max(rest, 1)
 
     def body(state: _State, data: tuple[Array, Array]) -> _State:
-        residual = state.images - state.values[:, None] * state.vectors
+        values = state.values[:k, None]
+        residual = state.images[:k] - values * state.block[:k]
         # (matrix - value)^-1 of the known records' own matrix; a direction whose eigenvalue is the value itself is one
         # that the vectors have, and what the residual holds of it is little.
         along = jnp.matmul(residual, head.T, precision=HIGHEST)
-        gap = head_squares - state.values[:, None]
-        nearest = 1e-2 * jnp.maximum(state.values[:, None], eps)
+        gap = head_squares - values
+        nearest = 1e-2 * jnp.maximum(values, eps)
         gap = jnp.where(jnp.abs(gap) < nearest, jnp.where(gap < 0, -nearest, nearest), gap)
-        beyond = jnp.minimum(tail - state.values, -eps)[:, None]
+        beyond = jnp.minimum(tail - values, -eps)
         move = jnp.matmul(along * (1 / gap - 1 / beyond), head, precision=HIGHEST) + residual / beyond
         move = jnp.where((state.n_iter < N_SURE) | (state.n_iter % 2 == 0), move, residual)
-        block = _orthonormal(jnp.concatenate([move, state.moves]), state.vectors)
-        vectors, images, values = ritz(
-            jnp.concatenate([state.vectors, block]), jnp.concatenate([state.images, image(block, data)])
+        new = _orthonormal(move, state.block)
+        own = image(new, data)
+        # The product of many rows by few is the one that a CPU takes fast.
+        across = jnp.matmul(jnp.concatenate([state.images, own]), new.T, precision=HIGHEST)
+        products = jnp.concatenate([jnp.concatenate([state.products, across[: p + k]], axis=1), across.T])
+        return ritz(
+            jnp.concatenate([state.block, new]), jnp.concatenate([state.images, own]), products, state.n_iter + 1
         )
-        return _state(vectors, images, vectors - state.vectors, values, state.n_iter + 1)
-
-    def _state(vectors: Array, images: Array, moves: Array, values: Array, n_iter: Array) -> _State:
-        left = jnp.linalg.norm(images[:k] - values[:k, None] * vectors[:k], axis=1)
-        return _State(vectors, images, moves, values, jnp.max(left) / jnp.maximum(values[0], eps), n_iter)
 
     def start(own_ratio: Array, own_offset: Array) -> _State:
         data = own_ratio, own_offset
         # The known records' own, carried over to the new scales, and the target's direction.
-        block = _orthonormal(jnp.concatenate([shared.basis[: p + 1] * own_ratio, own_offset[None]]), None)
-        vectors, images, values = ritz(block, image(block, data))
-        return _state(vectors, images, -vectors, values, jnp.int32(0))
+        block = _orthonormal(jnp.concatenate([own_offset[None], shared.basis[: p + k - 1] * own_ratio]), None)
+        images = image(block, data)
+        return ritz(block, images, jnp.matmul(images, block.T, precision=HIGHEST), jnp.int32(0))
 
     bound = TOLERANCE * eps
     data = (ratio, offset)
@@ -178,7 +207,7 @@ def leading(scaler: Scaler, shared: ScaledShared, targets: Array, k: int) -> Lea
     columns = jnp.sum((shared.centred / shared.scale) ** 2, axis=0)
     scatter = jnp.matmul(ratio**2, columns, precision=HIGHEST) + weight * unit * jnp.sum(offset**2, axis=1)
     return Leading(
-        jnp.where(finite[:, None, None], state.vectors, jnp.nan),
+        jnp.where(finite[:, None, None], state.block[:, :p], jnp.nan),
         state.values * unit,
         scale,
         offset,

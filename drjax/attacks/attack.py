@@ -155,9 +155,24 @@ class EmbeddingThreat(Threat):
         """Records that tell what the target may be: the public ones, or without any the known ones."""
         return self.known if self.public is None else self.public
 
+    @property
+    def usual_mse(self) -> float:
+        """Mean squared error of the mean of those records."""
+        return float(self.expected_of.astype(np.float64).var(axis=0).mean())
+
     def clipped(self, found: Reconstruction) -> Reconstruction:
         """A reconstruction within the bounds."""
         return found if self.bounds is None else found._replace(x=np.clip(found.x, *self.bounds))
+
+    def guessed(self, found: Reconstruction, which: np.ndarray) -> Reconstruction:
+        """A reconstruction with the expected record, and its error, for the lanes `which` (m,); candidates stay."""
+        expected_of = self.expected_of.astype(np.float64)
+        mean, usual = expected_of.mean(axis=0), self.usual_mse
+        return found._replace(
+            x=np.where(which[:, None], mean, found.x),
+            residual_norm=np.where(which, np.sqrt(usual * mean.size), found.residual_norm),
+            expected_mse=None if found.expected_mse is None else np.where(which, usual, found.expected_mse),
+        )
 
     def settled(self, found: Reconstruction) -> Reconstruction:
         """A reconstruction with the expected record in place of answers that nobody should rely on.
@@ -165,18 +180,8 @@ class EmbeddingThreat(Threat):
         Those are answers with the status MISFIT or NOT_CONVERGED of which no smaller error is predicted than the
         expected record has, or none at all. Their candidates and status stay as they are.
         """
-        expected_of = self.expected_of.astype(np.float64)
-        mean, usual = expected_of.mean(axis=0), float(expected_of.var(axis=0).mean())
-        predicted = predicted_mse(found)
         is_flagged = (np.asarray(found.status) & np.uint32(Status.MISFIT | Status.NOT_CONVERGED)) != 0
-        is_open = is_flagged & ~(predicted < usual)
-        if not is_open.any():
-            return found
-        return found._replace(
-            x=np.where(is_open[:, None], mean, found.x),
-            residual_norm=np.where(is_open, np.sqrt(usual * mean.size), found.residual_norm),
-            expected_mse=None if found.expected_mse is None else np.where(is_open, usual, found.expected_mse),
-        )
+        return self.guessed(found, is_flagged & ~(predicted_mse(found) < self.usual_mse))
 
 
 def predicted_mse(found: Reconstruction) -> np.ndarray:

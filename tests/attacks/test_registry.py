@@ -64,6 +64,7 @@ class Flagged(EmbeddingAttack):
     left: float = np.nan
 
     def run(self, key, threat):
+        del key
         m, d = len(self.status), threat.known.shape[1]
         x, expected = np.full((m, d), 5.0), None if self.predicted is None else np.array(self.predicted)
         return Reconstruction(x, None, x[:, None], np.full(m, self.left), np.array(self.status, np.uint32), expected)
@@ -96,9 +97,7 @@ def test_flagged_answers_that_promise_no_less_error_than_the_mean_record_are_the
 
 def test_so_they_are_where_every_record_is_attacked():
     x = np.random.default_rng(0).normal(size=(20, 3))
-    every = EveryRecord(
-        method=METHODS["pca"](), x=x, coords=np.zeros((20, 2)), rows=np.arange(2), stand_ins=lambda known: None
-    )
+    every = EveryRecord(method=METHODS["pca"](), x=x, coords=np.zeros((20, 2)), rows=np.arange(2), stand_ins=Shadows)
     attack = Flagged(name="flagged", label="", description="", status=(Status.MISFIT,), predicted=None)
     found = attack.run_each(jax.random.key(0), every)
     np.testing.assert_allclose(found.x, [x[1:].mean(axis=0), np.delete(x, 1, axis=0).mean(axis=0)])

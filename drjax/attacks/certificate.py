@@ -32,7 +32,7 @@ digits one has more (29), and none by UMAP (3.1), whose last steps are noise; of
 11 by UMAP."""
 
 ALONG = 2.0
-"""Most median force along the target's direction over that across it; of those true records three have a little more."""
+"""Most median force along the target's direction over that across it; three true records have a little more."""
 
 
 class Rest(NamedTuple):

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import numpy as np
 
-from drjax.core.types import Array, DRMethod, Reconstruction
+from drjax.core.types import Array, DRMethod, Reconstruction, Status
 
 COMPILING = 30.0
 """Seconds that an attack with a network takes for its programs, whatever the sizes."""
@@ -60,6 +60,10 @@ class Threat:
         """The same threat with a place for the state of a training, where attacks on such threats keep one."""
         del checkpoint
         return self
+
+    def settled(self, found: Any) -> Any:
+        """A finding without answers that are no better than none, where findings on such threats say so of theirs."""
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,9 +155,41 @@ class EmbeddingThreat(Threat):
         """Records that tell what the target may be: the public ones, or without any the known ones."""
         return self.known if self.public is None else self.public
 
+    @property
+    def usual_mse(self) -> float:
+        """Mean squared error of the mean of those records."""
+        return float(self.expected_of.astype(np.float64).var(axis=0).mean())
+
     def clipped(self, found: Reconstruction) -> Reconstruction:
         """A reconstruction within the bounds."""
         return found if self.bounds is None else found._replace(x=np.clip(found.x, *self.bounds))
+
+    def guessed(self, found: Reconstruction, which: np.ndarray) -> Reconstruction:
+        """A reconstruction with the expected record, and its error, for the lanes `which` (m,); candidates stay."""
+        expected_of = self.expected_of.astype(np.float64)
+        mean, usual = expected_of.mean(axis=0), self.usual_mse
+        return found._replace(
+            x=np.where(which[:, None], mean, found.x),
+            residual_norm=np.where(which, np.sqrt(usual * mean.size), found.residual_norm),
+            expected_mse=None if found.expected_mse is None else np.where(which, usual, found.expected_mse),
+        )
+
+    def settled(self, found: Reconstruction) -> Reconstruction:
+        """A reconstruction with the expected record in place of answers that nobody should rely on.
+
+        Those are answers with the status MISFIT or NOT_CONVERGED of which no smaller error is predicted than the
+        expected record has, or none at all. Their candidates and status stay as they are.
+        """
+        is_flagged = (np.asarray(found.status) & np.uint32(Status.MISFIT | Status.NOT_CONVERGED)) != 0
+        return self.guessed(found, is_flagged & ~(predicted_mse(found) < self.usual_mse))
+
+
+def predicted_mse(found: Reconstruction) -> np.ndarray:
+    """(m,) mean squared error that an attack predicts of its answers: by the part that is open, where it says no more;
+    nan where it says nothing."""
+    if found.expected_mse is not None:
+        return np.asarray(found.expected_mse, np.float64)
+    return np.asarray(found.residual_norm, np.float64) ** 2 / found.x.shape[1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -276,6 +312,10 @@ class EmbeddingAttack(Attack):
             return f"takes at most {self.most_each:,} records"
         return self.fits(every.threat(0))
 
+    def unchecked(self, key: Array, threat: EmbeddingThreat) -> Reconstruction:
+        """What `run` finds, before its answers are checked against the release: what attacks go on from."""
+        return self.run(key, threat)
+
     def equations(self, threat: EmbeddingThreat) -> np.ndarray | None:
         """Reconstructions (m, d) with the features of the target as equations; None where it cannot take them so."""
         del threat
@@ -287,7 +327,11 @@ class EmbeddingAttack(Attack):
 
     def run_each(self, key: Array, every: EveryRecord) -> Reconstruction:
         """Attacks the rows of one release, each by the adversary who knows all others; m is the number of rows."""
-        found = [self.run(jax.random.fold_in(key, int(row)), every.threat(int(row))) for row in every.rows]
+        threats = [every.threat(int(row)) for row in every.rows]
+        found = [
+            one.settled(self.run(jax.random.fold_in(key, int(row)), one))
+            for row, one in zip(every.rows, threats, strict=True)
+        ]
         fields = {name: np.concatenate([getattr(one, name) for one in found]) for name in ("x", "residual_norm")}
         status = np.concatenate([one.status for one in found])
         expected = [one.expected_mse for one in found]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from drjax.attacks import practice, shadow_sets
+from drjax.attacks import certificate, practice, shadow_sets
 from drjax.attacks.attack import EmbeddingAttack, EmbeddingThreat, Shadows
 from drjax.attacks.recognition import Belief, recognise
 from drjax.attacks.registry import ATTACKS, answer, fitting
@@ -132,7 +132,7 @@ def attack_embedding(
     )
     errors = _practised(key, pool, threat)
     name = practice.winners(errors)[0] if errors else min(pool, key=lambda one: pool[one].cost(threat).seconds)
-    found = answer(fits[name], key, threat)
+    found = certificate.checked(threat, answer(fits[name], key, threat))
     reasons = fits[name].misfit(threat) if int(found.status[0]) else []
     single = Reconstruction(
         found.x[0],

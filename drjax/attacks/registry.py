@@ -91,7 +91,7 @@ def answer(attack: Any, key: Array, threat: Any, *, name: str | None = None) -> 
     """
     own = jax.random.fold_in(key, zlib.crc32((name or attack.name).encode()))
     if getattr(threat, "features", None) is None or attack.takes_features:
-        return attack.run(own, threat)
+        return threat.settled(attack.run(own, threat))
     return features.run_with_features(attack, own, threat)
 
 

@@ -102,7 +102,7 @@ RELEASES = {
     "StandardScaler, MDS": Release(
         _in_turn(StandardScaler, lambda: MDS(n_init=1, init="random")),
         Pipeline(before=(STANDARD,), method=dr.MDS()),
-        "stationarity-behind-steps",
+        "inversion",
     ),
     "MDS, manhattan": Release(_manhattan_mds, dr.MDS(metric="manhattan"), "stationarity"),
     "StandardScaler, Isomap": Release(

@@ -8,12 +8,12 @@ import pytest
 from sklearn.datasets import load_digits
 
 from drjax.attacks import practice, shadow_sets
-from drjax.attacks.attack import EveryRecord, Shadows
+from drjax.attacks.attack import EmbeddingAttack, EveryRecord, Shadows
 from drjax.attacks.embedding import attack_embedding, decimals_of
 from drjax.attacks.registry import ATTACKS, answer, fitting
 from drjax.audits import AuditConfig, run
 from drjax.cli import main
-from drjax.core.types import Status
+from drjax.core.types import Reconstruction, Status
 from drjax.dr import METHODS
 from drjax.reports import records
 from tests import contributing
@@ -53,6 +53,54 @@ def test_an_attack_says_why_it_does_not_fit():
     hidden = of_shapes("mds", hidden=np.zeros((400, 1, 2)))
     assert attacks["stationarity"].fits(hidden) == "must know all released records but the target"
     assert attacks["nearest"].fits(of_shapes("pca", truth=None)) == "needs the target itself"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Flagged(EmbeddingAttack):
+    """Answers 5 everywhere, with the status and predicted errors that it is given."""
+
+    status: tuple[Status, ...]
+    predicted: tuple[float, ...] | None
+    left: float = np.nan
+
+    def run(self, key, threat):
+        del key
+        m, d = len(self.status), threat.known.shape[1]
+        x, expected = np.full((m, d), 5.0), None if self.predicted is None else np.array(self.predicted)
+        return Reconstruction(x, None, x[:, None], np.full(m, self.left), np.array(self.status, np.uint32), expected)
+
+
+def test_flagged_answers_that_promise_no_less_error_than_the_mean_record_are_the_mean_record():
+    rng = np.random.default_rng(0)
+    known, public = rng.normal(size=(19, 3)), rng.normal(1.0, 2.0, size=(30, 3))
+    usual = float(public.var(axis=0).mean())
+    misfit, lost, open_ = Status.MISFIT, Status.NOT_CONVERGED, Status.UNCERTIFIED
+    cases = [
+        ((misfit, lost, lost, Status.OK, open_), (np.nan, 2 * usual, 0.5 * usual, np.nan, 2 * usual), np.nan, (0, 1)),
+        ((lost | open_, Status.OK), None, np.nan, (0,)),  # predicts nothing
+        ((lost, lost), None, np.sqrt(3 * 0.5 * usual), ()),  # less is left open than of any record
+        ((lost, lost), None, np.sqrt(3 * 1.5 * usual), (0, 1)),
+    ]
+    for status, predicted, left, fallen in cases:
+        attack = Flagged(name="flagged", label="", description="", status=status, predicted=predicted, left=left)
+        coords = np.zeros((len(status), 20, 2))
+        threat = of_shapes("pca", known=known, coords=coords, public=public)
+        found = answer(attack, jax.random.key(0), threat)
+        is_mean = np.isin(np.arange(len(status)), fallen)
+        np.testing.assert_allclose(found.x, np.where(is_mean[:, None], public.mean(axis=0), 5.0))
+        np.testing.assert_array_equal(found.candidates, 5.0)
+        np.testing.assert_array_equal(found.status, np.array(status, np.uint32))
+        np.testing.assert_allclose(found.residual_norm[is_mean] ** 2, 3 * usual)
+        if predicted is not None:
+            np.testing.assert_allclose(found.expected_mse, np.where(is_mean, usual, predicted))
+
+
+def test_so_they_are_where_every_record_is_attacked():
+    x = np.random.default_rng(0).normal(size=(20, 3))
+    every = EveryRecord(method=METHODS["pca"](), x=x, coords=np.zeros((20, 2)), rows=np.arange(2), stand_ins=Shadows)
+    attack = Flagged(name="flagged", label="", description="", status=(Status.MISFIT,), predicted=None)
+    found = attack.run_each(jax.random.key(0), every)
+    np.testing.assert_allclose(found.x, [x[1:].mean(axis=0), np.delete(x, 1, axis=0).mean(axis=0)])
 
 
 def test_a_new_attack_runs_in_every_place(monkeypatch, tmp_path, capsys):

@@ -150,19 +150,9 @@ def _shows_directions(steps: tuple[Step, ...]) -> str | None:
 def _with_sizes(found: Reconstruction, sizes: directions.Sizes, threat: EmbeddingThreat) -> Reconstruction:
     """Records of directions, of the size that others of such directions have; the mean record where none was found."""
     scaled = sizes.applied(found._replace(residual_norm=np.nan_to_num(found.residual_norm)), threat.bounds)
-    expected_of = threat.expected_of.astype(np.float64)
     is_lost = (found.status & np.uint32(Status.MISFIT | Status.NOT_CONVERGED | Status.DEGENERATE)) != 0
-    usual = float(expected_of.var(axis=0).mean())
-    x = np.where(is_lost[:, None], expected_of.mean(axis=0), scaled.x)
-    expected = np.where(is_lost, usual, scaled.residual_norm**2 / x.shape[1])
+    expected = scaled.residual_norm**2 / scaled.x.shape[1]
     # Where sizes hardly go with directions the mean record is no worse.
-    is_open = ~is_lost & (expected > usual)
-    x, expected = np.where(is_open[:, None], expected_of.mean(axis=0), x), np.where(is_open, usual, expected)
-    status = found.status | np.where(is_open, np.uint32(Status.UNCERTIFIED), np.uint32(0))
-    return scaled._replace(
-        x=x,
-        candidates=x[:, None],
-        residual_norm=np.sqrt(expected * x.shape[1]),
-        expected_mse=expected,
-        status=status.astype(np.uint32),
-    )
+    is_open = ~is_lost & (expected > threat.usual_mse)
+    status = (found.status | np.where(is_open, np.uint32(Status.UNCERTIFIED), np.uint32(0))).astype(np.uint32)
+    return threat.guessed(scaled._replace(expected_mse=expected, status=status), is_lost | is_open)

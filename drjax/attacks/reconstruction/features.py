@@ -36,7 +36,7 @@ def run_with_features(attack: EmbeddingAttack, key: Array, threat: EmbeddingThre
     both = dataclasses.replace(
         threat, coords=np.concatenate([threat.coords, shadows.validation_coords]), features=None, truth=None
     )
-    found = attack.run(key, both)
+    found = both.settled(attack.run(key, both))
     # Of the targets the known features alone.
     truth = np.concatenate([np.full((m, len(which)), np.nan), shadows.validation.astype(np.float64)])
     truth[:m, which] = threat.features.values

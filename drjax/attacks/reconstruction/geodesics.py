@@ -201,6 +201,7 @@ class GeodesicModel:
         """The targets of m recovered places; 2 m (s + 8 r) d FLOP for s public records and 8 links.
 
         Lanes that are not usable give a row of nan with status NON_FINITE, those not certified carry NOT_CONVERGED.
+        The error to expect is that of left-out public records, in certified lanes less what distances tell.
 
         Args:
             geodesics: Geodesics from `recover`.
@@ -211,35 +212,35 @@ class GeodesicModel:
             raise ValueError(f"geodesics must be to {len(self.known)} known records, got paths of shape {paths.shape}")
         finite = np.isfinite(paths).all(axis=1)
         predicted = self.regression.predict(_features(paths[finite], self.reach))
-        x = np.full((len(paths), self.known.shape[1]), np.nan)
-        certified = np.asarray(geodesics.is_certified)
+        x, expected = np.full((len(paths), self.known.shape[1]), np.nan), np.full(len(paths), np.nan)
         for lane, own in zip(np.flatnonzero(finite), predicted, strict=True):
             # Paths that are about right still tell the record; lengths that are about right mislead.
-            x[lane] = (self._given_distances(own, *(of[lane] for of in geodesics[:2])) if certified[lane] else own)[:-1]
+            place, certified = (geodesics.lengths[lane], paths[lane]), geodesics.is_certified[lane]
+            found, left = self._given_distances(own, *place) if certified else (own, self.factor)
+            x[lane], expected[lane] = found[:-1], (left[:, :-1] ** 2).sum() / x.shape[1]
         if bounds is not None:
             x = np.clip(x, *bounds)
-        status = np.where(certified, np.uint32(Status.OK), np.uint32(Status.NOT_CONVERGED))
+        status = np.where(geodesics.is_certified, np.uint32(Status.OK), np.uint32(Status.NOT_CONVERGED))
         status = np.where(finite, status, np.uint32(Status.NON_FINITE))
-        return Reconstruction(x, None, x[:, None], np.full(len(x), np.nan), status)
+        return Reconstruction(x, None, x[:, None], np.full(len(x), np.nan), status, expected)
 
-    def _given_distances(self, predicted: np.ndarray, lengths: np.ndarray, paths: np.ndarray) -> np.ndarray:
-        """The predicted record and size, (d + 1,), given the distances to its neighbours.
+    def _given_distances(self, predicted: np.ndarray, lengths: np.ndarray, paths: np.ndarray) -> tuple:
+        """The predicted record and size, (d + 1,), given distances to its neighbours; `factor` of what is left open.
 
         A normal error of the prediction is conditioned on equations that are linear in both; see `_equations`.
         """
         # A link that a detour is shorter than leaves no trace in a release; by Euclidean distances there is none.
         linked = np.isfinite(lengths) & (lengths <= paths * (1 + DETOUR))
-        if not linked.any():
-            return predicted
-        found = predicted
-        for _ in range(BENDS if self.metric == "manhattan" else 1):
+        found, left = predicted, self.factor
+        for _ in range(int(linked.any()) * (BENDS if self.metric == "manhattan" else 1)):
             operator, values = _equations(self.metric, self.known[linked], lengths[linked], found)
             loading = operator @ self.factor.T
             gram = loading @ loading.T
             gram[np.diag_indices(len(gram))] += 1e-4 * np.trace(gram) / len(gram) + np.finfo(np.float64).tiny
             missing = values - operator @ predicted
             found = predicted + np.linalg.solve(gram, missing) @ loading @ self.factor
-        return found
+            left = self.factor - loading.T @ np.linalg.solve(gram, loading @ self.factor)
+        return found, left
 
 
 def fit(known: Array, public: Array, *, n_neighbors: int = 5, metric: str = metrics.EUCLIDEAN) -> GeodesicModel:

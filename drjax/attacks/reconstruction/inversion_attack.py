@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
+from drjax.attacks import certificate
 from drjax.attacks.attack import Cost, EmbeddingAttack, EmbeddingThreat
 from drjax.attacks.reconstruction import directions, inversion
 from drjax.attacks.reconstruction.priors import GaussianPrior
@@ -52,7 +53,11 @@ class Inversion(EmbeddingAttack):
         return Cost(threat.n_releases * STEPS * step / FLOPS, 8.0 * (4 * q * max(d, n) + 8 * d**2))
 
     def run(self, key: Array, threat: EmbeddingThreat) -> Reconstruction:
-        """See `Attack`; draws nothing, and repeats the draws of a release of known seed."""
+        """See `Attack`."""
+        return certificate.checked(threat, self.unchecked(key, threat))
+
+    def unchecked(self, key: Array, threat: EmbeddingThreat) -> Reconstruction:
+        """See `EmbeddingAttack`; draws nothing, and repeats the draws of a release of known seed."""
         seed: jax.Array | np.ndarray = key if threat.seed_key is None else threat.seed_key
         seen = directions.seen(metrics.of(threat.method), threat)
         found = inversion.reconstruct(
@@ -67,4 +72,5 @@ class Inversion(EmbeddingAttack):
             progress=threat.progress,
         )
         found = seen.record(found)
-        return found._replace(facts={"n_not_converged": int(np.sum(found.status != 0))})
+        facts = {"n_not_converged": int(np.sum(found.status != 0))}
+        return found._replace(facts=facts)

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from drjax.attacks import certificate
 from drjax.attacks.attack import Cost, EmbeddingAttack, EmbeddingThreat, Shadows
 from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.attacks.shadow_sets import shadows_of, stand_in_shadows
@@ -101,11 +102,11 @@ class ThroughSteps(EmbeddingAttack):
         x, expected = np.stack([one.x for one in back]), np.array([one.expected for one in back]) + moved
         status = status | np.where(moved > MOST_MOVED * usual, np.uint32(Status.NOT_CONVERGED), np.uint32(0))
         is_lost = ~np.isfinite(x).all(axis=1)
-        # Where as much is open as before, what one would guess errs least.
-        is_open = is_lost | (expected >= usual)
-        x[is_open], expected[is_open] = prior.mean, usual
         status = status | np.where(is_lost, np.uint32(Status.MISFIT), np.uint32(0))
-        return Reconstruction(x, None, x[:, None], np.sqrt(expected * x.shape[1]), status, expected)
+        own = Reconstruction(x, None, x[:, None], np.sqrt(expected * x.shape[1]), status, expected)
+        checked = certificate.checked(threat, own)
+        # Where as much is open as before, what one would guess errs least.
+        return threat.guessed(checked, ~(checked.expected_mse < threat.usual_mse))
 
     def _run(self, key: Array, threat: EmbeddingThreat, guess: np.ndarray, coords: np.ndarray) -> Reconstruction:
         """What the inner attack finds of the steps' result for releases (m, n, k), with a guess (d,) in the steps."""
@@ -131,7 +132,7 @@ class ThroughSteps(EmbeddingAttack):
             bounds=None,
             truth=None,
         )
-        return self.inner.run(key, inner)
+        return self.inner.unchecked(key, inner)
 
 
 @dataclass(frozen=True)

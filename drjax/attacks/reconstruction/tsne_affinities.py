@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
+from drjax.attacks import certificate
 from drjax.attacks.attack import Cost, EmbeddingAttack, EmbeddingThreat
 from drjax.attacks.reconstruction import barnes_hut, invariant
 from drjax.attacks.shadow import DENSE_FLOPS
@@ -233,4 +234,4 @@ class AffinitiesAtRest(EmbeddingAttack):
         model = fit(threat.known, shadows.coords, shadows.records, **options)
         choice = model.regression.choice
         facts = {"features": model.features, "penalty": choice.penalty, "loo_mse": choice.loo_mse}
-        return threat.clipped(model.reconstruct(threat.coords))._replace(facts=facts)
+        return certificate.checked(threat, threat.clipped(model.reconstruct(threat.coords)))._replace(facts=facts)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from drjax.attacks import certificate
 from drjax.attacks.attack import Cost, EmbeddingAttack, EmbeddingThreat
 from drjax.attacks.reconstruction import directions
 from drjax.attacks.reconstruction.mixture_prior import MixturePrior
@@ -61,7 +62,11 @@ class Stationarity(EmbeddingAttack):
         return GaussianPrior.fit(records)
 
     def run(self, key: Array, threat: EmbeddingThreat) -> Reconstruction:
-        """See `Attack`; nothing is drawn."""
+        """See `Attack`."""
+        return certificate.checked(threat, self.unchecked(key, threat))
+
+    def unchecked(self, key: Array, threat: EmbeddingThreat) -> Reconstruction:
+        """See `EmbeddingAttack`; nothing is drawn."""
         del key
         assert isinstance(threat.method, MDS)
         shadows, used, metric = threat.shadows(), slice(CALIBRATION_RELEASES), threat.method.metric

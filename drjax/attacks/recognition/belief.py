@@ -156,6 +156,8 @@ class Belief:
         candidates: All hypotheses that came close, the best first.
         undetermined: Settings that the release does not determine.
         why: Sentences on what it rests on.
+        order: (n,) int, rows of the map in the order [target; known], where they were matched; where nothing fits, the
+            order in which something would. None elsewhere.
     """
 
     method: DRMethod | None
@@ -166,6 +168,7 @@ class Belief:
     candidates: tuple[Candidate, ...]
     undetermined: tuple[str, ...]
     why: tuple[str, ...]
+    order: np.ndarray | None = None
 
     @property
     def best(self) -> Candidate | None:
@@ -215,9 +218,7 @@ def believed(candidates: list[Candidate]) -> Belief:
     possible = (one for one in candidates if np.isfinite(one.misfit))
     ranked = tuple(sorted(possible, key=lambda one: (not (one.fits and one.is_sharp), one.excess)))
     if not ranked:
-        return Belief(
-            None, "none of these", "", None, np.inf, (), (), ("No hypothesis could be tried on the release.",)
-        )
+        return none_of_these("No hypothesis could be tried on the release.")
     best = ranked[0]
     tied = tied_with(ranked)
     others = [one for one in ranked[1:] if one not in tied and not _is_neighbour(best, one)]
@@ -238,6 +239,11 @@ def believed(candidates: list[Candidate]) -> Belief:
     return Belief(
         best.method, best.title, best.engine, runner_up, margin, ranked, tuple(undetermined), (f"{measured}.",)
     )
+
+
+def none_of_these(why: str) -> Belief:
+    """No belief, for a reason."""
+    return Belief(None, "none of these", "", None, np.inf, (), (), (why,))
 
 
 def tied_with(ranked: tuple[Candidate, ...]) -> tuple[Candidate, ...]:

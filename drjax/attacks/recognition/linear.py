@@ -54,6 +54,7 @@ class _Fit(NamedTuple):
     misfit: float
     factor: float
     is_whitened: bool
+    rows: np.ndarray
 
 
 class LinearFamily:
@@ -95,6 +96,12 @@ class LinearFamily:
         """See `Family`."""
         records = prepare(release.records, candidate.before)
         return np.inf if records is None else _fit(release, self._given(records)).misfit
+
+    def row_misfits(self, release: Release, candidate: Candidate) -> np.ndarray:
+        """What the hypothesis leaves over at each known record, (n-1,), in the same unit."""
+        records = prepare(release.records, candidate.before)
+        assert records is not None
+        return _fit(release, self._given(records)).rows
 
     def _given(self, records: np.ndarray) -> _Given:
         """Records behind steps as the method decomposes them."""
@@ -147,7 +154,7 @@ def _fit(release: Release, given: _Given) -> _Fit:
         uneven = off if off > ROTATED else 0.0
     if not is_whitened and abs(factor - 1) <= 5 * UNIT:
         values, uneven = length, 0.0
-    left = seen(image - scores[1:] * values)[release.away - 1]
     size = np.median(np.linalg.norm((scores * values)[release.away], axis=1))
-    misfit = float(np.median(np.linalg.norm(left, axis=1)) / size) if size > 0 else np.inf
-    return _Fit(misfit * np.sqrt(k / max(k - 1, 1)) + shift + uneven, factor, is_whitened)
+    rows = np.linalg.norm(seen(image - scores[1:] * values), axis=1) / max(float(size), 1e-300)
+    misfit = float(np.median(rows[release.away - 1])) if size > 0 else np.inf
+    return _Fit(misfit * np.sqrt(k / max(k - 1, 1)) + shift + uneven, factor, is_whitened, rows)

@@ -11,7 +11,7 @@ from drjax.attacks.recognition.belief import Belief, Candidate, Family, Release,
 from drjax.attacks.recognition.isomap import IsomapFamily
 from drjax.attacks.recognition.linear import LinearFamily
 from drjax.attacks.recognition.mds import MDSFamily
-from drjax.attacks.recognition.row_order import find_order, still_open
+from drjax.attacks.recognition.row_order import find_order, settled
 from drjax.attacks.recognition.stand_ins import confirmed
 from drjax.attacks.recognition.tsne import TSNEFamily
 from drjax.attacks.recognition.umap import UMAPFamily
@@ -130,10 +130,10 @@ def _of_shuffled(key: Array, release: Release, tried: Sequence[Family]) -> Belie
     belief = _of_ordered(key, ordered, tuple(families.values()), False)
     if belief.best is None:
         return belief
-    pairs = still_open(ordered, belief.best, families[belief.best.family], found.open_pairs)
-    if (pairs == 0).any():
+    found = settled(ordered, belief.best, families[belief.best.family], found)
+    if (found.open_pairs == 0).any():
         return none_of_these(f"{UNMATCHED} Row {found.rows[0]} fits the target, and others as well.")
-    n_known, n_open = len(release.known), len(np.unique(pairs))
+    n_known, n_open = len(release.known), len(np.unique(found.open_pairs))
     matched = f"Rows of {n_known - n_open} of {n_known} known records matched; row {found.rows[0]} is the target's."
     return dataclasses.replace(belief, order=found.rows, why=(*belief.why, matched))
 

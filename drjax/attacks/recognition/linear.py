@@ -98,7 +98,7 @@ class LinearFamily:
         return np.inf if records is None else _fit(release, self._given(records)).misfit
 
     def row_misfits(self, release: Release, candidate: Candidate) -> np.ndarray:
-        """What the hypothesis leaves over at each known record, (n-1,), in the same unit."""
+        """What the hypothesis leaves over at each known record, (n-1,), to be compared between orders."""
         records = prepare(release.records, candidate.before)
         assert records is not None
         return _fit(release, self._given(records)).rows
@@ -155,6 +155,6 @@ def _fit(release: Release, given: _Given) -> _Fit:
     if not is_whitened and abs(factor - 1) <= 5 * UNIT:
         values, uneven = length, 0.0
     size = np.median(np.linalg.norm((scores * values)[release.away], axis=1))
-    rows = np.linalg.norm(seen(image - scores[1:] * values), axis=1) / max(float(size), 1e-300)
-    misfit = float(np.median(rows[release.away - 1])) if size > 0 else np.inf
+    rows = np.linalg.norm(seen(image - scores[1:] * values), axis=1)
+    misfit = float(np.median(rows[release.away - 1]) / size) if size > 0 else np.inf
     return _Fit(misfit * np.sqrt(k / max(k - 1, 1)) + shift + uneven, factor, is_whitened, rows)

@@ -8,6 +8,7 @@ records outnumber their features: of all n! orders, that is the right one.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -25,11 +26,17 @@ RIDGES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-6, 1e-8)
 ROUNDS = 5
 """Most assignments for each of them."""
 
+REWEIGHTED, MOST_REWEIGHTED = 3, 40
+"""Fits of one assignment, with a ridge and without; rows are weighted by what the fit before left over at them."""
+
 FAR = 4.0
 """Residuals, in units of the median one, that halve a row's weight in a fit."""
 
 EXACT = 1e-6
 """Largest error of a coordinate, as a share of the largest, that is not rounding to decimals: of float32."""
+
+EXCHANGED = 1e-9
+"""Share of what is left over by which an exchange must lower it."""
 
 RAISED = 3.0
 """Factor by which an exchange must raise what a hypothesis leaves over at a record, to be ruled out by it."""
@@ -74,34 +81,37 @@ def find_order(known: np.ndarray, coords: np.ndarray, rounding: float = 0.0) -> 
     largest = max(EXACT * float(np.abs(coords).max()), 2 * rounding) / coords.std(axis=0)
     for expected, directions in _guesses(known, coords.shape[1]):
         if can_be_checked(len(coords), 1 + directions.n):
-            rows = _order(expected, directions, scaled)
             span = np.linalg.qr(np.column_stack([np.ones(len(known)), directions.left]))[0]
+            rows = _exchanged(_order(expected, directions, scaled), scaled, span)
             left = scaled[rows[1:]] - span @ (span.T @ scaled[rows[1:]])
             if (np.abs(left) <= largest).all() and _is_no_chance(left, span):
                 return RowOrder(rows, _open_pairs(scaled[rows], left, span))
     return None
 
 
-def still_open(release: Release, candidate: Candidate, family: LinearFamily, pairs: np.ndarray) -> np.ndarray:
-    """The pairs (p, 2) of which a hypothesis does not say, either, which record has which row.
+def settled(release: Release, candidate: Candidate, family: LinearFamily, order: RowOrder) -> RowOrder:
+    """The order after its open pairs were looked at under a hypothesis: which record has which row, where it says so.
 
     Args:
-        release: Map in the order found.
+        release: The map, in the order found.
         candidate: Hypothesis that fits it.
         family: Family of the hypothesis.
-        pairs: Pairs as of `RowOrder`.
+        order: The order.
     """
-    own = family.row_misfits(release, candidate)
-    usual = float(np.median(own))
-
-    def fits(pair: np.ndarray) -> bool:
-        coords = release.coords.copy()
-        coords[pair] = coords[pair[::-1]]
-        at = pair[pair > 0] - 1
-        exchanged = family.row_misfits(Release(release.known, coords, release.rounding), candidate)
-        return bool(exchanged[at].max() <= RAISED * max(own[at].max(), usual))
-
-    return np.array([pair for pair in pairs if fits(pair)], int).reshape(-1, 2)
+    at, left_open = np.arange(len(order.rows)), []
+    for pair in order.open_pairs:
+        kept, exchanged = at, at.copy()
+        exchanged[pair] = at[pair[::-1]]
+        left = [
+            family.row_misfits(dataclasses.replace(release, coords=release.coords[one]), candidate)
+            for one in (kept, exchanged)
+        ]
+        own, other = (max(float(each[pair[pair > 0] - 1].max()), float(np.median(each))) for each in left)
+        if other * RAISED <= own:
+            at = exchanged
+        elif other < own * RAISED:
+            left_open.append(pair)
+    return RowOrder(order.rows[at], np.array(left_open, int).reshape(-1, 2))
 
 
 def can_be_checked(n: int, n_free: int) -> bool:
@@ -150,24 +160,32 @@ def _directions(features: np.ndarray) -> _Directions:
 def _order(expected: np.ndarray, directions: _Directions, released: np.ndarray) -> np.ndarray:
     """Rows (n,) of released (n, k), the target's first, by fits and assignments in turn."""
     rows, signs, _ = assigned(expected, released)
-    expected = expected * signs
-    features = directions.left * directions.values
-    for ridge in RIDGES:
-        penalty = ridge * directions.values[0] ** 2 * np.eye(directions.n)
+    expected, as_they_are = expected * signs, (np.ones(released.shape[1]),)
+    for ridge in (*RIDGES, 0.0):
         for _ in range(ROUNDS):
-            beyond = released[rows[1:]] - expected
-            predicted, weights = expected, np.ones(len(expected))
-            for _ in range(3):
-                weighted = features * weights[:, None]
-                shift = weights @ beyond / weights.sum()
-                slopes = np.linalg.solve(weighted.T @ features + penalty, weighted.T @ (beyond - shift))
-                predicted = expected + features @ slopes + shift
-                gaps = np.linalg.norm(released[rows[1:]] - predicted, axis=1)
-                weights = 1 / (1 + (gaps / (FAR * np.median(gaps) + 1e-12)) ** 2)
-            before, (rows, _, _) = rows, assigned(predicted, released, (np.ones(released.shape[1]),))
+            predicted = expected + _fitted(directions, released[rows[1:]] - expected, ridge)
+            before, (rows, _, _) = rows, assigned(predicted, released, as_they_are)
             if np.array_equal(rows, before):
                 break
     return rows
+
+
+def _fitted(directions: _Directions, values: np.ndarray, ridge: float) -> np.ndarray:
+    """Values (n-1, k) as an affine function of the records that rows assigned wrong hardly move.
+
+    Without a ridge the sum of distances is least: of few wrong rows nothing is left in the fit.
+    """
+    terms = np.column_stack([directions.left * directions.values, np.ones(len(values))])
+    penalty = max(ridge, 1e-12) * directions.values[0] ** 2 * np.eye(directions.n + 1)
+    penalty[-1, -1] = 0
+    fitted, weights = values, np.ones(len(values))
+    for _ in range(REWEIGHTED if ridge else MOST_REWEIGHTED):
+        weighted = terms * weights[:, None]
+        fitted = terms @ np.linalg.solve(weighted.T @ terms + penalty, weighted.T @ values)
+        gaps = np.linalg.norm(values - fitted, axis=1)
+        usual = np.median(gaps) + 1e-12
+        weights = 1 / (1 + (gaps / (FAR * usual)) ** 2) if ridge else usual / (gaps + 1e-9)
+    return fitted
 
 
 def _is_no_chance(left: np.ndarray, span: np.ndarray) -> bool:
@@ -185,14 +203,39 @@ def _open_pairs(coords: np.ndarray, left: np.ndarray, span: np.ndarray) -> np.nd
         left: (n-1, k), what the fit leaves over at the known records.
         span: (n-1, r), orthonormal basis of what it can explain.
     """
-    n = len(coords)
     noise = max(float(np.sqrt((left**2).sum() / (len(span) - span.shape[1]))), 1e-12)
+    gaps = np.linalg.norm(coords[:, None] - coords, axis=2)
+    is_open = (gaps * np.sqrt(_seen(span)) <= CLEAR * noise) & (gaps > ALIKE * noise)
+    return np.argwhere(np.triu(is_open, 1))
+
+
+def _seen(span: np.ndarray) -> np.ndarray:
+    """Part (n, n) of an exchange of two rows that no linear map explains, as a square: of e_i - e_j, or e_j if i is 0.
+
+    Args:
+        span: (n-1, r), orthonormal basis of what such maps can do at the known records.
+    """
     kernel = span @ span.T
     diagonal = 1 - np.diagonal(kernel)
-    # Of the exchange of two known records: the norm of what the fit cannot explain of e_i - e_j; with the target: e_j.
-    seen = np.zeros((n, n))
+    seen = np.zeros((len(span) + 1, len(span) + 1))
     seen[1:, 1:] = diagonal[:, None] + diagonal + 2 * kernel
-    seen[0, 1:] = diagonal
-    seen = np.where(seen > BLIND, seen, 0)
-    gaps = np.linalg.norm(coords[:, None] - coords, axis=2)
-    return np.argwhere(np.triu((gaps * np.sqrt(seen) <= CLEAR * noise) & (gaps > ALIKE * noise), 1))
+    seen[0, 1:] = seen[1:, 0] = diagonal
+    return np.where(seen > BLIND, seen, 0)
+
+
+def _exchanged(rows: np.ndarray, released: np.ndarray, span: np.ndarray) -> np.ndarray:
+    """The order (n,) after those exchanges of two rows that leave less over, the best first."""
+    seen = _seen(span)
+    for _ in range(len(rows)):
+        coords = released[rows]
+        left = coords[1:] - span @ (span.T @ coords[1:])
+        left = np.concatenate([np.zeros((1, left.shape[1])), left])
+        # Of coords + (e_i - e_j)(coords_j - coords_i)', the target's row being left out of the sum of squares.
+        moves = coords[None] - coords[:, None]
+        change = 2 * ((left[:, None] - left) * moves).sum(axis=2) + seen * (moves**2).sum(axis=2)
+        i, j = np.unravel_index(int(np.argmin(change)), change.shape)
+        if change[i, j] >= -EXCHANGED * (left**2).sum() or (left**2).sum() < EXCHANGED:
+            break
+        rows = rows.copy()
+        rows[[i, j]] = rows[[j, i]]
+    return rows

@@ -49,10 +49,12 @@ def test_rows_and_making_of_a_shuffled_map_are_found(data, release):
 def test_an_order_that_is_nearly_right_is_not_believed():
     x, coords, rows = shuffled("wine", RELEASES["standardised"]())
     found = find_order(x[1:], coords)
+    assert found is not None
     assert not len(found.open_pairs)
     other = x[1:].copy()
     other[[3, 40]] = x[1:][[40, 3]]
     again = find_order(other, coords)
+    assert again is not None
     assert again.rows[4] == rows[41]
     assert again.rows[41] == rows[4]
     # Two records that are none of the map's cannot be matched with it.
@@ -85,6 +87,7 @@ def test_rows_that_could_be_exchanged_are_told():
     x[5, -1] = 1.0  # the map's columns may hold any multiple of this feature, which only one record has
     x[0, -1] = 0.0
     found = find_order(x[1:], coords)
+    assert found is not None
     assert set(found.open_pairs[:, 0]) | set(found.open_pairs[:, 1]) == {0, 5}
     belief = recognise(KEY, x[1:], coords, shuffled=True)
     np.testing.assert_array_equal(belief.order, rows)

@@ -127,9 +127,9 @@ class Candidate:
         """What it is, as it stands in a sentence."""
         engine = f" ({self.engine})" if self.engine else ""
         settings = settings_of(self.own)
-        return (
-            f"{self.own.title}{f' with {settings}' if settings else ''} of {title_of(self.before, self.metric)}{engine}"
-        )
+        after = "".join(f", {step.title}" for step in self.method.after) if isinstance(self.method, Pipeline) else ""
+        own = f"{self.own.title}{f' with {settings}' if settings else ''}"
+        return f"{own} of {title_of(self.before, self.metric)}{after}{engine}"
 
 
 SHOWN = {"perplexity": "perplexity", "n_neighbors": "n_neighbors", "min_dist": "min_dist"}

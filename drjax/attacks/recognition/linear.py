@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import NamedTuple
 
 import numpy as np
 
 from drjax.attacks.recognition.belief import Candidate, Release
 from drjax.attacks.recognition.inputs import prepare
+from drjax.attacks.recognition.linear_span import left_over
 from drjax.core.types import DRMethod
-from drjax.dr import PCA, Log, MinMax, Pipeline, Rescale, Robust, Standardise, TruncatedSVD, UnitRows, UnitVariance
+from drjax.dr import (
+    PCA,
+    Log,
+    MinMax,
+    Pipeline,
+    Rescale,
+    Robust,
+    Rotate,
+    Shift,
+    Standardise,
+    TruncatedSVD,
+    UnitRows,
+    UnitVariance,
+)
 from drjax.dr.pipeline.after import AfterStep
 from drjax.dr.pipeline.steps import Step
 
@@ -41,6 +56,12 @@ ROTATED = 0.15
 CENTRED = 1e-9
 """Largest mean of a feature, as a share of the largest value, that is rounding of 0."""
 
+EXACT, FLOAT32 = 1e-6, 1e-7
+"""Errors of a coordinate, as shares of the largest, that are rounding: of a linear function of records; of a number."""
+
+TURNED = 1e-4
+"""Cosine of two columns of scores, beyond which they were turned; solvers that stop early leave less."""
+
 KEPT = 4
 """Candidates that are reported."""
 
@@ -70,7 +91,15 @@ class LinearFamily:
         self.method, self.name = method, method.name
 
     def candidates(self, release: Release) -> list[Candidate]:
-        """See `Family`."""
+        """See `Family`. Where nothing fits the map as it is, it may have been turned or shifted."""
+        found = self._candidates(release, ())
+        if not any(one.fits for one in found):
+            moved = _moved(release.coords, is_centred=self.method is PCA, rounding=release.rounding)
+            if moved:
+                found += self._candidates(_before(release, moved), moved)
+        return sorted(found, key=lambda one: one.misfit)[:KEPT]
+
+    def _candidates(self, release: Release, moved: tuple[AfterStep, ...]) -> list[Candidate]:
         found: list[Candidate] = []
         prints: list[np.ndarray] = []
         for before in CHAINS:
@@ -86,22 +115,30 @@ class LinearFamily:
             prints.append(shape)
             fit = _fit(release, given)
             settings = ("signs of components",) + (("unit of the records",) if fit.is_whitened else ())
-            method = _behind(before, self.method(n_components=release.coords.shape[1]), fit)
+            method = _behind(before, self.method(n_components=release.coords.shape[1]), fit, moved)
             last = next((type(step) for step in reversed(before) if not step.per_record), Step)
             limit = LIMITS.get(last, LIMIT) * max(1.0, LEAST_N / len(records)) + release.rounding / release.spread
+            if moved and not _is_linear(release, before):
+                continue
             found.append(Candidate(self.name, method, fit.misfit, limit, undetermined=settings, is_sharp=True))
-        return sorted(found, key=lambda one: one.misfit)[:KEPT]
+        return found
 
     def misfit(self, release: Release, candidate: Candidate) -> float:
         """See `Family`."""
-        records = prepare(release.records, candidate.before)
-        return np.inf if records is None else _fit(release, self._given(records)).misfit
+        fit = self._fit_of(release, candidate)
+        return np.inf if fit is None else fit.misfit
 
     def row_misfits(self, release: Release, candidate: Candidate) -> np.ndarray:
         """What the hypothesis leaves over at each known record, (n-1,), to be compared between orders."""
+        fit = self._fit_of(release, candidate)
+        assert fit is not None
+        return fit.rows
+
+    def _fit_of(self, release: Release, candidate: Candidate) -> _Fit | None:
+        after = candidate.method.after if isinstance(candidate.method, Pipeline) else ()
+        release = _before(release, tuple(step for step in after if isinstance(step, Rotate | Shift)))
         records = prepare(release.records, candidate.before)
-        assert records is not None
-        return _fit(release, self._given(records)).rows
+        return None if records is None else _fit(release, self._given(records))
 
     def _given(self, records: np.ndarray) -> _Given:
         """Records behind steps as the method decomposes them."""
@@ -110,13 +147,51 @@ class LinearFamily:
         return _Given(records - mean if is_centred else records, is_centred)
 
 
-def _behind(before: tuple[Step, ...], method: DRMethod, fit: _Fit) -> DRMethod:
+def _behind(before: tuple[Step, ...], method: DRMethod, fit: _Fit, moved: tuple[AfterStep, ...]) -> DRMethod:
     after: tuple[AfterStep, ...] = ()
     if fit.is_whitened:
         after = (UnitVariance(),)
     elif abs(fit.factor - 1) > 5 * UNIT:
         after = (Rescale(factor=fit.factor),)
+    after = (*after, *moved)
     return Pipeline(before=before, method=method, after=after) if before or after else method
+
+
+def _moved(coords: np.ndarray, *, is_centred: bool, rounding: float) -> tuple[AfterStep, ...]:
+    """What turns and shifts scores, whose columns are orthogonal and, if centred, sum to 0, into coordinates (n, k)."""
+    noise = rounding + FLOAT32 * float(np.abs(coords).max())
+    mean = coords.mean(axis=0) if is_centred else np.zeros(coords.shape[1])
+    shift = (Shift(offset=tuple(mean.tolist())),) if np.abs(mean).max() > noise else ()
+    centred = coords - mean
+    _, axes = np.linalg.eigh(centred.T @ centred)
+    axes = axes[:, ::-1].T
+    products = centred.T @ centred / np.outer(*[np.linalg.norm(centred, axis=0)] * 2)
+    is_turned = np.abs(products - np.eye(len(mean))).max() > TURNED + noise / coords.std(axis=0).min()
+    return (*((Rotate(matrix=tuple(map(tuple, axes.tolist()))),) if is_turned else ()), *shift)
+
+
+def _before(release: Release, moved: tuple[AfterStep, ...]) -> Release:
+    """The release as it was before such steps, in float64."""
+    coords = release.coords
+    for step in reversed(moved):
+        if isinstance(step, Shift):
+            coords = coords - np.asarray(step.offset)
+        elif isinstance(step, Rotate):
+            coords = coords @ np.asarray(step.matrix).T
+    return dataclasses.replace(release, coords=coords) if moved else release
+
+
+def _is_linear(release: Release, before: tuple[Step, ...]) -> bool:
+    """Whether known records' coordinates are linear in them behind steps, and more of them known than would be anyway.
+
+    Scores are to rounding. Other maps near to scores are not, and have been turned to look like them.
+    """
+    features = prepare(release.known, tuple(step for step in before if step.per_record))
+    if features is None:
+        return False
+    left = left_over(features, release.coords[1:])
+    allowed = EXACT * float(np.abs(release.coords).max()) + 2 * np.sqrt(release.coords.shape[1]) * release.rounding
+    return left is not None and float(np.abs(left).max()) <= allowed
 
 
 def _fit(release: Release, given: _Given) -> _Fit:

@@ -19,6 +19,8 @@ from drjax.attacks.matching import assigned
 from drjax.attacks.recognition.belief import Candidate, Release
 from drjax.attacks.recognition.inputs import prepare
 from drjax.attacks.recognition.linear import CHAINS, LinearFamily
+from drjax.attacks.recognition.linear_span import Directions
+from drjax.attacks.recognition.linear_span import directions as directions_of
 
 RIDGES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-6, 1e-8)
 """Weights of the first guess, as shares of the largest variance of a direction, in turn."""
@@ -34,6 +36,9 @@ FAR = 4.0
 
 EXACT = 1e-6
 """Largest error of a coordinate, as a share of the largest, that is not rounding to decimals: of float32."""
+
+ORTHOGONAL = 0.01
+"""Cosine of two columns up to which they are orthogonal."""
 
 EXCHANGED = 1e-9
 """Share of what is left over by which an exchange must lower it."""
@@ -77,11 +82,13 @@ def find_order(known: np.ndarray, coords: np.ndarray, rounding: float = 0.0) -> 
     Returns:
         None where no order is found that could not as well be chance.
     """
-    scaled = (coords - coords.mean(axis=0)) / coords.std(axis=0)
-    largest = max(EXACT * float(np.abs(coords).max()), 2 * rounding) / coords.std(axis=0)
+    axes = _axes(coords)
+    coords = (coords - coords.mean(axis=0)) @ axes
+    spread = coords.std(axis=0)
+    scaled, largest = coords / spread, max(EXACT * float(np.abs(coords).max()), 2 * rounding) / spread
     for expected, directions in _guesses(known, coords.shape[1]):
-        if can_be_checked(len(coords), 1 + directions.n):
-            span = np.linalg.qr(np.column_stack([np.ones(len(known)), directions.left]))[0]
+        if directions.is_checked:
+            span = directions.span
             rows = _exchanged(_order(expected, directions, scaled), scaled, span)
             left = scaled[rows[1:]] - span @ (span.T @ scaled[rows[1:]])
             if (np.abs(left) <= largest).all() and _is_no_chance(left, span):
@@ -114,25 +121,9 @@ def settled(release: Release, candidate: Candidate, family: LinearFamily, order:
     return RowOrder(order.rows[at], np.array(left_open, int).reshape(-1, 2))
 
 
-def can_be_checked(n: int, n_free: int) -> bool:
-    """Whether the known ones of n records outnumber what a linear map of them leaves free, so that orders differ."""
-    return n - 1 > n_free
-
-
-class _Directions(NamedTuple):
-    """Singular vectors (n-1, r) and values of records in units of their features."""
-
-    left: np.ndarray
-    values: np.ndarray
-
-    @property
-    def n(self) -> int:
-        return len(self.values)
-
-
-def _guesses(known: np.ndarray, k: int) -> Iterator[tuple[np.ndarray, _Directions]]:
+def _guesses(known: np.ndarray, k: int) -> Iterator[tuple[np.ndarray, Directions]]:
     """Scores (n-1, k) that the known records have alone, behind steps, and what coordinates are linear in."""
-    found: dict[tuple, _Directions] = {}
+    found: dict[tuple, Directions] = {}
     for before in CHAINS:
         # Steps on single features keep what is linear.
         single = tuple(step for step in before if step.per_record)
@@ -140,24 +131,31 @@ def _guesses(known: np.ndarray, k: int) -> Iterator[tuple[np.ndarray, _Direction
         if records is None or features is None:
             continue
         if single not in found:
-            found[single] = _directions(features)
+            found[single] = directions_of(features)
         for mean in (records.mean(axis=0), 0.0):
             left, values, _ = np.linalg.svd(records - mean, full_matrices=False)
             scores = (left * values)[:, :k]
+            scores = (scores - scores.mean(axis=0)) @ _axes(scores)
             spread = scores.std(axis=0)
             if scores.shape[1] == k and (spread > 0).all():
-                yield (scores - scores.mean(axis=0)) / spread, found[single]
+                yield scores / spread, found[single]
 
 
-def _directions(features: np.ndarray) -> _Directions:
-    spread = features.std(axis=0)
-    centred = (features - features.mean(axis=0)) / np.where(spread > 0, spread, 1)
-    left, values, _ = np.linalg.svd(centred, full_matrices=False)
-    n = int((values > 1e-9 * values[0]).sum())
-    return _Directions(left[:, :n], values[:n])
+def _axes(coords: np.ndarray) -> np.ndarray:
+    """Principal axes (k, k) of coordinates, as columns; the axes they have where these are such to a hundredth.
+
+    Scores have such axes, but for those of records that are not centred and those that were turned. Whitened ones have
+    no others.
+    """
+    centred = coords - coords.mean(axis=0)
+    products = centred.T @ centred
+    size = np.sqrt(np.diagonal(products))
+    if np.abs(products / np.outer(size, size) - np.eye(len(size))).max() <= ORTHOGONAL:
+        return np.eye(len(size))
+    return np.linalg.eigh(products)[1][:, ::-1]
 
 
-def _order(expected: np.ndarray, directions: _Directions, released: np.ndarray) -> np.ndarray:
+def _order(expected: np.ndarray, directions: Directions, released: np.ndarray) -> np.ndarray:
     """Rows (n,) of released (n, k), the target's first, by fits and assignments in turn."""
     rows, signs, _ = assigned(expected, released)
     expected, as_they_are = expected * signs, (np.ones(released.shape[1]),)
@@ -170,13 +168,13 @@ def _order(expected: np.ndarray, directions: _Directions, released: np.ndarray) 
     return rows
 
 
-def _fitted(directions: _Directions, values: np.ndarray, ridge: float) -> np.ndarray:
+def _fitted(directions: Directions, values: np.ndarray, ridge: float) -> np.ndarray:
     """Values (n-1, k) as an affine function of the records that rows assigned wrong hardly move.
 
     Without a ridge the sum of distances is least: of few wrong rows nothing is left in the fit.
     """
     terms = np.column_stack([directions.left * directions.values, np.ones(len(values))])
-    penalty = max(ridge, 1e-12) * directions.values[0] ** 2 * np.eye(directions.n + 1)
+    penalty = max(ridge, 1e-12) * directions.values[0] ** 2 * np.eye(len(directions.values) + 1)
     penalty[-1, -1] = 0
     fitted, weights = values, np.ones(len(values))
     for _ in range(REWEIGHTED if ridge else MOST_REWEIGHTED):

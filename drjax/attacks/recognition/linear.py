@@ -62,6 +62,9 @@ EXACT, FLOAT32 = 1e-6, 1e-7
 TURNED = 1e-4
 """Cosine of two columns of scores, beyond which they were turned; solvers that stop early leave less."""
 
+NOTHING = 1e-200
+"""Share that is none, and that may be divided by."""
+
 KEPT = 4
 """Candidates that are reported."""
 
@@ -216,7 +219,8 @@ def _fit(release: Release, given: _Given) -> _Fit:
 
     length = (scores**2).sum(axis=0)
     each = [seen(np.outer(scores[1:, a], np.eye(k)[a])).ravel() for a in range(k)]
-    values = np.maximum(np.linalg.lstsq(np.stack(each, axis=1), seen(image).ravel(), rcond=None)[0], 1e-300)
+    values = np.linalg.lstsq(np.stack(each, axis=1), seen(image).ravel(), rcond=None)[0]
+    values = np.maximum(values, NOTHING * np.maximum(length, 1))
     is_whitened = k > 1 and bool((np.abs(scores.std(axis=0, ddof=1) - 1) <= UNIT).all())
     ratios = np.sqrt(length / values)
     factor = float(np.exp(np.log(np.maximum(ratios, 1e-300)).mean()))
@@ -231,5 +235,6 @@ def _fit(release: Release, given: _Given) -> _Fit:
         values, uneven = length, 0.0
     size = np.median(np.linalg.norm((scores * values)[release.away], axis=1))
     rows = np.linalg.norm(seen(image - scores[1:] * values), axis=1)
-    misfit = float(np.median(rows[release.away - 1]) / size) if size > 0 else np.inf
+    left = np.median(rows[release.away - 1])
+    misfit = float(left / size) if size > NOTHING * left else np.inf
     return _Fit(misfit * np.sqrt(k / max(k - 1, 1)) + shift + uneven, factor, is_whitened, rows)

@@ -11,6 +11,7 @@ from drjax.attacks.recognition.belief import Belief, Candidate, Family, Release,
 from drjax.attacks.recognition.isomap import IsomapFamily
 from drjax.attacks.recognition.linear import LinearFamily
 from drjax.attacks.recognition.mds import MDSFamily
+from drjax.attacks.recognition.random_projection import RandomProjectionFamily
 from drjax.attacks.recognition.row_order import find_order, settled
 from drjax.attacks.recognition.stand_ins import confirmed
 from drjax.attacks.recognition.tsne import TSNEFamily
@@ -23,6 +24,7 @@ from drjax.dr import PCA, TruncatedSVD
 FAMILIES: tuple[Family, ...] = (
     LinearFamily(PCA),
     LinearFamily(TruncatedSVD),
+    RandomProjectionFamily(),
     MDSFamily(),
     IsomapFamily(),
     TSNEFamily(),

@@ -116,9 +116,11 @@ def _of_ordered(key: Array, release: Release, tried: Sequence[Family], progress:
         best = min(found, key=lambda one: one.excess)
         family = next(one for one in tried if one.name == best.family)
         limit = confirmed(key, release, best, family).limit
-        found = [
-            dataclasses.replace(one, limit=max(one.limit, limit)) if one.family == best.family else one for one in found
-        ]
+        if limit > best.limit:  # limits of a family may differ: what fits as it is raises none
+            found = [
+                dataclasses.replace(one, limit=max(one.limit, limit)) if one.family == best.family else one
+                for one in found
+            ]
     return believed(found)
 
 

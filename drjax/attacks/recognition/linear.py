@@ -121,7 +121,8 @@ class LinearFamily:
             method = _behind(before, self.method(n_components=release.coords.shape[1]), fit, moved)
             last = next((type(step) for step in reversed(before) if not step.per_record), Step)
             limit = LIMITS.get(last, LIMIT) * max(1.0, LEAST_N / len(records)) + release.rounding / release.spread
-            if moved and not _is_linear(release, before):
+            # Of all linear maps, turned, too many come under the limit of quartiles.
+            if moved and (last is Robust or not _is_linear(release, before)):
                 continue
             found.append(Candidate(self.name, method, fit.misfit, limit, undetermined=settings, is_sharp=True))
         return found

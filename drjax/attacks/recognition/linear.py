@@ -59,6 +59,9 @@ CENTRED = 1e-9
 EXACT, FLOAT32 = 1e-6, 1e-7
 """Errors of a coordinate, as shares of the largest, that are rounding: of a linear function of records; of a number."""
 
+OF_MOVED = 0.5
+"""Share of the limit that holds where axes were chosen: sheared scores came to four fifths of it."""
+
 TURNED = 1e-4
 """Cosine of two columns of scores, beyond which they were turned; solvers that stop early leave less."""
 
@@ -124,6 +127,7 @@ class LinearFamily:
             # Of all linear maps, turned, too many come under the limit of quartiles.
             if moved and (last is Robust or not _is_linear(release, before)):
                 continue
+            limit *= OF_MOVED if moved else 1.0
             found.append(Candidate(self.name, method, fit.misfit, limit, undetermined=settings, is_sharp=True))
         return found
 
@@ -209,6 +213,8 @@ def _fit(release: Release, given: _Given) -> _Fit:
     scores = release.coords
     k, own = scores.shape[1], scores[0]
     shift = float(np.abs(scores.mean(axis=0)).max() / np.abs(scores).max()) if is_centred else 0.0
+    norms = np.maximum(np.linalg.norm(scores, axis=0), NOTHING)
+    skew = float(np.abs((scores / norms).T @ (scores / norms) - np.diag(norms > NOTHING)).max())
     image = (rows @ (rows.T @ scores))[1:]
     across = np.eye(k)
     if k > 1 and own.any():
@@ -238,4 +244,4 @@ def _fit(release: Release, given: _Given) -> _Fit:
     rows = np.linalg.norm(seen(image - scores[1:] * values), axis=1)
     left = np.median(rows[release.away - 1])
     misfit = float(left / size) if size > NOTHING * left else np.inf
-    return _Fit(misfit * np.sqrt(k / max(k - 1, 1)) + shift + uneven, factor, is_whitened, rows)
+    return _Fit(misfit * np.sqrt(k / max(k - 1, 1)) + shift + skew + uneven, factor, is_whitened, rows)

@@ -98,6 +98,16 @@ def test_the_attack_takes_turned_and_shifted_scores():
     np.testing.assert_allclose(answer.found.x, x[0], rtol=1e-3)
 
 
+def test_sheared_scores_are_no_scores_of_quartiles():
+    rng = np.random.default_rng(3002)
+    x = datasets.load_breast_cancer().data
+    x = x[rng.permutation(len(x))[:120]]
+    scores = make_pipeline(preprocessing.StandardScaler(), decomposition.PCA(2)).fit_transform(x)
+    for shear in (0.2, 0.5):
+        sheared = moved(scores @ np.array([[1, shear], [0, 1.3]]))
+        assert recognise(KEY, x[1:], sheared, methods=("pca", "svd")).method is None
+
+
 @pytest.mark.parametrize("peer", [manifold.MDS(11, n_init=1, init="random", random_state=0), manifold.Isomap()])
 def test_no_rotation_makes_scores_of_other_maps(peer):
     x = records("wine", 80)

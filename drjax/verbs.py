@@ -108,7 +108,8 @@ def attack(
     first_pca: int | None = None,
     whiten: bool = False,
     public: Any = None,
-    target_row: int = 0,
+    target_row: int | None = None,
+    shuffled: bool = False,
     attack: str | None = None,
     decimals: int | None = None,
     bounds: tuple[float, float] | None = None,
@@ -118,14 +119,15 @@ def attack(
     """Reconstructs the one unknown record of a published embedding from the others; values are used as they are.
 
     Args:
-        known: (n-1, d) records in the order of the release: path, array or DataFrame of numbers.
+        known: (n-1, d) records in the order of the release, unless shuffled: path, array or DataFrame of numbers.
         coords: (n, k) coordinates, given in one of these ways.
         method: Key of `METHODS`, or a method with its hyperparameters; recognised by the known records if None.
         scale: Steps on the records before a method that is named, such as "standard".
         first_pca: Principal components that it is given in place of the records; None for the records.
         whiten: Whether coordinates are scaled to unit variance.
         public: (s, d) other records of the same kind, given in one of these ways; None if there are none.
-        target_row: Row of the unknown record in coords, from 0.
+        target_row: Row of the unknown record in coords, from 0; 0 if None.
+        shuffled: Whether nobody knows which row is whose: they are matched.
         attack: Name in `ATTACKS["embedding"]`; the one that errs least on practice releases if None.
         decimals: Decimals that coordinates are rounded to; found out if None.
         bounds: Least and greatest value of a feature; None if there are none.
@@ -154,6 +156,7 @@ def attack(
         released,
         public=None if public is None else _numbers(public),
         target_row=target_row,
+        shuffled=shuffled,
         attack=attack,
         decimals=decimals,
         bounds=bounds,

@@ -33,6 +33,7 @@ class Answer(NamedTuple):
         errors: Attack -> mean squared error (v,) on practice releases; empty where only one attack was possible.
         misfit: Why the release is none of the method's, where the attack says so.
         belief: What the release shows of how it was made; None where the method was stated.
+        order: (n,) int, rows of the release in the order [target; known], where these were matched; else None.
     """
 
     attack: EmbeddingAttack
@@ -40,6 +41,7 @@ class Answer(NamedTuple):
     errors: Mapping[str, np.ndarray]
     misfit: list[str]
     belief: Belief | None = None
+    order: np.ndarray | None = None
 
     def __repr__(self) -> str:
         """The attack, the first features and what is known of the error; a few lines."""
@@ -61,7 +63,8 @@ def attack_embedding(
     coords: Array,
     *,
     public: Array | None = None,
-    target_row: int = 0,
+    target_row: int | None = None,
+    shuffled: bool = False,
     attack: str | None = None,
     decimals: int | None = None,
     bounds: tuple[float, float] | None = None,
@@ -79,15 +82,17 @@ def attack_embedding(
         known: (n-1, d), in the order of the release, the target's row left out.
         coords: (n, k), finite.
         public: (s, d), other records of the same kind; None if there are none.
-        target_row: Row of the unknown record in coords, from 0.
+        target_row: Row of the unknown record in coords, from 0; 0 if None.
+        shuffled: Whether nobody knows which row is whose: they are matched (`drjax.attacks.recognition.recognise`), and
+            where that fails the answer is the mean, with status MISFIT.
         attack: Name in `ATTACKS["embedding"]`; the best if None.
         decimals: Decimals that coordinates are rounded to; found out if None.
         bounds: Least and greatest value of a feature; None if there are none.
         progress: Show bars on standard error.
 
     Raises:
-        ValueError: arrays not finite or of shapes that do not match, negative decimals, bounds without a range, or an
-            attack that is none for such a release.
+        ValueError: arrays not finite or of shapes that do not match, negative decimals, bounds without a range, a row
+            of shuffled rows, or an attack that is none for such a release.
 
         known = digits.x[1:200]; published = sklearn.manifold.TSNE().fit_transform(digits.x[:200])
         attack_embedding(jax.random.key(0), TSNE(), known, published, public=digits.x[200:]).found.x
@@ -105,16 +110,23 @@ def attack_embedding(
             f"coords must have shape ({n}, {k}) for {n - 1} known records, got {published.shape}: leave out of known "
             "the target alone, and keep the order of the release"
         )
+    if shuffled and target_row is not None:
+        raise ValueError(f"target_row must be left out where rows are shuffled, got {target_row}")
+    target_row = 0 if target_row is None else target_row
     validate.integer(minimum=0, target_row=target_row)
     validate.at_most(n - 1, "n - 1", target_row=target_row)
     others = None if public is None else validate.matrix(public, "public", min_rows=2, columns=known.shape[1])
-    belief = None
-    if method is None:
+    belief, order = None, None
+    if method is None or shuffled:
         rounded = decimals_of(published) if decimals is None else decimals
-        belief = recognise(key, known, published, target_row=target_row, decimals=rounded, progress=progress)
-        method = belief.method
-        if method is None:
+        belief = recognise(
+            key, known, published, target_row=target_row, decimals=rounded, shuffled=shuffled, progress=progress
+        )
+        if belief.method is None:
             return _none_of_these(belief, known)
+        order = belief.order
+        published = published if order is None else published[order]
+        method, belief = (belief.method, belief) if method is None else (method, None)
     threat = _threat(key, method, known, published, others, target_row, decimals, bounds, progress)
     fits = {name: one for name, one in fitting(threat).items() if not one.is_baseline}
     if attack is not None:
@@ -143,7 +155,7 @@ def attack_embedding(
         None if found.expected_mse is None else found.expected_mse[0],
         found.facts,
     )
-    return Answer(fits[name], single, errors, reasons, belief)
+    return Answer(fits[name], single, errors, reasons, belief, order)
 
 
 def _none_of_these(belief: Belief, known: np.ndarray) -> Answer:

@@ -7,6 +7,7 @@ the release has for them, and the assignment of least cost finds the rows again.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
@@ -53,13 +54,13 @@ def match_rows(known: Array, coords: Array) -> np.ndarray:
     if len(released) != len(known) + 1:
         raise ValueError(f"coords must have {len(known) + 1} rows for {len(known)} known records, got {len(released)}")
     k = released.shape[1]
-    order, cost = _assigned(_scores(known, k), released)
+    order, _, cost = assigned(_scores(known, k), released)
     for _ in range(ROUNDS):
         found = reconstruct_pca(known, released[order])
         if found.status != 0:
             break
         expected = _scores(np.vstack([found.x, known]), k)
-        new, new_cost = _assigned(expected[1:], released)
+        new, _, new_cost = assigned(expected[1:], released)
         if not new_cost < cost:
             break
         order, cost = new, new_cost
@@ -73,16 +74,27 @@ def _scores(x: np.ndarray, k: int) -> np.ndarray:
     return scores
 
 
-def _assigned(expected: np.ndarray, released: np.ndarray) -> tuple[np.ndarray, float]:
-    """The order and its sum of squares, over the signs that fit best; expected (n-1, k), released (n, k)."""
-    best: tuple[np.ndarray, float] = (np.arange(len(released)), np.inf)
-    for signs in _signs(expected, released):
-        squared = cdist(expected, released * signs, "sqeuclidean")
+def assigned(
+    expected: np.ndarray, released: np.ndarray, signs: Sequence[np.ndarray] | None = None
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """The assignment of least cost, over the signs of columns that fit best.
+
+    Args:
+        expected: (n-1, k), what known records' coordinates should be.
+        released: (n, k), in any order.
+        signs: Vectors (k,) of signs of released to try; None for all, or if k > `MAX_SIGNS` the likely ones.
+
+    Returns:
+        (n,) rows of released, the one that is left first; the signs (k,); the sum of squares.
+    """
+    best: tuple[np.ndarray, np.ndarray, float] = (np.arange(len(released)), np.ones(released.shape[1]), np.inf)
+    for one in _signs(expected, released) if signs is None else signs:
+        squared = cdist(expected, released * one, "sqeuclidean")
         _, column = linear_sum_assignment(squared)
         cost = float(squared[np.arange(len(column)), column].sum())
-        if cost < best[1]:
+        if cost < best[2]:
             left = np.setdiff1d(np.arange(len(released)), column)
-            best = np.concatenate([left, column]), cost
+            best = np.concatenate([left, column]), one, cost
     return best
 
 

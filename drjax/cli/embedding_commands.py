@@ -37,7 +37,8 @@ def embedding(
     steps: StepOptions = Steps(),  # noqa: B008 (frozen)
     attack: Annotated[str, tyro.conf.arg(metavar=f"{{{','.join(_names())}}}")] = STRONGEST,
     public: Path | None = None,
-    target_row: int = 0,
+    target_row: int | None = None,
+    shuffled: bool = False,
     decimals: int | None = None,
     bounds: tuple[float, float] | Literal["none"] = "none",
     seed: int = 0,
@@ -49,7 +50,7 @@ def embedding(
     what is not stated is taken to be scikit-learn's default. Values are used as they are, not scaled.
 
     Args:
-        known: Known records, in the order of the release (CSV, Parquet, NPY or NPZ).
+        known: Known records, in the order of the release unless shuffled (CSV, Parquet, NPY or NPZ).
         coords: Published coordinates, one row per record, the unknown one's included (CSV, NPY or NPZ).
         out: NPZ file to write: x (the record), residual_norm, status and, where the attack predicts it, expected_mse.
         method: DR method that made the coordinates; recognised if not given.
@@ -57,7 +58,8 @@ def embedding(
         steps: Steps before and after the method.
         attack: Attack to run; strongest takes the one that errs least on practice releases of known records.
         public: Other records of the same kind, for what the release does not determine and for shadow releases.
-        target_row: Row of the unknown record in the release, from 0.
+        target_row: Row of the unknown record in the release, from 0; the first if not given.
+        shuffled: Rows of the release are in another order than the known records: find out which is whose.
         decimals: Decimals that the coordinates are rounded to; found out if not given.
         bounds: Least and greatest value of a feature, or none.
         seed: Random seed of the shadow releases.
@@ -85,6 +87,7 @@ def embedding(
             published,
             public=others,
             target_row=target_row,
+            shuffled=shuffled,
             attack=None if attack == STRONGEST else attack,
             decimals=decimals,
             bounds=None if bounds == "none" else bounds,
@@ -107,6 +110,8 @@ def in_words(answer: Answer, variance: float) -> list[str]:
     found, status = answer.found, int(answer.found.status)
     unit = max(variance, np.finfo(np.float64).tiny)
     lines = [] if answer.belief is None else [f"Release: {line}" for line in answer.belief.in_words().splitlines()]
+    if answer.order is not None and answer.belief is None:
+        lines.append(f"Row of the unknown record: {answer.order[0]}, found by matching the others with known records.")
     lines.append(f"Attack: {answer.attack.label}.")
     if answer.errors:
         tried = {name: float(error.mean()) / unit for name, error in answer.errors.items()}
@@ -119,6 +124,8 @@ def in_words(answer: Answer, variance: float) -> list[str]:
         lines.append("Refused: these are not the coordinates of the known records and one more; the record is what one")
         lines.append("would guess without them. What does not fit:")
         lines += [f"  {reason}" for reason in answer.misfit]
+        if answer.belief is not None and answer.belief.order is not None:
+            lines.append("Pass --shuffled to have rows matched.")
         if answer.belief is None:
             lines.append("Leave out --method to have the release recognised.")
     lines.append(f"Undetermined part: norm {float(found.residual_norm):.3g}; status {count_status(found.status)}")

@@ -131,7 +131,16 @@ def test_a_lane_that_is_not_finite_spoils_no_other():
 
 
 @pytest.mark.parametrize(
-    "step", [dr.Rescale(factor=3.0), dr.Rotate(seed=4), dr.Mirror(axes=(1,)), dr.Centre(), dr.Round(decimals=6)]
+    "step",
+    [
+        dr.Rescale(factor=3.0),
+        dr.Rotate(seed=4),
+        dr.Rotate(matrix=((0.0, 1.0, 0.0), (0.6, 0.0, 0.8), (0.8, 0.0, -0.6))),
+        dr.Mirror(axes=(1,)),
+        dr.Centre(),
+        dr.Shift(offset=(1.0, -2.0, 0.0)),
+        dr.Round(decimals=6),
+    ],
 )
 def test_steps_after_are_undone_up_to_a_shift_and_digits(step):
     coords = np.random.default_rng(0).normal(size=(20, 3)).astype("float32")
@@ -147,6 +156,15 @@ def test_rotations_turn_and_do_not_mirror():
         turned = np.asarray(dr.Rotate(seed=1).apply(np.eye(k, dtype="float32")))
         np.testing.assert_allclose(turned @ turned.T, np.eye(k), atol=1e-6)
         assert np.linalg.det(turned) > 0.99
+
+
+def test_a_rotation_is_orthogonal_and_fits_the_map():
+    with pytest.raises(ValueError, match="matrix must be orthogonal"):
+        dr.Rotate(matrix=((1.0, 1.0), (0.0, 1.0)))
+    with pytest.raises(ValueError, match="matrix must have 3 rows"):
+        dr.Rotate(matrix=((0.0, 1.0), (1.0, 0.0))).apply(np.ones((4, 3)))
+    with pytest.raises(ValueError, match="offset must have 3"):
+        dr.Shift(offset=(1.0, 2.0)).apply(np.ones((4, 3)))
 
 
 def test_digits_are_cut_as_by_the_type():

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 
-from drjax.attacks.recognition.belief import Belief, Candidate, Family, Release, believed
+from drjax.attacks.recognition.belief import Belief, Candidate, Family, Release, believed, none_of_these
 from drjax.attacks.recognition.isomap import IsomapFamily
 from drjax.attacks.recognition.linear import LinearFamily
 from drjax.attacks.recognition.mds import MDSFamily
+from drjax.attacks.recognition.random_projection import RandomProjectionFamily
+from drjax.attacks.recognition.row_order import find_order, settled
 from drjax.attacks.recognition.stand_ins import confirmed
 from drjax.attacks.recognition.tsne import TSNEFamily
 from drjax.attacks.recognition.umap import UMAPFamily
@@ -21,6 +24,7 @@ from drjax.dr import PCA, TruncatedSVD
 FAMILIES: tuple[Family, ...] = (
     LinearFamily(PCA),
     LinearFamily(TruncatedSVD),
+    RandomProjectionFamily(),
     MDSFamily(),
     IsomapFamily(),
     TSNEFamily(),
@@ -28,11 +32,20 @@ FAMILIES: tuple[Family, ...] = (
 )
 """Every family, one line each."""
 
+UNMATCHED = (
+    "Row order cannot be matched: that takes PCA or truncated SVD, behind steps on single features or records, of more "
+    "known records than features."
+)
+"""Why nothing is believed of shuffled rows."""
+
 LEAST_KNOWN = 20
 """Known records, all different, below which nothing is recognised."""
 
 ARRAYS = 120
 """Arrays of a number for each pair of records that are held at once: distances, their order and what a family makes."""
+
+MOST_MATCHED = 1000
+"""Records up to which rows are matched where nobody says that they are shuffled, and nothing fits them as they are."""
 
 MOST_DECIMALS, FLOAT32 = 4, 1e-7
 """Decimals up to which coordinates are looked at for rounding, and error of a coordinate in float32."""
@@ -46,6 +59,7 @@ def recognise(
     target_row: int = 0,
     methods: tuple[str, ...] | None = None,
     decimals: int | None = None,
+    shuffled: bool = False,
     progress: bool = False,
 ) -> Belief:
     """What made a map, judged by the known records: method, steps before it, metric and hyperparameters.
@@ -56,16 +70,17 @@ def recognise(
 
     Args:
         key: PRNG key of releases that are made for comparison, where a hypothesis fits but loosely.
-        known: (n-1, d), in the order of the map's rows, the target's left out.
+        known: (n-1, d), in the order of the map's rows, the target's left out; in any if shuffled.
         coords: (n, k), the map.
         target_row: Row of the target in the map.
         methods: Names of the families to try, of `FAMILIES`; all if None.
         decimals: Decimals that coordinates were rounded to; None to take them from the coordinates.
+        shuffled: Whether nobody knows which row is whose. They are matched for PCA and truncated SVD (`row_order`).
         progress: Show a bar.
 
     Raises:
-        ValueError: shapes that do not match, values that are not finite, a row out of range, an unknown name, or fewer
-            than `LEAST_KNOWN` different known records.
+        ValueError: shapes that do not match, values that are not finite, a row out of range or with shuffled rows, an
+            unknown name, or fewer than `LEAST_KNOWN` different known records.
         NotEnoughMemory: more than is available would be needed.
     """
     validate.prng_key(key)
@@ -78,17 +93,53 @@ def recognise(
         8.0 * ARRAYS * n**2, "recognising this release", f"distances of all pairs of {n:,} records", "name the method"
     )
     tried = [family for family in FAMILIES if methods is None or family.name in methods]
+    if shuffled:
+        if target_row:
+            raise ValueError(f"target_row must be left out where rows are shuffled, got {target_row}")
+        return _of_shuffled(key, release, tried)
+    belief = _of_ordered(key, release, tried, progress)
+    if belief.method is not None or n > MOST_MATCHED:
+        return belief
+    other = _of_shuffled(key, release, tried)
+    if other.order is None:
+        return belief
+    rows = np.array([target_row, *(row for row in range(n) if row != target_row)])[other.order]
+    hint = f"With rows in another order, the target's being row {rows[0]}, it would be {other.title}."
+    return dataclasses.replace(belief, order=rows, why=(*belief.why, hint))
+
+
+def _of_ordered(key: Array, release: Release, tried: Sequence[Family], progress: bool) -> Belief:
     found: list[Candidate] = []
     for family in track(tried, "families tried", enabled=progress):
         found += family.candidates(release)
     if found:
         best = min(found, key=lambda one: one.excess)
-        family = next(one for one in FAMILIES if one.name == best.family)
+        family = next(one for one in tried if one.name == best.family)
         limit = confirmed(key, release, best, family).limit
-        found = [
-            dataclasses.replace(one, limit=max(one.limit, limit)) if one.family == best.family else one for one in found
-        ]
+        if limit > best.limit:  # limits of a family may differ: what fits as it is raises none
+            found = [
+                dataclasses.replace(one, limit=max(one.limit, limit)) if one.family == best.family else one
+                for one in found
+            ]
     return believed(found)
+
+
+def _of_shuffled(key: Array, release: Release, tried: Sequence[Family]) -> Belief:
+    """What to believe of a release whose rows are in any order: nothing, unless one order alone fits."""
+    families = {family.name: family for family in tried if isinstance(family, LinearFamily)}
+    found = find_order(release.known, release.coords, release.rounding) if families else None
+    if found is None:
+        return none_of_these(UNMATCHED)
+    ordered = dataclasses.replace(release, coords=release.coords[found.rows])
+    belief = _of_ordered(key, ordered, tuple(families.values()), False)
+    if belief.best is None:
+        return belief
+    found = settled(ordered, belief.best, families[belief.best.family], found)
+    if (found.open_pairs == 0).any():
+        return none_of_these(f"{UNMATCHED} Row {found.rows[0]} fits the target, and others as well.")
+    n_known, n_open = len(release.known), len(np.unique(found.open_pairs))
+    matched = f"Rows of {n_known - n_open} of {n_known} known records matched; row {found.rows[0]} is the target's."
+    return dataclasses.replace(belief, order=found.rows, why=(*belief.why, matched))
 
 
 def checked(known: Array, coords: Array, *, target_row: int = 0, decimals: int | None = None) -> Release:

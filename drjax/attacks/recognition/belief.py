@@ -127,9 +127,9 @@ class Candidate:
         """What it is, as it stands in a sentence."""
         engine = f" ({self.engine})" if self.engine else ""
         settings = settings_of(self.own)
-        return (
-            f"{self.own.title}{f' with {settings}' if settings else ''} of {title_of(self.before, self.metric)}{engine}"
-        )
+        after = "".join(f", {step.title}" for step in self.method.after) if isinstance(self.method, Pipeline) else ""
+        own = f"{self.own.title}{f' with {settings}' if settings else ''}"
+        return f"{own} of {title_of(self.before, self.metric)}{after}{engine}"
 
 
 SHOWN = {"perplexity": "perplexity", "n_neighbors": "n_neighbors", "min_dist": "min_dist"}
@@ -156,6 +156,8 @@ class Belief:
         candidates: All hypotheses that came close, the best first.
         undetermined: Settings that the release does not determine.
         why: Sentences on what it rests on.
+        order: (n,) int, rows of the map in the order [target; known], where they were matched; where nothing fits, the
+            order in which something would. None elsewhere.
     """
 
     method: DRMethod | None
@@ -166,6 +168,7 @@ class Belief:
     candidates: tuple[Candidate, ...]
     undetermined: tuple[str, ...]
     why: tuple[str, ...]
+    order: np.ndarray | None = None
 
     @property
     def best(self) -> Candidate | None:
@@ -215,9 +218,7 @@ def believed(candidates: list[Candidate]) -> Belief:
     possible = (one for one in candidates if np.isfinite(one.misfit))
     ranked = tuple(sorted(possible, key=lambda one: (not (one.fits and one.is_sharp), one.excess)))
     if not ranked:
-        return Belief(
-            None, "none of these", "", None, np.inf, (), (), ("No hypothesis could be tried on the release.",)
-        )
+        return none_of_these("No hypothesis could be tried on the release.")
     best = ranked[0]
     tied = tied_with(ranked)
     others = [one for one in ranked[1:] if one not in tied and not _is_neighbour(best, one)]
@@ -238,6 +239,11 @@ def believed(candidates: list[Candidate]) -> Belief:
     return Belief(
         best.method, best.title, best.engine, runner_up, margin, ranked, tuple(undetermined), (f"{measured}.",)
     )
+
+
+def none_of_these(why: str) -> Belief:
+    """No belief, for a reason."""
+    return Belief(None, "none of these", "", None, np.inf, (), (), (why,))
 
 
 def tied_with(ranked: tuple[Candidate, ...]) -> tuple[Candidate, ...]:

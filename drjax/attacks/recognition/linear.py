@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import NamedTuple
 
 import numpy as np
 
 from drjax.attacks.recognition.belief import Candidate, Release
 from drjax.attacks.recognition.inputs import prepare
+from drjax.attacks.recognition.linear_span import left_over
 from drjax.core.types import DRMethod
-from drjax.dr import PCA, Log, MinMax, Pipeline, Rescale, Robust, Standardise, TruncatedSVD, UnitRows, UnitVariance
+from drjax.dr import (
+    PCA,
+    Log,
+    MinMax,
+    Pipeline,
+    Rescale,
+    Robust,
+    Rotate,
+    Shift,
+    Standardise,
+    TruncatedSVD,
+    UnitRows,
+    UnitVariance,
+)
 from drjax.dr.pipeline.after import AfterStep
 from drjax.dr.pipeline.steps import Step
 
@@ -41,6 +56,18 @@ ROTATED = 0.15
 CENTRED = 1e-9
 """Largest mean of a feature, as a share of the largest value, that is rounding of 0."""
 
+EXACT, FLOAT32 = 1e-6, 1e-7
+"""Errors of a coordinate, as shares of the largest, that are rounding: of a linear function of records; of a number."""
+
+OF_MOVED = 0.5
+"""Share of the limit that holds where axes were chosen: sheared scores came to four fifths of it."""
+
+TURNED = 1e-4
+"""Cosine of two columns of scores, beyond which they were turned; solvers that stop early leave less."""
+
+NOTHING = 1e-200
+"""Share that is none, and that may be divided by."""
+
 KEPT = 4
 """Candidates that are reported."""
 
@@ -54,6 +81,7 @@ class _Fit(NamedTuple):
     misfit: float
     factor: float
     is_whitened: bool
+    rows: np.ndarray
 
 
 class LinearFamily:
@@ -69,7 +97,15 @@ class LinearFamily:
         self.method, self.name = method, method.name
 
     def candidates(self, release: Release) -> list[Candidate]:
-        """See `Family`."""
+        """See `Family`. Where nothing fits the map as it is, it may have been turned or shifted."""
+        found = self._candidates(release, ())
+        if not any(one.fits for one in found):
+            moved = _moved(release.coords, is_centred=self.method is PCA, rounding=release.rounding)
+            if moved:
+                found += self._candidates(_before(release, moved), moved)
+        return sorted(found, key=lambda one: one.misfit)[:KEPT]
+
+    def _candidates(self, release: Release, moved: tuple[AfterStep, ...]) -> list[Candidate]:
         found: list[Candidate] = []
         prints: list[np.ndarray] = []
         for before in CHAINS:
@@ -85,16 +121,32 @@ class LinearFamily:
             prints.append(shape)
             fit = _fit(release, given)
             settings = ("signs of components",) + (("unit of the records",) if fit.is_whitened else ())
-            method = _behind(before, self.method(n_components=release.coords.shape[1]), fit)
+            method = _behind(before, self.method(n_components=release.coords.shape[1]), fit, moved)
             last = next((type(step) for step in reversed(before) if not step.per_record), Step)
             limit = LIMITS.get(last, LIMIT) * max(1.0, LEAST_N / len(records)) + release.rounding / release.spread
+            # Of all linear maps, turned, too many come under the limit of quartiles.
+            if moved and (last is Robust or not _is_linear(release, before)):
+                continue
+            limit *= OF_MOVED if moved else 1.0
             found.append(Candidate(self.name, method, fit.misfit, limit, undetermined=settings, is_sharp=True))
-        return sorted(found, key=lambda one: one.misfit)[:KEPT]
+        return found
 
     def misfit(self, release: Release, candidate: Candidate) -> float:
         """See `Family`."""
+        fit = self._fit_of(release, candidate)
+        return np.inf if fit is None else fit.misfit
+
+    def row_misfits(self, release: Release, candidate: Candidate) -> np.ndarray:
+        """What the hypothesis leaves over at each known record, (n-1,), to be compared between orders."""
+        fit = self._fit_of(release, candidate)
+        assert fit is not None
+        return fit.rows
+
+    def _fit_of(self, release: Release, candidate: Candidate) -> _Fit | None:
+        after = candidate.method.after if isinstance(candidate.method, Pipeline) else ()
+        release = _before(release, tuple(step for step in after if isinstance(step, Rotate | Shift)))
         records = prepare(release.records, candidate.before)
-        return np.inf if records is None else _fit(release, self._given(records)).misfit
+        return None if records is None else _fit(release, self._given(records))
 
     def _given(self, records: np.ndarray) -> _Given:
         """Records behind steps as the method decomposes them."""
@@ -103,13 +155,51 @@ class LinearFamily:
         return _Given(records - mean if is_centred else records, is_centred)
 
 
-def _behind(before: tuple[Step, ...], method: DRMethod, fit: _Fit) -> DRMethod:
+def _behind(before: tuple[Step, ...], method: DRMethod, fit: _Fit, moved: tuple[AfterStep, ...]) -> DRMethod:
     after: tuple[AfterStep, ...] = ()
     if fit.is_whitened:
         after = (UnitVariance(),)
     elif abs(fit.factor - 1) > 5 * UNIT:
         after = (Rescale(factor=fit.factor),)
+    after = (*after, *moved)
     return Pipeline(before=before, method=method, after=after) if before or after else method
+
+
+def _moved(coords: np.ndarray, *, is_centred: bool, rounding: float) -> tuple[AfterStep, ...]:
+    """What turns and shifts scores, whose columns are orthogonal and, if centred, sum to 0, into coordinates (n, k)."""
+    noise = rounding + FLOAT32 * float(np.abs(coords).max())
+    mean = coords.mean(axis=0) if is_centred else np.zeros(coords.shape[1])
+    shift = (Shift(offset=tuple(mean.tolist())),) if np.abs(mean).max() > noise else ()
+    centred = coords - mean
+    _, axes = np.linalg.eigh(centred.T @ centred)
+    axes = axes[:, ::-1].T
+    products = centred.T @ centred / np.outer(*[np.linalg.norm(centred, axis=0)] * 2)
+    is_turned = np.abs(products - np.eye(len(mean))).max() > TURNED + noise / coords.std(axis=0).min()
+    return (*((Rotate(matrix=tuple(map(tuple, axes.tolist()))),) if is_turned else ()), *shift)
+
+
+def _before(release: Release, moved: tuple[AfterStep, ...]) -> Release:
+    """The release as it was before such steps, in float64."""
+    coords = release.coords
+    for step in reversed(moved):
+        if isinstance(step, Shift):
+            coords = coords - np.asarray(step.offset)
+        elif isinstance(step, Rotate):
+            coords = coords @ np.asarray(step.matrix).T
+    return dataclasses.replace(release, coords=coords) if moved else release
+
+
+def _is_linear(release: Release, before: tuple[Step, ...]) -> bool:
+    """Whether known records' coordinates are linear in them behind steps, and more of them known than would be anyway.
+
+    Scores are to rounding. Other maps near to scores are not, and have been turned to look like them.
+    """
+    features = prepare(release.known, tuple(step for step in before if step.per_record))
+    if features is None:
+        return False
+    left = left_over(features, release.coords[1:])
+    allowed = EXACT * float(np.abs(release.coords).max()) + 2 * np.sqrt(release.coords.shape[1]) * release.rounding
+    return left is not None and float(np.abs(left).max()) <= allowed
 
 
 def _fit(release: Release, given: _Given) -> _Fit:
@@ -123,6 +213,8 @@ def _fit(release: Release, given: _Given) -> _Fit:
     scores = release.coords
     k, own = scores.shape[1], scores[0]
     shift = float(np.abs(scores.mean(axis=0)).max() / np.abs(scores).max()) if is_centred else 0.0
+    norms = np.maximum(np.linalg.norm(scores, axis=0), NOTHING)
+    skew = float(np.abs((scores / norms).T @ (scores / norms) - np.diag(norms > NOTHING)).max())
     image = (rows @ (rows.T @ scores))[1:]
     across = np.eye(k)
     if k > 1 and own.any():
@@ -134,7 +226,8 @@ def _fit(release: Release, given: _Given) -> _Fit:
 
     length = (scores**2).sum(axis=0)
     each = [seen(np.outer(scores[1:, a], np.eye(k)[a])).ravel() for a in range(k)]
-    values = np.maximum(np.linalg.lstsq(np.stack(each, axis=1), seen(image).ravel(), rcond=None)[0], 1e-300)
+    values = np.linalg.lstsq(np.stack(each, axis=1), seen(image).ravel(), rcond=None)[0]
+    values = np.maximum(values, NOTHING * np.maximum(length, 1))
     is_whitened = k > 1 and bool((np.abs(scores.std(axis=0, ddof=1) - 1) <= UNIT).all())
     ratios = np.sqrt(length / values)
     factor = float(np.exp(np.log(np.maximum(ratios, 1e-300)).mean()))
@@ -147,7 +240,8 @@ def _fit(release: Release, given: _Given) -> _Fit:
         uneven = off if off > ROTATED else 0.0
     if not is_whitened and abs(factor - 1) <= 5 * UNIT:
         values, uneven = length, 0.0
-    left = seen(image - scores[1:] * values)[release.away - 1]
     size = np.median(np.linalg.norm((scores * values)[release.away], axis=1))
-    misfit = float(np.median(np.linalg.norm(left, axis=1)) / size) if size > 0 else np.inf
-    return _Fit(misfit * np.sqrt(k / max(k - 1, 1)) + shift + uneven, factor, is_whitened)
+    rows = np.linalg.norm(seen(image - scores[1:] * values), axis=1)
+    left = np.median(rows[release.away - 1])
+    misfit = float(left / size) if size > NOTHING * left else np.inf
+    return _Fit(misfit * np.sqrt(k / max(k - 1, 1)) + shift + skew + uneven, factor, is_whitened, rows)

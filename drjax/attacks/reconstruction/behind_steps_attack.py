@@ -99,7 +99,10 @@ class BehindSteps(EmbeddingAttack):
         assert found is not None
         assert isinstance(method, Pipeline)
         releases = threat.coords.astype(np.float64)
-        undone = np.asarray(jax.vmap(method.undone)(releases)) if method.after else releases
+        undone = releases
+        if method.after:
+            with jax.enable_x64(True):
+                undone = np.asarray(jax.vmap(method.undone)(releases))
         unit = np.abs(undone).max() / max(np.abs(releases).max(), np.finfo(np.float64).tiny)
         noise = unit * noise_floor(threat.coords, (releases**2).sum(axis=1))
         known, expected = threat.known.astype(np.float64), threat.expected_of.astype(np.float64)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -82,33 +83,77 @@ class UnitVariance(AfterStep):
 
 @hyperparams
 class Rotate(AfterStep):
-    """Turns the map by a rotation that a seed draws from all rotations.
+    """Turns the map: by a rotation that a seed draws from all rotations, or by a given matrix, which may mirror it too.
 
     Attributes:
-        seed: Seed >= 0.
+        seed: Seed >= 0, where no matrix is given.
+        matrix: Orthogonal (k, k), rows as tuples, that coordinates are multiplied by from the right; traced.
+
+    Raises:
+        ValueError: a negative seed, a matrix that is not orthogonal; at trace time, one of another size than the map.
     """
 
     name: ClassVar[str] = "rotate"
     title: ClassVar[str] = "rotated"
     seed: int = 0
+    matrix: Any = traced(default=None)
 
     def __post_init__(self) -> None:
-        """Checks the seed."""
+        """Checks seed and matrix."""
         validate.integer(minimum=0, seed=self.seed)
+        if any(validate.is_abstract(value) for value in jax.tree.leaves(self.matrix)) or self.matrix is None:
+            return
+        matrix = validate.matrix(self.matrix, "matrix", columns=len(self.matrix))
+        if not np.allclose(matrix @ matrix.T, np.eye(len(matrix)), atol=1e-5):
+            raise ValueError(f"matrix must be orthogonal, got {self.matrix}")
 
-    def _matrix(self, k: int) -> np.ndarray:
+    def _matrix(self, coords: Array) -> jax.Array:
+        k = coords.shape[1]
+        if self.matrix is not None:
+            if len(self.matrix) != k:
+                raise ValueError(f"matrix must have {k} rows for a map of {k} columns, got {len(self.matrix)}")
+            return jnp.asarray(self.matrix, coords.dtype)
         q, r = np.linalg.qr(np.random.default_rng(self.seed).normal(size=(k, k)))
         q = q * np.sign(np.diagonal(r))
         q[:, 0] *= np.sign(np.linalg.det(q))
-        return q
+        return jnp.asarray(q, coords.dtype)
 
     def apply(self, coords: Array) -> Array:
         """See `AfterStep`."""
-        return jnp.matmul(coords, jnp.asarray(self._matrix(coords.shape[1]), coords.dtype), precision=HIGHEST)
+        return jnp.matmul(coords, self._matrix(coords), precision=HIGHEST)
 
     def undo(self, coords: Array) -> Array:
         """See `AfterStep`."""
-        return jnp.matmul(coords, jnp.asarray(self._matrix(coords.shape[1]).T, coords.dtype), precision=HIGHEST)
+        return jnp.matmul(coords, self._matrix(coords).T, precision=HIGHEST)
+
+
+@hyperparams
+class Shift(AfterStep):
+    """Adds a constant to every coordinate.
+
+    Attributes:
+        offset: k numbers, one a column; traced.
+
+    Raises:
+        ValueError: at trace time, if there are not as many as columns.
+    """
+
+    name: ClassVar[str] = "shift"
+    title: ClassVar[str] = "shifted"
+    offset: Any = traced(default=())
+
+    def _offset(self, coords: Array) -> jax.Array:
+        if len(self.offset) != coords.shape[1]:
+            raise ValueError(f"offset must have {coords.shape[1]} numbers, one a column, got {len(self.offset)}")
+        return jnp.asarray(self.offset, coords.dtype)
+
+    def apply(self, coords: Array) -> Array:
+        """See `AfterStep`."""
+        return coords + self._offset(coords)
+
+    def undo(self, coords: Array) -> Array:
+        """See `AfterStep`."""
+        return coords - self._offset(coords)
 
 
 @hyperparams
@@ -193,6 +238,6 @@ class Cast(AfterStep):
 
 
 AFTER: dict[str, type[AfterStep]] = {
-    step.name: step for step in (Rescale, UnitVariance, Rotate, Mirror, Centre, Round, Cast)
+    step.name: step for step in (Rescale, UnitVariance, Rotate, Mirror, Centre, Shift, Round, Cast)
 }
 """Every step after a method by its name."""

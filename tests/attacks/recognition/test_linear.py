@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 import pytest
-from sklearn import datasets, decomposition, preprocessing
+from sklearn import datasets, decomposition, manifold, preprocessing
 from sklearn.pipeline import make_pipeline
 
 from drjax import dr
@@ -60,6 +60,59 @@ def test_a_constant_factor_is_found():
     x = records("wine")
     believed = recognise(KEY, x[1:], 2.5 * decomposition.PCA(2).fit_transform(x), methods=("pca",)).method
     assert believed.after[0].factor == pytest.approx(2.5, rel=1e-6)
+
+
+def moved(coords, seed=0):
+    """The map turned and mirrored, multiplied and shifted."""
+    rng = np.random.default_rng(seed)
+    k = coords.shape[1]
+    return 3 * coords @ np.linalg.qr(rng.normal(size=(k, k)))[0] + rng.normal(size=k)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("step", SCALERS)
+@pytest.mark.parametrize("data", ["breast_cancer", "wine", "digits"])
+def test_turned_and_shifted_scores_are_named_and_attacked(data, step, k):
+    x = records(data)
+    peers = [peer for peer in (SCALERS[step], decomposition.PCA(k, svd_solver="full")) if peer is not None]
+    plain = make_pipeline(*peers).fit_transform(x)
+    belief = recognise(KEY, x[1:], moved(plain), methods=("pca",))
+    assert belief.method is not None, belief.in_words()
+    assert [one.name for one in belief.best.before] == ([step] if step else [])
+    assert [one.name for one in belief.method.after] == ["rescale", "rotate", "shift"]
+    assert "rotated" in belief.title
+    back = np.asarray(belief.method.undone(moved(plain)))
+    np.testing.assert_allclose(np.abs(back), np.abs(plain), atol=0.02 * np.abs(plain).max())
+
+
+def test_the_attack_takes_turned_and_shifted_scores():
+    x = records("wine")
+    coords = make_pipeline(preprocessing.StandardScaler(), decomposition.PCA(2)).fit_transform(x)
+    turn = np.array([[0.6, 0.8], [0.8, -0.6]])
+    for published in (coords @ turn, coords + np.array([1.0, -2.0])):
+        answer = attack_embedding(KEY, None, x[1:], published)
+        np.testing.assert_allclose(answer.found.x, x[0], rtol=1e-3)
+    rows = np.random.default_rng(0).permutation(len(x))
+    answer = attack_embedding(KEY, None, x[1:], (coords @ turn)[rows], shuffled=True)
+    assert rows[answer.order[0]] == 0
+    np.testing.assert_allclose(answer.found.x, x[0], rtol=1e-3)
+
+
+def test_sheared_scores_are_no_scores_of_quartiles():
+    rng = np.random.default_rng(3002)
+    x = datasets.load_breast_cancer().data
+    x = x[rng.permutation(len(x))[:120]]
+    scores = make_pipeline(preprocessing.StandardScaler(), decomposition.PCA(2)).fit_transform(x)
+    for shear in (0.2, 0.5):
+        sheared = moved(scores @ np.array([[1, shear], [0, 1.3]]))
+        assert recognise(KEY, x[1:], sheared, methods=("pca", "svd")).method is None
+
+
+@pytest.mark.parametrize("peer", [manifold.MDS(11, n_init=1, init="random", random_state=0), manifold.Isomap()])
+def test_no_rotation_makes_scores_of_other_maps(peer):
+    x = records("wine", 80)
+    coords = peer.fit_transform(preprocessing.StandardScaler().fit_transform(x))
+    assert recognise(KEY, x[1:], moved(coords), methods=("pca", "svd")).method is None
 
 
 @pytest.mark.parametrize(

@@ -37,8 +37,15 @@ from drjax.core import platforms  # noqa: E402
 
 jax.config.update("jax_num_cpu_devices", 2)
 
-# Tracing makes many objects, and each walk over all that is alive takes long: walk rarely.
+# Tracing makes many objects, and each walk over all that is alive takes long: walk rarely, and never over what the
+# modules of drjax and of the tests hold.
 gc.set_threshold(50_000, 20, 20)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish():
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

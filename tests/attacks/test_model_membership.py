@@ -85,7 +85,7 @@ def test_who_knows_all_but_the_coin_always_wins(score, batch_size):
 
 @pytest.mark.optimised
 def test_an_unknown_start_hides_what_a_known_one_shows():
-    data, training = digits(1000), Training(epochs=30)
+    data, training = digits(1000), Training(epochs=15)
     known = play(KEY, training, *data, init=Classifier().init(jax.random.key(1), 64))
     unknown = play(KEY, training, *data, start="unknown", n_shadows=8)
     assert known.features == "parameters"

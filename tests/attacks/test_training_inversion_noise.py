@@ -11,8 +11,8 @@ from drjax.core.types import Status
 from drjax.defenses.dp_gd import DPGD
 from drjax.nets.classifier_training import Training, train_many
 
-N_KNOWN, M = 100, 24
-TRAINING = Training(epochs=20)
+N_KNOWN, M = 60, 24
+TRAINING = Training(epochs=10)
 
 
 def attacked(mu, *, m=M, with_labels=True):

@@ -105,7 +105,7 @@ def digits(n):
     return (load_digits().data / 16)[np.random.default_rng(0).permutation(1797)[:n]]
 
 
-SIZES = {"n_known": 30, "n_shadow": 60, "n_validation": 10, "n_targets": 12}
+SIZES = {"n_known": 30, "n_shadow": 60, "n_validation": 5, "n_targets": 4}
 
 
 def test_a_default_audit_runs_what_does_best_on_its_shadows_and_reports_its_words(tmp_path, capsys):

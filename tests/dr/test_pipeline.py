@@ -20,6 +20,21 @@ SCALERS = {
 }
 
 
+@jax.jit
+def fit(method, x):
+    return method.fit_transform(KEY, x)
+
+
+@jax.jit
+def insert(method, shared, target):
+    return method.insert(KEY, shared, target)
+
+
+@jax.jit
+def insert_batch(method, keys, shared, targets):
+    return method.insert_batch(keys, shared, targets)
+
+
 def data(n, d, seed=0, n_constant=3):
     rng = np.random.default_rng(seed)
     x = np.abs(rng.standard_t(4, size=(n, d)) @ rng.normal(size=(d, d)) * 0.5 ** rng.integers(0, 8, d))
@@ -76,8 +91,7 @@ def test_pca_behind_a_scaler_is_scikit_learns(name, whiten):
         before=(scaler,), method=drjax.PCA(n_components=3), after=(dr.UnitVariance(),) if whiten else ()
     )
     with jax.enable_x64(True):
-        fitted = method.fit_transform(KEY, x)
-        inserted = method.insert(KEY, method.prepare(x[1:]), x[0])
+        fitted, inserted = fit(method, x), insert(method, method.prepare(x[1:]), x[0])
     for found in (fitted, inserted):
         np.testing.assert_allclose(found.coords, expected, atol=1e-9 * np.abs(expected).max())
         assert int(found.status) == 0
@@ -96,16 +110,16 @@ def test_many_records_are_inserted_behind_a_scaler_as_they_are_fitted(name, dtyp
     with jax.enable_x64(dtype == "float64"):
         shared = method.prepare(known)
         assert shared.known is None  # no fit for each shadow
-        found = method.insert_batch(jax.random.split(KEY, 7), shared, targets)
-        fits = [method.fit_transform(KEY, np.vstack([t[None], known])) for t in targets]
+        found = insert_batch(method, jax.random.split(KEY, 7), shared, targets)
+        fits = [fit(method, np.vstack([t[None], known])) for t in targets]
     eps = np.finfo(dtype).eps
-    for i, fit in enumerate(fits):
+    for i, one in enumerate(fits):
         assert not int(found.status[i]) & Status.NOT_CONVERGED
         # An eigenvector moves by rounding over its gap.
-        moved = 100 * eps / float(np.min(fit.info.eigengap))
-        np.testing.assert_allclose(found.coords[i], fit.coords, atol=moved * np.abs(fit.coords).max())
-        np.testing.assert_allclose(found.objective[i], fit.objective, rtol=1e3 * eps)
-        np.testing.assert_allclose(found.info.eigenvalues[i], fit.info.eigenvalues, rtol=100 * eps)
+        moved = 100 * eps / float(np.min(one.info.eigengap))
+        np.testing.assert_allclose(found.coords[i], one.coords, atol=moved * np.abs(one.coords).max())
+        np.testing.assert_allclose(found.objective[i], one.objective, rtol=1e3 * eps)
+        np.testing.assert_allclose(found.info.eigenvalues[i], one.info.eigenvalues, rtol=100 * eps)
 
 
 @pytest.mark.parametrize("k", [12, 40])
@@ -124,8 +138,8 @@ def test_a_lane_that_is_not_finite_spoils_no_other():
     x = data(90, 80).astype("float32")
     method = dr.Pipeline(before=(dr.Standardise(),), method=drjax.PCA())
     shared, targets = method.prepare(x[1:]), np.stack([x[0], np.full(80, np.nan, "float32")])
-    found = method.insert_batch(jax.random.split(KEY, 2), shared, targets)
-    alone = method.insert(KEY, shared, x[0])
+    found = insert_batch(method, jax.random.split(KEY, 2), shared, targets)
+    alone = insert(method, shared, x[0])
     np.testing.assert_allclose(found.coords[0], alone.coords, atol=1e-4)
     assert int(found.status[1]) & Status.NON_FINITE
 

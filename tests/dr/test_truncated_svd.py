@@ -13,6 +13,16 @@ from drjax.dr import METHODS
 KEY = jax.random.key(0)
 
 
+@jax.jit
+def fit(method, x):
+    return method.fit_transform(KEY, x)
+
+
+@jax.jit
+def insert(method, shared, target):
+    return method.insert(KEY, shared, target)
+
+
 def data(n, d):
     rng = np.random.default_rng(4)
     return rng.normal(size=(n, d)) * 0.6 ** np.arange(d) + rng.normal(size=d)
@@ -29,8 +39,8 @@ def test_scores_and_insertion_are_scikit_learns_with_their_signs(n, d, is_scaled
         method = dr.Pipeline(before=(dr.Standardise(),), method=method)
     expected = peer.fit_transform(x)
     with jax.enable_x64(True):
-        fitted = method.fit_transform(KEY, x).coords
-        inserted = method.insert(KEY, method.prepare(x[1:]), x[0]).coords
+        fitted = fit(method, x).coords
+        inserted = insert(method, method.prepare(x[1:]), x[0]).coords
     # Two solvers of one matrix in float64, whose gaps are a tenth of its norm.
     np.testing.assert_allclose(fitted, expected, atol=1e-11)
     np.testing.assert_allclose(inserted, expected, atol=1e-11)
@@ -40,7 +50,7 @@ def test_of_centred_records_it_is_pca():
     x = data(30, 6)
     x -= x.mean(axis=0)
     with jax.enable_x64(True):
-        own, pca = (method.fit_transform(KEY, x).coords for method in (drjax.TruncatedSVD(), drjax.PCA()))
+        own, pca = (fit(method, x).coords for method in (drjax.TruncatedSVD(), drjax.PCA()))
     np.testing.assert_allclose(own, pca, atol=1e-12)
 
 

@@ -139,7 +139,7 @@ def _of_tsne(given: Input, perplexity: float, coords: np.ndarray) -> np.ndarray:
 def _of_umap(given: Input, method: UMAP, coords: np.ndarray) -> np.ndarray:
     """Mean forces over the root of each point's stiffness: noise moves a stiff point little, and takes much force."""
     graph = weights(given.ordered, given.order, method.n_neighbors)
-    pairs = umap_forces._pairs(coords, method.min_dist)
+    pairs = umap_forces.pairs_of(coords, method.min_dist)
     pull = 2 * np.einsum("ij,ijk->ik", graph, pairs.pull)
     rate = method.negative_sample_rate * method.repulsion_strength / len(graph)
     push = rate * graph.sum(axis=1)[:, None] * pairs.push

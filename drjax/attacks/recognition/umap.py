@@ -69,7 +69,7 @@ class UMAPFamily:
     def candidates(self, release: Release) -> list[Candidate]:
         """See `Family`."""
         n = len(release.coords)
-        pairs = {dist: _pairs(release.coords, dist) for dist in DISTS}
+        pairs = {dist: pairs_of(release.coords, dist) for dist in DISTS}
         coarse = []
         for of in release.scale_free_inputs:
             graphs = {size: weights(of.ordered, of.order, size) for size in NEIGHBORS if size < n}
@@ -85,7 +85,7 @@ class UMAPFamily:
         assert isinstance(method, UMAP)
         if one is None:
             return np.inf
-        return _misfit(weights(one.ordered, one.order, method.n_neighbors), _pairs(release.coords, method.min_dist))
+        return _misfit(weights(one.ordered, one.order, method.n_neighbors), pairs_of(release.coords, method.min_dist))
 
     def _refined(self, release: Release, of: Input, size: int, dist: float, pairs: dict[float, _Pairs]) -> Candidate:
         n, k = release.coords.shape
@@ -97,7 +97,7 @@ class UMAPFamily:
             dists = sorted(FINE_DISTS, key=lambda one: abs(one - dist))[:5]
             for one in dists:
                 if one not in pairs:
-                    pairs[one] = _pairs(release.coords, one)
+                    pairs[one] = pairs_of(release.coords, one)
             misfits = {one: _misfit(graphs[one], pairs[dist]) for one in sizes}
             size = min(sizes, key=lambda one: misfits[one])
             value, dist = min((_misfit(graphs[size], pairs[one]), one) for one in dists)
@@ -110,11 +110,11 @@ class UMAPFamily:
             settings.append(f"n_neighbors between {min(as_good)} and {max(as_good)}")
         limit = LIMIT
         if release.rounding:  # errors of rounding add to the energy like any that are drawn
-            limit += max(_misfit(graphs[size], _pairs(release.shaken.coords, dist)) - value, 0)
+            limit += max(_misfit(graphs[size], pairs_of(release.shaken.coords, dist)) - value, 0)
         return Candidate(self.name, method, value, limit, of.metric, "", of.same, tuple(settings))
 
 
-def _pairs(coords: np.ndarray, min_dist: float) -> _Pairs:
+def pairs_of(coords: np.ndarray, min_dist: float) -> _Pairs:
     """Forces of a map (n, k) for a least distance; points that coincide exert none, as in umap-learn."""
     a, b = fit_curve(1.0, min_dist)
     gaps = coords[:, None] - coords

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from drjax.attacks.shadow import shadow_embeddings
 from drjax.audits import needs
 from drjax.core.types import DRMethod
-from drjax.dr import Pipeline, Rescale
+from drjax.dr import Pipeline, Rescale, Rotate, Shift
 
 SHARE = 1e-3
 """Difference of a coordinate, beside its rounding, that a solver may leave: a share of its size and of its column's
@@ -86,18 +87,28 @@ def _compared(method: DRMethod, values: np.ndarray, coords: np.ndarray, decimals
     with jax.enable_x64(True):
         # One more record beside the others: the same embedding by the faster way.
         made = np.asarray(shadow_embeddings(jax.random.key(0), method, values[1:], values[:1]).coords[0])
+        made, given = _turned_back(method, made), _turned_back(method, given)
     made = made * np.where((made * given).sum(axis=0) < 0, -1, 1)
     if isinstance(method, Pipeline) and any(isinstance(step, Rescale) for step in method.after):
         # The factor was read off the known records; all of them say what it is.
         factor = float((made * given).sum() / (made**2).sum())
         made = made * factor
         method = dataclasses.replace(method, after=tuple(_times(step, factor) for step in method.after))
-    rounding = 0.0 if decimals is None else 0.5 * 10.0**-decimals
+    # Turned back, a column holds the rounding of all.
+    rounding = 0.0 if decimals is None else 0.5 * 10.0**-decimals * np.sqrt(given.shape[1])
     digits = np.finfo(coords.dtype).eps if coords.dtype.kind == "f" else 0.0
     spread, gap = given.std(axis=0), np.abs(given - made)
     allowed = rounding + digits * np.abs(given) + SHARE * (spread + np.abs(given))
     relative = np.where(np.isfinite(gap), gap, np.inf) / spread
     return Comparison(method, float(relative.max()), int(relative.max(axis=1).argmax()), bool((gap <= allowed).all()))
+
+
+def _turned_back(method: DRMethod, coords: np.ndarray) -> np.ndarray:
+    """A map (n, k) before it was turned and shifted, with columns of which the signs alone are open."""
+    for step in reversed(method.after if isinstance(method, Pipeline) else ()):
+        if isinstance(step, Rotate | Shift):
+            coords = np.asarray(step.undo(jnp.asarray(coords)))
+    return coords
 
 
 def _times(step: object, factor: float) -> object:

@@ -1,6 +1,7 @@
 import csv
 import dataclasses
 
+import jax
 import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer
@@ -11,8 +12,9 @@ from sklearn.manifold import Isomap as SklearnIsomap
 from sklearn.preprocessing import StandardScaler
 
 import drjax
+from drjax.attacks.recognition import recognise
 from drjax.audits import AuditConfig, map_check, run
-from drjax.dr import PCA, Isomap, Pipeline, Rescale, Standardise
+from drjax.dr import PCA, Isomap, Pipeline, Rescale, Rotate, Shift, Standardise
 from drjax.reports.records import load_arrays
 
 N = 60
@@ -154,6 +156,18 @@ def test_comparison_finds_the_factor_of_a_map(x, standardised):
     (found,) = map_check.compare((method,), x, 3 * SklearnPCA(2).fit_transform(standardised), None)
     assert found.fits
     assert found.method.after[0].factor == pytest.approx(3)
+
+
+def test_a_map_that_was_turned_and_shifted_is_turned_back_for_the_comparison(x, standardised):
+    turn = np.array([[0.8, -0.6], [0.6, 0.8]])
+    coords = SklearnPCA(2).fit_transform(standardised) @ turn + [3, 1]
+    belief = recognise(jax.random.key(0), x[1:], coords)
+    assert {type(step) for step in belief.method.after} == {Rotate, Shift}
+    (found,) = map_check.compare((belief.method,), x, coords, None)
+    assert found.fits
+    assert found.difference < 1e-9
+    assert not map_check.compare((belief.method,), x, coords[::-1].copy(), None)[0].fits
+    assert not map_check.compare((belief.method,), x, coords + np.array([0.1, 0]), None)[0].fits
 
 
 def test_comparison_allows_for_rounding(standardised):

@@ -36,9 +36,12 @@ TINY = dataclasses.replace(SMALL, scale=TINY_SCALE)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _quick_judge():
+def _quick_networks():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(judges, "CONFIGS", {"digits": JudgeConfig(epochs=2, batch_size=32)})
+        # How well the networks learn is tested elsewhere.
+        fast = dataclasses.replace(cells.reconn.RECIPES["fast"], epochs=3)
+        patch.setitem(cells.reconn.RECIPES, "fast", fast)
         yield
 
 

@@ -160,6 +160,7 @@ def noise(monkeypatch):
     # Functions of released numbers alone, which take most of the time: called once for equal arguments.
     monkeypatch.setattr(projected.ProjectedGauss, "plan", once(projected.ProjectedGauss.plan))
     monkeypatch.setattr(projected.ProjectedGauss, "_mixture", once(projected.ProjectedGauss._mixture))
+    monkeypatch.setattr(projected.ProjectedGauss, "_correction", once(projected.ProjectedGauss._correction))
     monkeypatch.setattr(writing, "synthetic_features", once(writing.synthetic_features))
     return stub
 

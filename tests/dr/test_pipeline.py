@@ -128,10 +128,10 @@ def test_many_components_behind_a_scaler_are_those_of_the_fit(k):
     x = data(90, 80)
     method = dr.Pipeline(before=(dr.Standardise(),), method=drjax.PCA(n_components=k))
     with jax.enable_x64(True):
-        found, fit = method.insert(KEY, method.prepare(x[1:]), x[0]), method.fit_transform(KEY, x)
+        found, expected = insert(method, method.prepare(x[1:]), x[0]), fit(method, x)
     assert scaled.serves(89, 80, k) == (k == 12)
     assert int(found.status) == 0
-    np.testing.assert_allclose(found.coords, fit.coords, atol=1e-9)
+    np.testing.assert_allclose(found.coords, expected.coords, atol=1e-9)
 
 
 def test_a_lane_that_is_not_finite_spoils_no_other():

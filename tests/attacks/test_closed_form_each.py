@@ -14,6 +14,7 @@ from drjax.attacks.reconstruction.closed_form import (
     srp_each,
 )
 from drjax.attacks.reconstruction.closed_form.downdate import decompose, leave_out
+from drjax.attacks.reconstruction.closed_form.srp import RecoveredMatrix
 from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.attacks.shadow import shadow_embeddings
 from drjax.core.types import Status
@@ -141,6 +142,16 @@ def test_projections_are_attacked_as_one_by_one_where_the_matrix_is_certain(digi
         prior = GaussianPrior.fit(known) if expectation == "known" else None
         one = reconstruct_srp(known, coords, target_index=row, prior=prior, bounds=(0, 1))
         np.testing.assert_allclose(found.x[lane], one.x, atol=1e-12)
+
+
+def test_a_matrix_is_certain_or_not_whatever_its_sign(digits):
+    matrix, known = np.zeros((64, 1)), digits[:100]
+    matrix[[10, 20, 30]] = 2
+    for sign in (1, -1):
+        whole = RecoveredMatrix(sign * matrix, np.ones(1, bool), (np.eye(64), np.eye(64)))
+        for end, is_certain in ((known, True), (known + 1, False)):
+            found = srp_each._certified(whole, known, sign * end @ matrix, rank=50, error=1e-9)
+            assert (found is not None) == is_certain
 
 
 def test_without_a_certain_matrix_the_projection_is_searched_without_the_row(digits):

@@ -9,7 +9,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from drjax.attacks.reconstruction import invariant
-from drjax.attacks.reconstruction.invariant_network import InvariantNetwork, InvariantNetworkConfig, fit
+from drjax.attacks.reconstruction.invariant_network import InvariantNetwork, InvariantNetworkConfig, _weight, fit
 from drjax.attacks.shadow import shadow_embeddings
 from drjax.core.types import Status
 from drjax.dr import MDS
@@ -55,6 +55,14 @@ def test_beats_the_mean_record_and_is_no_worse_than_the_kernel_beside_it(maps, t
     alone = dataclasses.replace(model, weight=1.0)
     assert error(alone.reconstruct(maps["test"]).x) < 0.95 * error(PARTS["train"].mean(axis=0))
     assert history.validation_loss[-1].max() < history.validation_loss[0].max()
+
+
+def test_a_network_half_as_far_from_the_kernel_as_the_targets_is_not_weighed_double(maps, trained):
+    coords = maps["validation"]
+    base, own = trained[0].kernel.reconstruct(coords).x, trained[0]._network(coords)
+    # Least squares on the line through both would be 2, -1 and 0.5.
+    for factor, weight in ((2, 1), (-1, 0), (0.5, 0.5)):
+        assert _weight(trained[0], coords, base + factor * (own - base)) == pytest.approx(weight)
 
 
 def test_does_not_change_with_rotation_and_reflection(maps, trained):

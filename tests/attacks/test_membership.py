@@ -278,6 +278,12 @@ def test_eigenvectors_of_a_noisy_matrix_say_less_than_the_matrix_and_still_somet
     np.testing.assert_allclose(play(published="eigenvalues").scores, matrix.scores, rtol=1e-9)
 
 
+def test_noisy_eigenvalues_tell_candidates_of_one_direction_apart():
+    known, pairs = np.diag([4.0, 3.0, 2.0]), np.array([[[1.0, 0, 0], [2.0, 0, 0]]] * 20)
+    play = functools.partial(informed_game, KEY, known, pairs, n_components=2, mechanism=noise(Gaussian, 0.02))
+    assert play(published="eigenvalues", centred=False).accuracy.estimate == 1
+
+
 def test_noise_that_drowns_everything_leaves_guessing():
     known, pairs = pairs_of_digits(300, n=200)
     game = informed_game(KEY, known, pairs, n_components=10, mechanism=noise(Gaussian, 50.0))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from drjax.attacks.reconstruction.neural import RECIPES, NeuralConfig, NeuralModel, fit, reconstruct
+from drjax.attacks.reconstruction.reconn import ReconnModel
 from drjax.core.types import Status
 
 QUICK = NeuralConfig(architecture="flat", epochs=8, batch_size=32, learning_rate=1e-3, patience=8, scaling="standard")
@@ -117,6 +118,9 @@ def test_damaged_or_foreign_files_are_value_errors(trained, tmp_path):
     np.savez(path, x=np.zeros(3))
     with pytest.raises(ValueError, match=r"model\.npz must be"):
         NeuralModel.load(path)
+    model.save(path)
+    with pytest.raises(ValueError, match=r"model\.npz must be a saved ReconnModel"):
+        ReconnModel.load(path)
 
 
 def test_checkpoint_lets_a_finished_fit_return_at_once(tmp_path):

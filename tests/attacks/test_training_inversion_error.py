@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from drjax.attacks.reconstruction.training_inversion import Settings, linear, reconstruct_model
+from drjax.attacks.reconstruction.training_inversion import Settings, labels, linear, reconstruct_model
 from drjax.attacks.reconstruction.training_inversion.problem import Problem
 from drjax.core.types import Status
 from drjax.nets.classifier_training import Training, train_many
@@ -153,3 +153,8 @@ def test_what_no_change_of_x_explains_is_what_least_squares_leave(measured):
     left = residual - jacobian.T @ np.linalg.lstsq(jacobian.T, residual, rcond=None)[0]
     truth = np.linalg.norm(left) / np.sqrt(len(left) - D)
     np.testing.assert_allclose(linear.unexplained(problem, belief, made, residual), truth, rtol=1e-6)
+
+
+def test_a_place_beyond_the_shadows_takes_the_farthest():
+    own = labels.Shadows(0, np.arange(3.0)[:, None], np.array([[0.0], [5.0], [2.0]]))
+    assert [float(labels.nearest(own, np.zeros(1), place)[0]) for place in range(5)] == [0, 2, 1, 1, 1]

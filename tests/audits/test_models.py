@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from drjax.attacks.models import attacks as model_attacks
+from drjax.attacks.reconstruction import reconn
 from drjax.audits import ModelAuditConfig, model, run
 from drjax.cli import main
 from drjax.nets.classifier_training import Training
@@ -94,3 +95,16 @@ def test_bad_data(tmp_path):
     with pytest.raises(ValueError, match="label must name the column"):
         run(dataclasses.replace(SMALL, data=str(file)), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_network_learns_from_all_shadows_but_a_tenth(tmp_path, monkeypatch):
+    seen = []
+
+    def fit(key, vectors, targets, *recipe, **options):
+        seen.append([len(part) for part in (vectors, targets, *options["validation"])])
+        return reconn.fit_quadratic(vectors, targets), None
+
+    monkeypatch.setattr(model_attacks.reconn, "fit", fit)
+    monkeypatch.setattr(model_attacks.reconn, "reconstruct", lambda regression, vectors: regression.reconstruct(vectors))
+    run(dataclasses.replace(SMALL, attacks=("network",), n_shadow=40), tmp_path / "run")
+    assert seen == [[36, 36, 4, 4]]

@@ -144,7 +144,8 @@ def test_a_claim_is_refuted_where_its_parameter_is_below_the_bound(outcome, size
 
 
 def test_epsilon_of_mu_is_that_of_a_gaussian_and_zero_at_zero():
-    assert auditing.epsilon_from_mu(1.5, delta=1e-6) == gdp.epsilon_of(1.5, 1e-6)
+    for mu in (0.3, 1.5):
+        assert auditing.epsilon_from_mu(mu, delta=1e-6) == gdp.epsilon_of(mu, 1e-6) > 0
     assert auditing.epsilon_from_mu(0.0, delta=1e-6) == 0
 
 
@@ -299,6 +300,7 @@ def test_an_audit_says_what_was_claimed():
     scores = np.arange(10.0)
     gaussian = auditing.audit_samples(scores, scores, claim=tradeoff.Gaussian(2.0), delta=1e-3)
     assert (gaussian.claim_mu, gaussian.claim_epsilon) == (2.0, tradeoff.Gaussian(2.0).epsilon_at(1e-3))
+    assert (gaussian.n_non_finite_null, gaussian.n_non_finite_alternative) == (0, 0)
     pure = auditing.audit_samples(scores, scores, claim=tradeoff.Laplace(2.0), delta=0.0)
     assert (pure.claim_mu, pure.delta) == (None, 0.0)
     assert pure.claim_epsilon == pytest.approx(2.0, rel=1e-9)
@@ -697,6 +699,7 @@ def test_other_bad_input_is_named(call, message):
         ({"mechanism": lambda _, x: x + 1j}, "mechanism must return non-empty arrays of real numbers"),
         ({"mechanism": lambda key, _: key}, "mechanism must return non-empty arrays of real numbers"),
         ({"mechanism": lambda *_: jnp.zeros((0,))}, "mechanism must return non-empty arrays of real numbers"),
+        ({"mechanism": lambda _, x: (x, jnp.zeros(0))}, "mechanism must return non-empty arrays of real numbers"),
         ({"mechanism": lambda *_: None}, "mechanism must return non-empty arrays of real numbers"),
         ({"without": np.zeros(2)}, "mechanism must return the same shapes for both inputs"),
         ({"without": math.nan}, "without must be finite"),

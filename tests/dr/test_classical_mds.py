@@ -44,6 +44,14 @@ def test_a_tie_of_coordinates_is_flagged_and_one_of_loadings_is_not():
     assert int(second.status) & Status.SIGN_TIE == 0
 
 
+def test_the_margin_of_a_sign_is_of_coordinates_of_unit_length():
+    x = np.random.default_rng(0).normal(size=(30, 5))
+    with jax.enable_x64(True):
+        out = jax.jit(ClassicalMDS(n_components=2).fit_transform)(KEY, x)
+    unit = np.asarray(out.coords) / np.linalg.norm(out.coords, axis=0)
+    np.testing.assert_allclose(out.info.sign_margin, unit.max(axis=0) + unit.min(axis=0), rtol=1e-10)
+
+
 def test_distances_are_those_of_the_records_when_k_is_their_rank():
     x = np.random.default_rng(0).normal(size=(20, 3))
     with jax.enable_x64(True):

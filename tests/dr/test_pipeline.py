@@ -165,6 +165,11 @@ def test_steps_after_are_undone_up_to_a_shift_and_digits(step):
     assert step.name == "centre" or not np.array_equal(published, coords)
 
 
+def test_centred_coordinates_have_mean_zero():
+    coords = np.random.default_rng(0).normal(3.0, size=(20, 3)).astype("float32")
+    np.testing.assert_allclose(np.asarray(dr.Centre().apply(coords)), coords - coords.mean(axis=0), atol=1e-6)
+
+
 def test_rotations_turn_and_do_not_mirror():
     for k in (2, 3, 5):
         turned = np.asarray(dr.Rotate(seed=1).apply(np.eye(k, dtype="float32")))

@@ -334,6 +334,16 @@ def test_shadow_embeddings_of_pca_are_measured_as_scikit_learn_measures_them():
         assert found.trustworthiness[i] == pytest.approx(expected, abs=rank_tolerance(60, 5, "float64"))
 
 
+def test_a_target_whose_squared_distance_overflows_has_the_stress_of_float64():
+    rng = np.random.default_rng(0)
+    known, coords = rng.normal(size=(14, 3)).astype(np.float32), rng.normal(size=(2, 15, 2)).astype(np.float32)
+    targets = np.stack([np.full(3, 1e25), np.full(3, -1e25)]).astype(np.float32)
+    found = q.evaluate_batch(known, targets, coords, n_neighbors=3).stress_1
+    for i, target in enumerate(targets.astype(float)):
+        expected = q.stress_1(np.vstack([target, known]) / 1e20, coords[i] / 1e20)
+        np.testing.assert_allclose(found[i], expected, rtol=1e-5)
+
+
 def test_a_lane_that_is_not_finite_is_nan_and_leaves_the_others_alone(dtype):
     rng = np.random.default_rng(0)
     known, targets = rng.normal(size=(14, 6)).astype(dtype), rng.normal(size=(4, 6)).astype(dtype)

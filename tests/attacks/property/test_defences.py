@@ -69,6 +69,11 @@ def test_the_threshold_keeps_the_largest_values_of_each_embedding():
     assert np.count_nonzero(EmbeddingThreshold(keep=0.7).on_features(KEY, tens)) == 7
 
 
+def test_the_thresholds_of_the_paper_keep_the_share_in_their_name():
+    for name, kept in (("E-T 50%", 150), ("E-T 75%", 225)):
+        assert np.all(np.count_nonzero(TABLE5[name].on_features(KEY, 1 + np.abs(X)), axis=1) == kept)
+
+
 def test_what_is_said_to_treat_records_by_themselves_does():
     for name, defence in TABLE5.items():
         whole = defence.on_features(KEY, jnp.asarray(X))

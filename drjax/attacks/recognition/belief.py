@@ -151,8 +151,8 @@ class Belief:
         title: What it is, as it stands in a sentence; "none of these" where nothing fits.
         engine: How or by which library it was computed, where the map shows it; else empty.
         runner_up: Next best hypothesis that the release tells from the first; None if there is none.
-        margin: Factor between the misfits of the two, each in units of what its family allows; >= 1, inf if there is
-            one alone.
+        margin: Factor between the misfits of the two, of two families each in units of what that allows; >= 1, inf if
+            there is one alone.
         candidates: All hypotheses that came close, the best first.
         undetermined: Settings that the release does not determine.
         why: Sentences on what it rests on.
@@ -216,14 +216,21 @@ class Family(Protocol):
 def believed(candidates: list[Candidate]) -> Belief:
     """What to believe, given the hypotheses of all families."""
     possible = (one for one in candidates if np.isfinite(one.misfit))
-    ranked = tuple(sorted(possible, key=lambda one: (not (one.fits and one.is_sharp), one.excess)))
+    ranked = sorted(possible, key=lambda one: (not (one.fits and one.is_sharp), one.excess))
     if not ranked:
         return none_of_these("No hypothesis could be tried on the release.")
+    # Limits within a family are as wide as some hypotheses need them; misfits say which of those that fit is best.
+    rivals = [one for one in ranked if one.family == ranked[0].family and one.fits]
+    if rivals:
+        closest = min(rivals, key=lambda one: one.misfit)
+        ranked.remove(closest)
+        ranked.insert(0, closest)
+    ranked = tuple(ranked)
     best = ranked[0]
     tied = tied_with(ranked)
     others = [one for one in ranked[1:] if one not in tied and not _is_neighbour(best, one)]
     runner_up = others[0] if others else None
-    margin = max(1.0, runner_up.excess / max(best.excess, 1e-300)) if runner_up is not None else np.inf
+    margin = max(1.0, _times_worse(best, runner_up)) if runner_up is not None else np.inf
     measured = (
         f"{best.own.title}: misfit {best.misfit:.2g} at the known records, at most {best.limit:.2g} in maps of it"
     )
@@ -250,9 +257,16 @@ def tied_with(ranked: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
     """Hypotheses on other inputs, or of other families, that the release does not tell from the first."""
     best = ranked[0]
     close = (
-        one for one in ranked[1:] if one.fits and one.excess <= best.tie * best.excess and one.is_sharp >= best.is_sharp
+        one for one in ranked[1:] if one.fits and _times_worse(best, one) <= best.tie and one.is_sharp >= best.is_sharp
     )
     return tuple(one for one in close if not _is_neighbour(best, one))
+
+
+def _times_worse(best: Candidate, one: Candidate) -> float:
+    """Factor between two misfits: of one family as they are, of two in units of their limits."""
+    if one.family == best.family:
+        return one.misfit / max(best.misfit, 1e-300)
+    return one.excess / max(best.excess, 1e-300)
 
 
 def _is_neighbour(one: Candidate, other: Candidate) -> bool:

@@ -150,55 +150,25 @@ def leading(scaler: Scaler, shared: ScaledShared, targets: Array, k: int) -> Lea
             back = jnp.matmul(scaled, shared.matrix, precision=HIGHEST)
         return back * own_ratio + weight * jnp.matmul(vectors, own_offset, precision=HIGHEST)[:, None] * own_offset
 
-    def ritz(block: Array, images: Array, products: Array, n_iter: Array) -> _State:
-        """The p best of orthonormal rows (q, d), and k more that hold what the first k of them were."""
-        values, mix = jnp.linalg.eigh((products + products.T) / 2)
-        mix = mix[:, ::-1].T
-        # Vectors that did not move at all leave the next best in their place.
-        before = jnp.eye(k, len(block), dtype=dtype) - mix[:k] + eps * mix[p : p + k]
-        mix = jnp.concatenate([mix[:p], _orthonormal(before, mix[:p])])
-        # Rounding adds up in mixtures of mixtures: a step of Newton and Schulz keeps them orthonormal.
-        mixed = jnp.matmul(mix, block, precision=HIGHEST)
-        even = 1.5 * jnp.eye(p + k, dtype=dtype) - 0.5 * jnp.matmul(mixed, mixed.T, precision=HIGHEST)
-        mix = jnp.matmul(even, mix, precision=HIGHEST)
-        block, images = jnp.matmul(even, mixed, precision=HIGHEST), jnp.matmul(mix, images, precision=HIGHEST)
-        products = jnp.matmul(jnp.matmul(mix, products, precision=HIGHEST), mix.T, precision=HIGHEST)
-        values = values[::-1][:p]
-        left = jnp.linalg.norm(images[:k] - values[:k, None] * block[:k], axis=1)
-        return _State(block, images, products, values, jnp.max(left) / jnp.maximum(values[0], eps), n_iter)
-
-    n_known = min(N_LEADING, shared.basis.shape[0])
-    head, head_squares = shared.basis[:n_known], shared.squares[:n_known]
-    rest = shared.basis.shape[1] - n_known
-    tail = jnp.sum(shared.squares[n_known:]) / max(rest, 1)
-
     def body(state: _State, data: tuple[Array, Array]) -> _State:
         values = state.values[:k, None]
         residual = state.images[:k] - values * state.block[:k]
-        # (matrix - value)^-1 of the known records' own matrix; a direction whose eigenvalue is the value itself is one
-        # that the vectors have, and what the residual holds of it is little.
-        along = jnp.matmul(residual, head.T, precision=HIGHEST)
-        gap = head_squares - values
-        nearest = 1e-2 * jnp.maximum(values, eps)
-        gap = jnp.where(jnp.abs(gap) < nearest, jnp.where(gap < 0, -nearest, nearest), gap)
-        beyond = jnp.minimum(tail - values, -eps)
-        move = jnp.matmul(along * (1 / gap - 1 / beyond), head, precision=HIGHEST) + residual / beyond
+        move = _undone(shared, residual, values)
         move = jnp.where((state.n_iter < N_SURE) | (state.n_iter % 2 == 0), move, residual)
         new = _orthonormal(move, state.block)
         own = image(new, data)
         # The product of many rows by few is the one that a CPU takes fast.
         across = jnp.matmul(jnp.concatenate([state.images, own]), new.T, precision=HIGHEST)
         products = jnp.concatenate([jnp.concatenate([state.products, across[: p + k]], axis=1), across.T])
-        return ritz(
-            jnp.concatenate([state.block, new]), jnp.concatenate([state.images, own]), products, state.n_iter + 1
-        )
+        block, images = jnp.concatenate([state.block, new]), jnp.concatenate([state.images, own])
+        return _ritz(block, images, products, k, state.n_iter + 1)
 
     def start(own_ratio: Array, own_offset: Array) -> _State:
         data = own_ratio, own_offset
         # The known records' own, carried over to the new scales, and the target's direction.
         block = _orthonormal(jnp.concatenate([own_offset[None], shared.basis[: p + k - 1] * own_ratio]), None)
         images = image(block, data)
-        return ritz(block, images, jnp.matmul(images, block.T, precision=HIGHEST), jnp.int32(0))
+        return _ritz(block, images, jnp.matmul(images, block.T, precision=HIGHEST), k, jnp.int32(0))
 
     bound = TOLERANCE * eps
     data = (ratio, offset)
@@ -215,6 +185,44 @@ def leading(scaler: Scaler, shared: ScaledShared, targets: Array, k: int) -> Lea
         (state.worst <= bound) & finite,
         state.n_iter,
     )
+
+
+def _ritz(block: Array, images: Array, products: Array, k: int, n_iter: Array) -> _State:
+    """The p = k + GUARD best of orthonormal rows (q, d), and k more that hold what the first k of them were."""
+    p, dtype = k + GUARD, block.dtype
+    eps = float(jnp.finfo(dtype).eps)
+    values, mix = jnp.linalg.eigh((products + products.T) / 2)
+    mix = mix[:, ::-1].T
+    # Vectors that did not move at all leave the next best in their place.
+    before = jnp.eye(k, len(block), dtype=dtype) - mix[:k] + eps * mix[p : p + k]
+    mix = jnp.concatenate([mix[:p], _orthonormal(before, mix[:p])])
+    # Rounding adds up in mixtures of mixtures: a step of Newton and Schulz keeps them orthonormal.
+    mixed = jnp.matmul(mix, block, precision=HIGHEST)
+    even = 1.5 * jnp.eye(p + k, dtype=dtype) - 0.5 * jnp.matmul(mixed, mixed.T, precision=HIGHEST)
+    mix = jnp.matmul(even, mix, precision=HIGHEST)
+    block, images = jnp.matmul(even, mixed, precision=HIGHEST), jnp.matmul(mix, images, precision=HIGHEST)
+    products = jnp.matmul(jnp.matmul(mix, products, precision=HIGHEST), mix.T, precision=HIGHEST)
+    values = values[::-1][:p]
+    left = jnp.linalg.norm(images[:k] - values[:k, None] * block[:k], axis=1)
+    return _State(block, images, products, values, jnp.max(left) / jnp.maximum(values[0], eps), n_iter)
+
+
+def _undone(shared: ScaledShared, residual: Array, values: Array) -> Array:
+    """(matrix - value)^-1, with the known records' own matrix, times residuals (k, d) of values (k, 1).
+
+    A direction whose eigenvalue is the value itself is one that the vectors have, and what the residual holds of it is
+    little.
+    """
+    n_known = min(N_LEADING, shared.basis.shape[0])
+    head, squares = shared.basis[:n_known], shared.squares[:n_known]
+    tail = jnp.sum(shared.squares[n_known:]) / max(shared.basis.shape[1] - n_known, 1)
+    eps = float(jnp.finfo(residual.dtype).eps)
+    along = jnp.matmul(residual, head.T, precision=HIGHEST)
+    gap = squares - values
+    nearest = 1e-2 * jnp.maximum(values, eps)
+    gap = jnp.where(jnp.abs(gap) < nearest, jnp.where(gap < 0, -nearest, nearest), gap)
+    beyond = jnp.minimum(tail - values, -eps)
+    return jnp.matmul(along * (1 / gap - 1 / beyond), head, precision=HIGHEST) + residual / beyond
 
 
 def _orthonormal(rows: Array, beside: Array | None) -> Array:

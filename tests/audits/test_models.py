@@ -100,11 +100,12 @@ def test_bad_data(tmp_path):
 def test_a_network_learns_from_all_shadows_but_a_tenth(tmp_path, monkeypatch):
     seen = []
 
-    def fit(key, vectors, targets, *recipe, **options):
-        seen.append([len(part) for part in (vectors, targets, *options["validation"])])
+    def fit(*arguments, validation):
+        _, vectors, targets, _ = arguments
+        seen.append([len(part) for part in (vectors, targets, *validation)])
         return reconn.fit_quadratic(vectors, targets), None
 
-    monkeypatch.setattr(model_attacks.reconn, "fit", fit)
-    monkeypatch.setattr(model_attacks.reconn, "reconstruct", lambda regression, vectors: regression.reconstruct(vectors))
+    monkeypatch.setattr(reconn, "fit", fit)
+    monkeypatch.setattr(reconn, "reconstruct", lambda fitted, vectors: fitted.reconstruct(vectors))
     run(dataclasses.replace(SMALL, attacks=("network",), n_shadow=40), tmp_path / "run")
     assert seen == [[36, 36, 4, 4]]

@@ -270,6 +270,14 @@ def test_start_is_made_of_eigenvectors_of_the_normalised_graph(n, n_components):
     assert (margin > 0).all()
 
 
+def test_the_compiled_search_reads_nothing_beside_its_arrays():
+    *_, graph, _ = start_of(DIGITS[300:500], 15)
+    _, values = spectral_cpu._leading(*graph, 2, 1e-12)
+    with np.errstate(over="ignore"):  # its random numbers are modulo 2^64
+        _, interpreted = spectral_cpu._leading.py_func(*graph, 2, 1e-12)  # raises where an index is out of range
+    np.testing.assert_allclose(values, interpreted, atol=1e-10)
+
+
 @pytest.mark.parametrize("n", [100, 400])
 def test_start_is_that_of_umap_learn_up_to_signs(n):
     (coords, values, _), _, _, graph, _ = start_of(DIGITS[300 : 300 + n], 15)

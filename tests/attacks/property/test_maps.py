@@ -1,6 +1,7 @@
 """Maps of many groups: the same as fitting each, whatever the chunks, with defences in their place."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
@@ -8,7 +9,7 @@ from sklearn.datasets import load_digits
 from drjax.attacks.property.defences import CoordinateNoise, EmbeddingNoise, EmbeddingRounding, EmbeddingThreshold
 from drjax.attacks.property.groups import sample_groups
 from drjax.attacks.property.maps import tsne_maps
-from drjax.core.types import Status
+from drjax.core.types import Embedding, Status, hyperparams
 from drjax.dr import METHODS, PCA, TSNE, UMAP
 from drjax.dr.tsne import method as tsne_module
 
@@ -64,6 +65,28 @@ def test_every_map_gets_its_own_noise():
     for defence in (NOISE, CoordinateNoise(scale=0.1)):
         first, second = tsne_maps(KEY, X, rows, PCA(), defence=defence).coords
         assert (first != second).any()
+
+
+@hyperparams
+class Draws(EmbeddingNoise):
+    """A method and a defence that show what their key draws."""
+
+    def on_features(self, key, x):
+        return jnp.full_like(x, jax.random.uniform(key))
+
+    def fit_transform(self, key, x):
+        nothing = jnp.zeros((), jnp.int32)
+        coords = jnp.stack([x[:, 0], jnp.full(len(x), jax.random.uniform(key))], axis=1)
+        return Embedding(coords, jnp.zeros(()), nothing, nothing.astype(jnp.uint32), None)
+
+    def on_coords(self, key, coords):
+        return jnp.concatenate([coords, jnp.full((len(coords), 1), jax.random.uniform(key))], axis=1)
+
+
+def test_a_map_and_its_defence_draw_from_keys_of_their_own():
+    both = Draws(scale=0.0)
+    coords = tsne_maps(KEY, X, GROUPS.rows[:2], both, defence=both, batch_size=2).coords
+    assert len(np.unique(coords)) == 6  # two maps: noise of features, the method's draw and noise of coordinates
 
 
 def test_defences_of_coordinates_come_after_the_map():

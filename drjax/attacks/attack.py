@@ -20,6 +20,9 @@ import numpy as np
 
 from drjax.core.types import Array, DRMethod, Reconstruction, Status
 
+LARGER = 1.1
+"""Factor from which a predicted error is larger than another: a prior is somewhat wider than the records it is of."""
+
 COMPILING = 30.0
 """Seconds that an attack with a network takes for its programs, whatever the sizes."""
 
@@ -177,11 +180,13 @@ class EmbeddingThreat(Threat):
     def settled(self, found: Reconstruction) -> Reconstruction:
         """A reconstruction with the expected record in place of answers that nobody should rely on.
 
-        Those are answers with the status MISFIT or NOT_CONVERGED of which no smaller error is predicted than the
-        expected record has, or none at all. Their candidates and status stay as they are.
+        Those are answers with the status MISFIT of which no smaller error is predicted than the expected record has,
+        or none at all, and NOT_CONVERGED ones of which a larger one is (`LARGER`). Candidates and status stay.
         """
-        is_flagged = (np.asarray(found.status) & np.uint32(Status.MISFIT | Status.NOT_CONVERGED)) != 0
-        return self.guessed(found, is_flagged & ~(predicted_mse(found) < self.usual_mse))
+        status, predicted = np.asarray(found.status), predicted_mse(found)
+        is_misfit, is_open = ((status & np.uint32(flag)) != 0 for flag in (Status.MISFIT, Status.NOT_CONVERGED))
+        is_worthless = is_misfit & ~(predicted < self.usual_mse) | is_open & (predicted > LARGER * self.usual_mse)
+        return self.guessed(found, is_worthless)
 
 
 def predicted_mse(found: Reconstruction) -> np.ndarray:

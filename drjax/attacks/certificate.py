@@ -87,7 +87,7 @@ def checked(threat: EmbeddingThreat, found: Reconstruction) -> Reconstruction:
     """A reconstruction with the status that `of_map` tells; one map is about as much work as ten steps of a descent.
 
     Where the map is at rest with an answer that was NOT_CONVERGED, it is OK. Where it is not, an answer that was OK is
-    UNCERTIFIED, and of one that was NOT_CONVERGED no error is predicted any more.
+    UNCERTIFIED, and the error of one that was NOT_CONVERGED is expected to have no bound.
     """
     if not can_tell(threat.method) or threat.hidden is not None:
         return found
@@ -100,9 +100,9 @@ def checked(threat: EmbeddingThreat, found: Reconstruction) -> Reconstruction:
         elif status[lane] == Status.OK:
             status[lane] = np.uint32(Status.UNCERTIFIED)
         else:
-            residual[lane] = np.nan
+            residual[lane] = np.inf
             if expected is not None:
-                expected[lane] = np.nan
+                expected[lane] = np.inf
     return found._replace(status=status, residual_norm=residual, expected_mse=expected)
 
 

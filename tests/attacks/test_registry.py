@@ -77,7 +77,8 @@ def test_flagged_answers_that_promise_no_less_error_than_the_mean_record_are_the
     misfit, lost, open_ = Status.MISFIT, Status.NOT_CONVERGED, Status.UNCERTIFIED
     cases = [
         ((misfit, lost, lost, Status.OK, open_), (np.nan, 2 * usual, 0.5 * usual, np.nan, 2 * usual), np.nan, (0, 1)),
-        ((lost | open_, Status.OK), None, np.nan, (0,)),  # predicts nothing
+        ((lost | open_, Status.OK), None, np.nan, ()),  # predicts nothing
+        ((lost,), (np.inf,), np.inf, (0,)),
         ((lost, lost), None, np.sqrt(3 * 0.5 * usual), ()),  # less is left open than of any record
         ((lost, lost), None, np.sqrt(3 * 1.5 * usual), (0, 1)),
     ]

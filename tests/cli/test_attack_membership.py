@@ -97,7 +97,7 @@ def test_standardising_by_public_records_is_that(files):
 
 def test_a_manifest_makes_the_noise_known_and_says_what_no_attack_exceeds(files, capsys):
     folder, _, _ = files
-    main(["release", "pca", f"{folder}/members.csv", "--epsilon", "50", "--public", f"{folder}/public.csv",
+    main(["release", "pca", f"{folder}/members.csv", "--epsilon", "500", "--public", f"{folder}/public.csv",
           "--out", f"{folder}/out", "--trials", "19", "--splits", "2", "--quiet", "--n-components", "3"])  # fmt: skip
     base = ["attack", "membership", "--components", f"{folder}/out/components.npz", "--manifest",
             f"{folder}/out/manifest.json", "--members", f"{folder}/members.csv", "--others", f"{folder}/others.csv",

@@ -1,5 +1,6 @@
 import functools
 import os
+import tracemalloc
 
 import jax
 import numpy as np
@@ -9,9 +10,11 @@ from sklearn.decomposition import PCA as SklearnPCA
 
 from drjax.attacks.reconstruction.closed_form import reconstruct_pca
 from drjax.attacks.reconstruction.priors import GaussianPrior
+from drjax.attacks.registry import ATTACKS
 from drjax.attacks.shadow import shadow_embeddings
 from drjax.core.types import Status
 from drjax.dr import PCA
+from tests.attacks.threats import of_shapes
 
 
 @pytest.fixture(scope="module")
@@ -193,3 +196,19 @@ def test_mnist_error_stays_within_the_published_figures(n_known, limit):
         coords = shadow_embeddings(jax.random.key(0), PCA(), known, targets).coords
     found = reconstruct_pca(known, coords, prior=GaussianPrior.fit(public), bounds=(0, 1))
     assert ((found.x - targets) ** 2).mean() <= limit
+
+
+@pytest.mark.parametrize(("n", "d", "m"), [(400, 300, 5), (300, 600, 200), (1000, 100, 50)])
+def test_the_memory_said_beforehand_is_about_what_it_takes(n, d, m):
+    rng = np.random.default_rng(0)
+    known, coords = rng.normal(size=(n, d)), rng.normal(size=(m, n + 1, 2))
+    threat = of_shapes("pca", known=known, coords=coords, public=None, truth=None)
+    attack = ATTACKS["embedding"]["closed-form-known"]
+    attack.run(jax.random.key(0), threat)
+    tracemalloc.start()
+    try:
+        attack.run(jax.random.key(0), threat)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert 0.5 < peak / attack.cost(threat).bytes < 2

@@ -17,19 +17,7 @@ from drjax.core.types import Status
 from drjax.dr import Isomap
 from drjax.dr.distances import distances
 from drjax.dr.isomap import path_insertion, shortest_paths
-
-KEY = jax.random.key(0)
-
-
-@jax.jit
-def fit(method, x):
-    return method.fit_transform(KEY, x)
-
-
-@jax.jit
-def insert(method, shared, target):
-    return method.insert(KEY, shared, target)
-
+from tests.dr.jitted import KEY, fit, insert
 
 DOUBTFUL = Status.SIGN_TIE | Status.SMALL_GAP
 

@@ -10,29 +10,13 @@ import drjax
 from drjax import dr
 from drjax.core.types import Status
 from drjax.dr.pipeline import scaled
-
-KEY = jax.random.key(0)
+from tests.dr.jitted import KEY, fit, insert, insert_batch
 
 SCALERS = {
     "standard": (dr.Standardise(), preprocessing.StandardScaler()),
     "min-max": (dr.MinMax(), preprocessing.MinMaxScaler()),
     "robust": (dr.Robust(), preprocessing.RobustScaler()),
 }
-
-
-@jax.jit
-def fit(method, x):
-    return method.fit_transform(KEY, x)
-
-
-@jax.jit
-def insert(method, shared, target):
-    return method.insert(KEY, shared, target)
-
-
-@jax.jit
-def insert_batch(method, keys, shared, targets):
-    return method.insert_batch(keys, shared, targets)
 
 
 def data(n, d, seed=0, n_constant=3):

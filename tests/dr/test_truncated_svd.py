@@ -9,18 +9,7 @@ from sklearn.pipeline import make_pipeline
 import drjax
 from drjax import dr
 from drjax.dr import METHODS
-
-KEY = jax.random.key(0)
-
-
-@jax.jit
-def fit(method, x):
-    return method.fit_transform(KEY, x)
-
-
-@jax.jit
-def insert(method, shared, target):
-    return method.insert(KEY, shared, target)
+from tests.dr.jitted import KEY, fit, insert
 
 
 def data(n, d):

@@ -9,7 +9,7 @@ import numpy as np
 
 from drjax.attacks.recognition.belief import Candidate, Release
 from drjax.attacks.recognition.inputs import prepare
-from drjax.attacks.recognition.linear_span import left_over
+from drjax.attacks.recognition.linear_span import EXACT, left_over
 from drjax.core.types import DRMethod
 from drjax.dr import (
     PCA,
@@ -56,8 +56,8 @@ ROTATED = 0.15
 CENTRED = 1e-9
 """Largest mean of a feature, as a share of the largest value, that is rounding of 0."""
 
-EXACT, FLOAT32 = 1e-6, 1e-7
-"""Errors of a coordinate, as shares of the largest, that are rounding: of a linear function of records; of a number."""
+FLOAT32 = 1e-7
+"""Error of a number in float32, as a share of it."""
 
 OF_MOVED = 0.5
 """Share of the limit that holds where axes were chosen: sheared scores came to four fifths of it."""

@@ -10,6 +10,11 @@ RANK = 1e-9
 """Singular value of a direction in units of features, as a share of the largest, that is rounding of 0."""
 
 
+EXACT = 1e-6
+"""Largest error of a coordinate that is linear in the records, as a share of the largest, that is rounding to float32.
+"""
+
+
 class Directions(NamedTuple):
     """Singular vectors (m, r) and values (r,) of m records in units of their features, centred."""
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from drjax.attacks.recognition.belief import Candidate, Release
+from drjax.attacks.recognition.linear_span import EXACT
 from drjax.dr import SparseRandomProjection
 
 LIMIT = 0.02
 """Largest difference of an entry from 0 and from the common size, as a share of that."""
-
-FLOAT32 = 1e-6
-"""Error of a coordinate that was computed in float32, as a share of the largest."""
 
 SAME = 0.01
 """Share by which a density may differ from the default to be that."""
@@ -53,7 +51,7 @@ def _matrix(release: Release) -> np.ndarray | None:
     if rank < known.shape[1]:
         return None
     largest = float(np.abs(known @ (found / unit[:, None]) - coords).max())
-    allowed = FLOAT32 * float(np.abs(coords).max()) + 4 * release.rounding
+    allowed = EXACT * float(np.abs(coords).max()) + 4 * release.rounding
     return found / unit[:, None] if largest <= allowed else None
 
 

@@ -19,7 +19,7 @@ from drjax.attacks.matching import assigned
 from drjax.attacks.recognition.belief import Candidate, Release
 from drjax.attacks.recognition.inputs import prepare
 from drjax.attacks.recognition.linear import CHAINS, LinearFamily
-from drjax.attacks.recognition.linear_span import Directions
+from drjax.attacks.recognition.linear_span import EXACT, Directions
 from drjax.attacks.recognition.linear_span import directions as directions_of
 
 RIDGES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-6, 1e-8)
@@ -33,9 +33,6 @@ REWEIGHTED, MOST_REWEIGHTED = 3, 40
 
 FAR = 4.0
 """Residuals, in units of the median one, that halve a row's weight in a fit."""
-
-EXACT = 1e-6
-"""Largest error of a coordinate, as a share of the largest, that is not rounding to decimals: of float32."""
 
 ORTHOGONAL = 0.01
 """Cosine of two columns up to which they are orthogonal."""

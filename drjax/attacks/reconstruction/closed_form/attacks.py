@@ -59,7 +59,7 @@ class KnownOnly(EmbeddingAttack):
         p, d, m = *threat.known.shape, threat.n_releases
         r = min(p, d)
         flops = 4.0 * p * d * r + m * (4.0 * r * d + 20.0 * r**2)
-        return Cost(flops / DENSE_FLOPS, 8.0 * (3 * p * d + m * (2 * d + p)))
+        return Cost(flops / DENSE_FLOPS, 8.0 * (4 * p * d + 7 * m * (2 * d + p)))
 
     def prior(self, threat: EmbeddingThreat) -> GaussianPrior | MixturePrior | None:
         """What is expected of a record."""

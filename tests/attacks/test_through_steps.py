@@ -75,6 +75,26 @@ def test_the_record_comes_back_through_any_steps():
     assert open_ended.expected > 0.1 * known.var(axis=0).mean()
 
 
+def test_a_feature_in_which_no_known_record_differs_stays_as_theirs():
+    x = datasets.load_digits().data / 16
+    known, target = x[1:N], x[0]
+    assert (is_held := np.ptp(known, axis=0) == 0).any()
+    before = (dr.Standardise(), dr.FirstPCA(n_components=10))
+    pipeline = dr.Pipeline(before=before, method=drjax.MDS())
+    prior = through_steps.GaussianPrior.fit(known)
+    scaled = preprocessing.StandardScaler().fit_transform(np.vstack([target[None], known]))
+    _, _, axes = np.linalg.svd(scaled, full_matrices=False)
+    with jax.enable_x64(True):
+        z = np.asarray(pipeline.prepared(np.vstack([target[None], known])))[0]
+    np.testing.assert_allclose(np.abs(z), np.abs(scaled[0] @ axes[:10].T), rtol=1e-9)
+    back = through_steps._record(pipeline, known, known.mean(axis=0), prior, z, 0.02, None)
+    np.testing.assert_array_equal(back.x[is_held], known[0, is_held])
+    assert ((back.x - target) ** 2).mean() < 0.8 * ((known.mean(axis=0) - target) ** 2).mean()
+    assert 0 < back.expected < known.var(axis=0).mean()
+    # Steps on single records have no such jump.
+    assert not through_steps._is_held(dr.Pipeline(before=(dr.Log(),), method=drjax.MDS()), known).any()
+
+
 def test_steps_on_single_records_are_undone_in_one_round(monkeypatch):
     x = table()
     known, targets = x[: N - 1], x[N - 1 : N + 1]

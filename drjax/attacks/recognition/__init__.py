@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from drjax.attacks.recognition import first_components
 from drjax.attacks.recognition.belief import Belief, Candidate, Family, Release, believed, none_of_these
 from drjax.attacks.recognition.isomap import IsomapFamily
 from drjax.attacks.recognition.linear import LinearFamily
@@ -115,6 +116,9 @@ def _of_ordered(key: Array, release: Release, tried: Sequence[Family], progress:
     if found:
         best = min(found, key=lambda one: one.excess)
         family = next(one for one in tried if one.name == best.family)
+        if not best.is_sharp:
+            found += first_components.sought(release, [one for one in found if one.family == best.family], family)
+            best = min(found, key=lambda one: one.excess)
         limit = confirmed(key, release, best, family).limit
         if limit > best.limit:  # limits of a family may differ: what fits as it is raises none
             found = [

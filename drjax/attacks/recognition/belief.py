@@ -9,7 +9,7 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
-from drjax.attacks.recognition.inputs import Input, distinct, inputs, title_of, with_stand_in
+from drjax.attacks.recognition.inputs import CHAINS, Chain, Input, distinct, inputs, title_of, with_stand_in
 from drjax.core.types import DRMethod
 from drjax.dr import Pipeline
 from drjax.dr.pipeline.steps import Step
@@ -29,11 +29,13 @@ class Release:
         known: (n-1, d) float64.
         coords: (n, k) float64, the target in row 0.
         rounding: Largest error of a coordinate by rounding, >= 0.
+        chains: What may stand before the method.
     """
 
     known: np.ndarray
     coords: np.ndarray
     rounding: float = 0.0
+    chains: tuple[Chain, ...] = CHAINS
 
     @functools.cached_property
     def records(self) -> np.ndarray:
@@ -60,7 +62,7 @@ class Release:
 
     @functools.cached_property
     def _all_inputs(self) -> tuple[Input, ...]:
-        return inputs(self.records)
+        return inputs(self.records, self.chains)
 
     @functools.cached_property
     def inputs(self) -> tuple[Input, ...]:

@@ -30,7 +30,10 @@ SAME = 1e-6
 
 ALL, SOME, ONE = tuple(METRICS), ("euclidean", "cosine"), ("euclidean",)
 
-CHAINS: tuple[tuple[tuple[Step, ...], tuple[str, ...]], ...] = (
+Chain = tuple[tuple[Step, ...], tuple[str, ...]]
+"""Steps before a method, and the metrics that are tried behind them."""
+
+CHAINS: tuple[Chain, ...] = (
     ((), ALL),
     ((Standardise(),), ALL),
     ((MinMax(),), ALL),
@@ -41,13 +44,15 @@ CHAINS: tuple[tuple[tuple[Step, ...], tuple[str, ...]], ...] = (
     ((Log(), Standardise()), ONE),
     ((FirstPCA(n_components=50),), SOME),
     ((FirstPCA(n_components=30),), SOME),
+    ((FirstPCA(n_components=10),), ONE),
     ((Standardise(), FirstPCA(n_components=50)), SOME),
     ((Standardise(), FirstPCA(n_components=30)), SOME),
+    ((Standardise(), FirstPCA(n_components=10)), ONE),
     ((MinMax(), FirstPCA(n_components=50)), ONE),
     ((FirstPCA(n_components=50, whiten=True),), ONE),
     ((FirstPCA(n_components=30, whiten=True),), ONE),
 )
-"""Steps before a method that are tried, each with the metrics that are tried behind them; the plainest come first."""
+"""Those that are tried on every map, the plainest first; other numbers of components are sought (`first_components`)."""
 
 
 @dataclass(frozen=True)
@@ -117,9 +122,9 @@ def distances(records: np.ndarray, metric: str) -> np.ndarray:
     return found
 
 
-def inputs(records: np.ndarray) -> tuple[Input, ...]:
-    """What records (n, d), the target's stand-in first, may have become: all of `CHAINS` that gives numbers."""
-    behind = ((before, metrics, prepare(records, before)) for before, metrics in CHAINS)
+def inputs(records: np.ndarray, chains: Sequence[Chain] = CHAINS) -> tuple[Input, ...]:
+    """What records (n, d), the target's stand-in first, may have become: all of the chains that gives numbers."""
+    behind = ((before, metrics, prepare(records, before)) for before, metrics in chains)
     return tuple(
         Input(before, metric, distances(prepared, metric))
         for before, metrics, prepared in behind

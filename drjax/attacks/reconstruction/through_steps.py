@@ -85,8 +85,9 @@ class ThroughSteps(EmbeddingAttack):
         pipeline, known = _pipeline(threat), threat.known.astype(np.float64)
         prior = GaussianPrior.fit(threat.expected_of)
         coords = np.asarray(jax.vmap(pipeline.undone)(threat.coords)) if pipeline.after else threat.coords
-        found = self._run(key, threat, np.asarray(prior.mean), coords)
-        back = [_record(pipeline, known, prior.mean, prior, *one, threat.bounds) for one in _made(found)]
+        start = np.where(_is_held(pipeline, known), known[0], prior.mean)
+        found = self._run(key, threat, start, coords)
+        back = [_record(pipeline, known, start, prior, *one, threat.bounds) for one in _made(found)]
         status, moved = np.asarray(found.status, np.uint32), np.zeros(len(back))
         usual = float(np.trace(prior.covariance)) / len(prior.mean)
         for _ in range(0 if pipeline.is_updated else ROUNDS - 1):
@@ -149,6 +150,15 @@ def _pipeline(threat: EmbeddingThreat) -> Pipeline:
     return method
 
 
+def _is_held(pipeline: Pipeline, known: np.ndarray) -> np.ndarray:
+    """(d,) features in which no known record (n - 1, d) differs, where steps see all records: the target's is theirs.
+
+    A scaler divides such a feature by 1; were the target to differ by any amount at all, by that amount. No step of
+    Gauss and Newton leads across such a jump.
+    """
+    return (not pipeline.is_updated) & (np.ptp(known, axis=0) == 0)
+
+
 def _all_prepared(pipeline: Pipeline, known: np.ndarray, records: np.ndarray) -> np.ndarray:
     """(s, d') what the steps make of each record (s, d) beside the known ones."""
     return np.asarray(_prepared(pipeline, jnp.asarray(known), jnp.asarray(records, jnp.float64)))
@@ -182,14 +192,15 @@ def _record(
     if not (np.isfinite(z).all() and np.isfinite(guess).all()):
         return _Back(np.full(len(guess), np.nan), np.nan)
     low, high = (None, None) if bounds is None else bounds
-    noise = max(variance, LEAST_SHARE * float(np.var(z)))
-    x, slope = guess, np.zeros((len(z), len(guess)))
+    noise, is_held = max(variance, LEAST_SHARE * float(np.var(z))), _is_held(pipeline, known)
+    x, slope = np.where(is_held, known[0], guess), np.zeros((len(z), len(guess)))
     with jax.enable_x64(True):
         arrays = jnp.asarray(known)
         for _ in range(STEPS_BACK):
             made, slope = (np.asarray(part) for part in _linearised(pipeline, arrays, jnp.asarray(x)))
-            last = x
+            last, slope = x, np.where(is_held, 0.0, slope)
             x = prior.condition(slope, (z - made + slope @ x)[None], noise, lower=low, upper=high)[0]
+            x = np.where(is_held, known[0], x)
             if np.abs(x - last).max() <= 1e-9 * np.abs(x).max():
                 break
     loaded = slope @ prior.covariance

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import umap
 from sklearn.datasets import load_breast_cancer
-from sklearn.decomposition import KernelPCA
+from sklearn.decomposition import PCA, KernelPCA
 from sklearn.manifold import MDS, TSNE, Isomap, LocallyLinearEmbedding
 from sklearn.preprocessing import StandardScaler
 
@@ -57,6 +57,17 @@ def test_the_exact_algorithm_and_the_metric_of_tsne_show_in_the_map(records):
     assert belief.best.metric == "manhattan"
     assert belief.engine == "exact"
     assert belief.best.own.perplexity == pytest.approx(20, rel=0.1)
+
+
+@pytest.mark.parametrize("n_components", [4, 10])
+def test_any_number_of_first_components_is_found(records, standard, n_components):
+    scores = PCA(n_components).fit_transform(standard)
+    belief = believed(records, TSNE(perplexity=12, random_state=0).fit_transform(scores), methods=("tsne",))
+    counts = {step.n_components for one in (belief.best, *belief.tied) for step in one.before if step.name == "first-pca"}
+    assert steps_of(belief) == ("standard", "first-pca")
+    assert n_components in counts
+    assert all(abs(one - n_components) <= 1 for one in counts)
+    assert belief.best.own.perplexity == pytest.approx(12, rel=0.1)
 
 
 def test_umap_is_named_with_neighbours_and_least_distance(records, standard):

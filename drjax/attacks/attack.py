@@ -23,6 +23,9 @@ from drjax.core.types import Array, DRMethod, Reconstruction, Status
 LARGER = 1.1
 """Factor from which a predicted error is larger than another: a prior is somewhat wider than the records it is of."""
 
+MOSTLY_OPEN = 0.5
+"""Share of what features vary by above which most is open; of such answers many are worse than none in those units."""
+
 COMPILING = 30.0
 """Seconds that an attack with a network takes for its programs, whatever the sizes."""
 
@@ -175,18 +178,36 @@ class EmbeddingThreat(Threat):
             x=np.where(which[:, None], mean, found.x),
             residual_norm=np.where(which, np.sqrt(usual * mean.size), found.residual_norm),
             expected_mse=None if found.expected_mse is None else np.where(which, usual, found.expected_mse),
+            feature_mse=None
+            if found.feature_mse is None
+            else np.where(which[:, None], expected_of.var(axis=0), found.feature_mse),
         )
+
+    def open_share(self, found: Reconstruction) -> np.ndarray:
+        """(m,) share of what features vary by that a reconstruction leaves open, in the mean over features.
+
+        Each counts in its own unit: a map of a table as it is shows the features of large units alone, which are next
+        to all of its variance. Of attacks that do not tell features apart 0.
+        """
+        if found.feature_mse is None:
+            return np.zeros(len(found.x))
+        variance = self.expected_of.astype(np.float64).var(axis=0)
+        varies = variance > 0
+        return np.minimum(np.asarray(found.feature_mse)[:, varies] / variance[varies], 1).mean(axis=1)
 
     def settled(self, found: Reconstruction) -> Reconstruction:
         """A reconstruction with the expected record in place of answers that nobody should rely on.
 
         Those are answers with the status MISFIT of which no smaller error is predicted than the expected record has,
-        or none at all, and NOT_CONVERGED ones of which a larger one is (`LARGER`). Candidates and status stay.
+        or none at all, and NOT_CONVERGED ones of which a larger one is (`LARGER`). Candidates and status stay, but that
+        OK is PARTIAL where more than `MOSTLY_OPEN` is left open.
         """
         status, predicted = np.asarray(found.status), predicted_mse(found)
         is_misfit, is_open = ((status & np.uint32(flag)) != 0 for flag in (Status.MISFIT, Status.NOT_CONVERGED))
         is_worthless = is_misfit & ~(predicted < self.usual_mse) | is_open & (predicted > LARGER * self.usual_mse)
-        return self.guessed(found, is_worthless)
+        is_partial = (status == Status.OK) & (self.open_share(found) > MOSTLY_OPEN)
+        settled = np.where(is_partial, np.uint32(Status.PARTIAL), status).astype(np.uint32)
+        return self.guessed(found, is_worthless)._replace(status=settled)
 
 
 def predicted_mse(found: Reconstruction) -> np.ndarray:

@@ -144,7 +144,7 @@ def attack_embedding(
     )
     errors = _practised(key, pool, threat)
     name = practice.winners(errors)[0] if errors else min(pool, key=lambda one: pool[one].cost(threat).seconds)
-    found = certificate.checked(threat, answer(fits[name], key, threat))
+    found = threat.settled(certificate.checked(threat, answer(fits[name], key, threat)))
     reasons = fits[name].misfit(threat) if int(found.status[0]) else []
     single = Reconstruction(
         found.x[0],
@@ -154,6 +154,7 @@ def attack_embedding(
         found.status[0],
         None if found.expected_mse is None else found.expected_mse[0],
         found.facts,
+        None if found.feature_mse is None else found.feature_mse[0],
     )
     return Answer(fits[name], single, errors, reasons, belief, order)
 

@@ -22,6 +22,9 @@ from drjax.reports import records
 
 STRONGEST, RECOGNISED = "strongest", "recognised"
 
+SHOWN = 0.1
+"""Share of a feature's variance below which its error is said to show it."""
+
 
 def _names() -> tuple[str, ...]:
     return (STRONGEST, *(name for name, attack in ATTACKS["embedding"].items() if not attack.is_baseline))
@@ -52,7 +55,8 @@ def embedding(
     Args:
         known: Known records, in the order of the release unless shuffled (CSV, Parquet, NPY or NPZ).
         coords: Published coordinates, one row per record, the unknown one's included (CSV, NPY or NPZ).
-        out: NPZ file to write: x (the record), residual_norm, status and, where the attack predicts it, expected_mse.
+        out: NPZ file to write: x (the record), residual_norm, status and, where the attack predicts them, expected_mse
+            and feature_mse.
         method: DR method that made the coordinates; recognised if not given.
         options: Hyperparameters of the method.
         steps: Steps before and after the method.
@@ -94,21 +98,22 @@ def embedding(
             progress=not quiet,
         )
     found = answer.found
-    further = {} if found.expected_mse is None else {"expected_mse": found.expected_mse}
+    predicted = {"expected_mse": found.expected_mse, "feature_mse": found.feature_mse}
+    further = {name: value for name, value in predicted.items() if value is not None}
     records.save_arrays(out, x=found.x, residual_norm=found.residual_norm, status=found.status, **further)
-    print("\n".join(in_words(answer, float(records_known.var(axis=0).mean()))))
+    print("\n".join(in_words(answer, records_known.var(axis=0))))
     print(f"Written: {out}")
 
 
-def in_words(answer: Answer, variance: float) -> list[str]:
+def in_words(answer: Answer, variance: np.ndarray) -> list[str]:
     """What was found, and how far to rely on it.
 
     Args:
         answer: Answer from `attack_embedding`.
-        variance: Mean of the known records' variances, which guessing their mean errs by.
+        variance: (d,), of the known records' features, which guessing their mean errs by.
     """
     found, status = answer.found, int(answer.found.status)
-    unit = max(variance, np.finfo(np.float64).tiny)
+    unit = max(float(variance.mean()), np.finfo(np.float64).tiny)
     lines = [] if answer.belief is None else [f"Release: {line}" for line in answer.belief.in_words().splitlines()]
     if answer.order is not None and answer.belief is None:
         lines.append(f"Row of the unknown record: {answer.order[0]}, found by matching the others with known records.")
@@ -131,6 +136,13 @@ def in_words(answer: Answer, variance: float) -> list[str]:
     lines.append(f"Undetermined part: norm {float(found.residual_norm):.3g}; status {count_status(found.status)}")
     if status & Status.UNCERTIFIED:
         lines.append("Nothing in the release checks this answer: it is right if the release was made just as stated.")
+    if is_answer and found.feature_mse is not None:
+        n_shown = int(np.sum(found.feature_mse < SHOWN * variance))
+        lines.append(f"Features whose squared error is expected below {SHOWN:.0%} of their variance: {n_shown}.")
+    if status & Status.PARTIAL:
+        lines.append(
+            "Most of what the features vary by is left open: in those the record is about what one would guess."
+        )
     if is_answer and found.expected_mse is not None:
         share = float(found.expected_mse) / unit
         lines.append(f"Error to expect: {min(share, 1):.3g} of the records' own mean variance")

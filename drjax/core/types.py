@@ -38,6 +38,8 @@ class Status(enum.IntFlag):
     """Nothing bounds the error of the result, or nothing but the adversary's assumptions speaks for it."""
     MISFIT = 128
     """The input cannot be what it is taken for, or its noise leaves nothing; the result is what one would guess."""
+    PARTIAL = 256
+    """Most of what the features vary by is left open: in those the result is about what one would guess."""
 
     @classmethod
     def excluded(cls) -> Status:
@@ -92,6 +94,8 @@ class Reconstruction(NamedTuple):
         expected_mse: (m,) the attack's own prediction of the mean squared error of x, mean over features, squared units
             of the input; nan where the attack cannot say. None: the attack predicts no errors.
         facts: What a record of the attack holds beside these, by name; None if nothing.
+        feature_mse: (m, d) the squared error to expect of each feature, squared units of the input; None where the
+            attack does not tell features apart.
     """
 
     x: np.ndarray
@@ -101,6 +105,7 @@ class Reconstruction(NamedTuple):
     status: np.ndarray
     expected_mse: Any = None
     facts: Any = None
+    feature_mse: Any = None
 
 
 class Cost(NamedTuple):

@@ -19,6 +19,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from drjax.attacks import certificate
 from drjax.attacks.attack import EmbeddingThreat, Shadows
 from drjax.attacks.recognition import recognise
 from drjax.attacks.recognition.belief import Belief
@@ -52,7 +53,7 @@ class Config:
         data: Keys of `TABLES`, or names of data sets as `drjax.data.load` takes them.
         maps: Keys of `RELEASES`.
         n_known: Records that the adversary knows; fewer where a set is smaller.
-        n_public: Other records of the same kind that it has.
+        n_public: Other records of the same kind that it has, where the attack cannot do without.
         targets: Records attacked, each in a map of its own.
         dear_targets: Targets of attacks that take seconds each, the first ones.
         recognised: Maps of a cell that are to be recognised, the first ones.
@@ -62,7 +63,7 @@ class Config:
     data: tuple[str, ...] = ("breast cancer", "census", "adult", "digits")
     maps: tuple[str, ...] = tuple(RELEASES)
     n_known: int = 199
-    n_public: int = 0
+    n_public: int = 300
     targets: int = 40
     dear_targets: int = 40
     recognised: int = 4
@@ -102,10 +103,12 @@ def _compute(config: Config, missing: Sequence[Cell]) -> Iterator[Computed]:
         known, targets, others = drawn(str(cell.fields["data"]), config.n_known, config.targets, config.seed)
         targets = targets[: config.dear_targets] if release.is_dear else targets
         coords = made(release, known, list(targets), config.seed)
-        public = others[: config.n_public] if config.n_public else None
-        key = jax.random.key(config.seed)
-        threat = _threat(key, release, known, coords, public)
-        reason = ATTACKS["embedding"][release.attack].fits(threat)
+        key, attack = jax.random.key(config.seed), ATTACKS["embedding"][release.attack]
+        threat = _threat(key, release, known, coords, None)
+        reason = attack.fits(threat)
+        if reason is not None and config.n_public:
+            threat = _threat(key, release, known, coords, others[: config.n_public])
+            reason = attack.fits(threat)
         if reason is not None:
             yield cell, LeftOut(f"the attack {reason} (--n-public)")
             continue
@@ -114,6 +117,7 @@ def _compute(config: Config, missing: Sequence[Cell]) -> Iterator[Computed]:
                 cell,
                 {
                     "n_known": len(known),
+                    "n_public": 0 if threat.public is None else len(threat.public),
                     "n_features": known.shape[1],
                     **_attacked(key, release, threat, targets),
                     **_recognised(key, release, known, targets, coords, config.recognised),
@@ -148,7 +152,7 @@ def _attacked(key: jax.Array, release: Release, threat: EmbeddingThreat, targets
     """How far the attack's answers are from the targets, and what it says of them."""
     known = threat.known
     begun = time.perf_counter()
-    found = answer(ATTACKS["embedding"][release.attack], key, threat)
+    found = threat.settled(certificate.checked(threat, answer(ATTACKS["embedding"][release.attack], key, threat)))
     seconds = time.perf_counter() - begun
     unit = known.std(axis=0)
     varies = unit > 1e-9 * np.abs(known).max(axis=0)

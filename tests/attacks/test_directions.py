@@ -43,7 +43,7 @@ def test_directions_of_records_tell_their_sizes(metric):
     # The most probable record on a ray under the Gaussian prior is too near the origin: 30% of the mean's error.
     assert errors(found).max() < 0.03
     expected = np.sqrt(((found - TARGETS) ** 2).sum(axis=1).mean())
-    assert 0.2 < expected / sizes.spread < 5
+    assert 0.2 < expected / np.sqrt(sizes.feature_mse.sum()) < 5
 
 
 def test_what_was_found_of_directions_becomes_records():

@@ -56,13 +56,13 @@ class Sizes:
         regression: Regression from a direction (d,) to the logarithm of the size, and the mean of the features over a
             unit of all records.
         unit: That unit.
-        spread: Root mean square of the norm of leave-one-out errors, of records whose direction is given.
+        feature_mse: (d,), mean squares of leave-one-out errors, of records whose direction is given.
     """
 
     metric: str
     regression: KernelRegression
     unit: float
-    spread: float
+    feature_mse: np.ndarray
 
     def records(self, directions: np.ndarray) -> np.ndarray:
         """Records (m, d) that have given directions (m, d); what is not quite one is taken for the nearest."""
@@ -81,8 +81,10 @@ class Sizes:
         if bounds is not None:
             x, candidates = np.clip(x, *bounds), np.clip(candidates, *bounds)
         size = np.linalg.norm(x, axis=1) / np.maximum(np.linalg.norm(found.x, axis=1), np.finfo(np.float64).tiny)
-        spread = np.sqrt((size * found.residual_norm) ** 2 + self.spread**2)
-        return found._replace(x=x, candidates=candidates, residual_norm=spread)
+        spread = np.sqrt((size * found.residual_norm) ** 2 + self.feature_mse.sum())
+        own = found.feature_mse
+        errors = None if own is None else (size**2)[:, None] * own + self.feature_mse
+        return found._replace(x=x, candidates=candidates, residual_norm=spread, feature_mse=errors)
 
 
 def fit(metric: str, public: Array) -> Sizes:
@@ -106,7 +108,7 @@ def fit(metric: str, public: Array) -> Sizes:
     choice = tune(squared_distances(directions), y - y.mean(axis=0), widths=WIDTHS)
     regression, errors = kernel_regression.fit_with_errors(directions, y, choice)
     left = public - _records(directions, y - errors, unit)
-    return Sizes(metric, regression, unit, float(np.sqrt((left**2).sum(axis=1).mean())))
+    return Sizes(metric, regression, unit, (left**2).mean(axis=0))
 
 
 class Seen(NamedTuple):

@@ -212,17 +212,19 @@ class GeodesicModel:
             raise ValueError(f"geodesics must be to {len(self.known)} known records, got paths of shape {paths.shape}")
         finite = np.isfinite(paths).all(axis=1)
         predicted = self.regression.predict(_features(paths[finite], self.reach))
-        x, expected = np.full((len(paths), self.known.shape[1]), np.nan), np.full(len(paths), np.nan)
+        x = np.full((len(paths), self.known.shape[1]), np.nan)
+        expected = np.full(x.shape, np.nan)
         for lane, own in zip(np.flatnonzero(finite), predicted, strict=True):
             # Paths that are about right still tell the record; lengths that are about right mislead.
             place, certified = (geodesics.lengths[lane], paths[lane]), geodesics.is_certified[lane]
             found, left = self._given_distances(own, *place) if certified else (own, self.factor)
-            x[lane], expected[lane] = found[:-1], (left[:, :-1] ** 2).sum() / x.shape[1]
+            x[lane], expected[lane] = found[:-1], (left[:, :-1] ** 2).sum(axis=0)
         if bounds is not None:
             x = np.clip(x, *bounds)
         status = np.where(geodesics.is_certified, np.uint32(Status.OK), np.uint32(Status.NOT_CONVERGED))
         status = np.where(finite, status, np.uint32(Status.NON_FINITE))
-        return Reconstruction(x, None, x[:, None], np.full(len(x), np.nan), status, expected)
+        unknown = np.full(len(x), np.nan)
+        return Reconstruction(x, None, x[:, None], unknown, status, expected.mean(axis=1), feature_mse=expected)
 
     def _given_distances(self, predicted: np.ndarray, lengths: np.ndarray, paths: np.ndarray) -> tuple:
         """The predicted record and size, (d + 1,), given distances to its neighbours; `factor` of what is left open.

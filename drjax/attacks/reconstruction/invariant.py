@@ -13,8 +13,8 @@ import numpy as np
 
 from drjax.attacks.attack import Cost, EmbeddingThreat, LearnedAttack
 from drjax.attacks.shadow import DENSE_FLOPS
-from drjax.core import kernel_regression, validate
-from drjax.core.kernel_regression import KernelRegression, squared_distances, tune
+from drjax.core import validate
+from drjax.core.kernel_regression import KernelRegression, fit_with_errors, squared_distances, tune
 from drjax.core.types import Array, Reconstruction, Status
 
 WIDTHS = (0.1, 0.3, 1.0, 3.0, 10.0)
@@ -83,12 +83,14 @@ class KernelModel:
         reference: (n-1, k), centred known coordinates that "aligned" aligns with.
         regression: Regression from the features (p,) of a release to its target (d,).
         loo_mse: {features: least mean squared leave-one-out error per entry} on the shadows that were searched.
+        feature_mse: (d,), mean squares of the leave-one-out errors of all.
     """
 
     features: str
     reference: np.ndarray
     regression: KernelRegression
     loo_mse: dict[str, float]
+    feature_mse: np.ndarray
 
     def reconstruct(self, coords: Array) -> Reconstruction:
         """Reconstructs the targets of b releases, coords (b, n, k); 2 b m (p + d) FLOP.
@@ -106,7 +108,9 @@ class KernelModel:
         x = np.full((len(coords), self.regression.intercept.size), np.nan)
         x[finite] = self.regression.predict(FEATURES[self.features](coords[finite], self.reference))
         status = np.where(finite, np.uint32(Status.OK), np.uint32(Status.NON_FINITE))
-        return Reconstruction(x, None, x[:, None], np.full(len(x), np.nan), status)
+        errors = np.where(finite[:, None], self.feature_mse, np.nan)
+        unknown = np.full(len(x), np.nan)
+        return Reconstruction(x, None, x[:, None], unknown, status, errors.mean(axis=1), feature_mse=errors)
 
 
 def fit(coords: Array, targets: Array, *, features: Sequence[str] = tuple(FEATURES)) -> KernelModel:
@@ -148,8 +152,8 @@ def fit(coords: Array, targets: Array, *, features: Sequence[str] = tuple(FEATUR
         choices[name] = tune(squared, away, widths=WIDTHS)
     losses = {name: choice.loo_mse for name, choice in choices.items()}
     name = min(losses, key=lambda one: losses[one])
-    regression = kernel_regression.fit(FEATURES[name](releases, reference), y, choices[name])
-    return KernelModel(name, reference, regression, losses)
+    regression, errors = fit_with_errors(FEATURES[name](releases, reference), y, choices[name])
+    return KernelModel(name, reference, regression, losses, (errors**2).mean(axis=0))
 
 
 def reference_of(releases: np.ndarray) -> np.ndarray:

@@ -351,7 +351,7 @@ def _invert_one(plan: _Plan, release: Array, starts: Array, level: Array, *exces
         kept = goes_on | (found.cost < last.cost)
         best = jax.tree.map(lambda new, old: jnp.where(kept, new, old), found, last)
         left = jax.lax.cond(
-            at == n_descents - 1, lambda: jnp.sum(variances(equations, prior, best)), lambda: jnp.zeros_like(best.cost)
+            at == n_descents - 1, lambda: variances(equations, prior, best), lambda: jnp.zeros_like(best.x)
         )
         return (best, noise, left), found.x
 
@@ -361,7 +361,7 @@ def _invert_one(plan: _Plan, release: Array, starts: Array, level: Array, *exces
     )
     nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
     nothing = nothing._replace(x=plan.prior.mean, cost=zero + jnp.inf)
-    (best, _, left), ends = jax.lax.scan(descent, (nothing, first, zero), jnp.arange(n_descents))
+    (best, _, left), ends = jax.lax.scan(descent, (nothing, first, jnp.zeros_like(starts[0])), jnp.arange(n_descents))
     return _Found(best.x, ends[:n_starts], left, best.converged)
 
 
@@ -391,8 +391,8 @@ def _reconstruction(found: _Found, bounds: tuple[float, float] | None, is_single
         x, candidates = np.clip(x, *bounds), np.clip(candidates, *bounds)
     status = np.where(np.asarray(found.converged), np.uint32(Status.OK), np.uint32(Status.NOT_CONVERGED))
     status = np.where(finite, status, np.uint32(Status.NON_FINITE)).astype(np.uint32)
-    spread = np.sqrt(np.maximum(np.asarray(found.variance), 0))
-    result = Reconstruction(x, None, candidates, spread, status)
+    variance = np.maximum(np.asarray(found.variance, np.float64), 0)
+    spread = np.sqrt(variance.sum(axis=1))
     if not is_single:
-        return result
-    return Reconstruction(x[0], None, candidates[0], spread[0], status[0])
+        return Reconstruction(x, None, candidates, spread, status, feature_mse=variance)
+    return Reconstruction(x[0], None, candidates[0], spread[0], status[0], feature_mse=variance[0])

@@ -100,14 +100,17 @@ class ThroughSteps(EmbeddingAttack):
             status = np.concatenate([part.status for part in parts]).astype(np.uint32)
             # What the last round still moved is not known any better.
             moved = np.array([np.mean((one.x - guess) ** 2) for one, guess in zip(back, last, strict=True)])
-        x, expected = np.stack([one.x for one in back]), np.array([one.expected for one in back]) + moved
+        x, left = np.stack([one.x for one in back]), np.stack([one.left for one in back])
+        expected = left.mean(axis=1) + moved
         status = status | np.where(moved > MOST_MOVED * usual, np.uint32(Status.NOT_CONVERGED), np.uint32(0))
         is_lost = ~np.isfinite(x).all(axis=1)
         status = status | np.where(is_lost, np.uint32(Status.MISFIT), np.uint32(0))
-        own = Reconstruction(x, None, x[:, None], np.sqrt(expected * x.shape[1]), status, expected)
+        norm = np.sqrt(expected * x.shape[1])
+        own = Reconstruction(x, None, x[:, None], norm, status, expected, feature_mse=left)
         checked = certificate.checked(threat, own)
-        # Where as much is open as before, what one would guess errs least.
-        return threat.guessed(checked, ~(checked.expected_mse < threat.usual_mse))
+        # Where as much is open as before, or rounds lead nowhere, what one would guess errs least.
+        is_adrift = (moved > MOST_MOVED * usual) & ((checked.status & np.uint32(Status.NOT_CONVERGED)) != 0)
+        return threat.guessed(checked, is_adrift | ~(checked.expected_mse < threat.usual_mse))
 
     def _run(self, key: Array, threat: EmbeddingThreat, guess: np.ndarray, coords: np.ndarray) -> Reconstruction:
         """What the inner attack finds of the steps' result for releases (m, n, k), with a guess (d,) in the steps."""
@@ -138,10 +141,10 @@ class ThroughSteps(EmbeddingAttack):
 
 @dataclass(frozen=True)
 class _Back:
-    """The likeliest record (d,), and the mean squared error to expect of a feature."""
+    """The likeliest record (d,), and the squared error to expect of each feature, (d,)."""
 
     x: np.ndarray
-    expected: float
+    left: np.ndarray
 
 
 def _pipeline(threat: EmbeddingThreat) -> Pipeline:
@@ -190,7 +193,7 @@ def _record(
 ) -> _Back:
     """The likeliest record of which the steps make z (d',), beside the known ones, by steps of Gauss and Newton."""
     if not (np.isfinite(z).all() and np.isfinite(guess).all()):
-        return _Back(np.full(len(guess), np.nan), np.nan)
+        return _Back(np.full(len(guess), np.nan), np.full(len(guess), np.nan))
     low, high = (None, None) if bounds is None else bounds
     noise, is_held = max(variance, LEAST_SHARE * float(np.var(z))), _is_held(pipeline, known)
     x, slope = np.where(is_held, known[0], guess), np.zeros((len(z), len(guess)))
@@ -205,8 +208,8 @@ def _record(
                 break
     loaded = slope @ prior.covariance
     gram = loaded @ slope.T + noise * np.eye(len(z))
-    left = np.trace(prior.covariance) - np.sum(np.linalg.solve(gram, loaded) * loaded)
-    return _Back(x, float(max(left, 0.0)) / len(x))
+    left = np.diagonal(prior.covariance) - np.sum(np.linalg.solve(gram, loaded) * loaded, axis=0)
+    return _Back(x, np.maximum(left, 0))
 
 
 @jax.jit

@@ -17,8 +17,8 @@ from drjax.attacks import certificate
 from drjax.attacks.attack import Cost, EmbeddingAttack, EmbeddingThreat
 from drjax.attacks.reconstruction import barnes_hut, invariant
 from drjax.attacks.shadow import DENSE_FLOPS
-from drjax.core import kernel_regression, validate
-from drjax.core.kernel_regression import KernelRegression, median_or_one, squared_distances, tune
+from drjax.core import validate
+from drjax.core.kernel_regression import KernelRegression, fit_with_errors, median_or_one, squared_distances, tune
 from drjax.core.types import Array, DRMethod, Reconstruction, Status
 from drjax.dr import TSNE, metrics
 from drjax.dr.tsne.affinity import joint_probabilities
@@ -114,6 +114,7 @@ class AffinityModel:
         reference: Reference that maps are aligned with; see `invariant.KernelModel`.
         units: Twice the median squared distance between two shadows, along the estimates and along those features.
         regression: Regression from both, each over the root of its unit, to the target (d,).
+        feature_mse: (d,), mean squares of its leave-one-out errors.
     """
 
     known: np.ndarray
@@ -123,6 +124,7 @@ class AffinityModel:
     reference: np.ndarray
     units: tuple[float, float]
     regression: KernelRegression
+    feature_mse: np.ndarray
 
     def reconstruct(self, coords: Array) -> Reconstruction:
         """Reconstructs the targets of b releases, coords (b, n, k).
@@ -143,7 +145,9 @@ class AffinityModel:
             found = estimated, invariant.FEATURES[self.features](coords[finite], self.reference)
             x[finite] = self.regression.predict(_joined(found, self.units))
         status = np.where(finite, np.uint32(Status.OK), np.uint32(Status.NON_FINITE))
-        return Reconstruction(x, None, x[:, None], np.full(len(x), np.nan), status)
+        errors = np.where(finite[:, None], self.feature_mse, np.nan)
+        unknown = np.full(len(x), np.nan)
+        return Reconstruction(x, None, x[:, None], unknown, status, errors.mean(axis=1), feature_mse=errors)
 
 
 def fit(
@@ -180,8 +184,8 @@ def fit(
         tried[name] = choice, inputs, units
     name = min(tried, key=lambda one: tried[one][0].loo_mse)
     choice, inputs, units = tried[name]
-    regression = kernel_regression.fit(inputs, y, choice)
-    return AffinityModel(known, perplexity, metric, name, reference, units, regression)
+    regression, errors = fit_with_errors(inputs, y, choice)
+    return AffinityModel(known, perplexity, metric, name, reference, units, regression, (errors**2).mean(axis=0))
 
 
 def _logarithms(estimated: np.ndarray) -> np.ndarray:

@@ -149,7 +149,7 @@ def reconstruct_mds(
     prior = prior.raised(1e-8)
     spread_known = prior.covariance @ known.T
     x = np.full((m, d), np.nan)
-    undetermined = np.full(m, np.nan)
+    variance = np.full((m, d), np.nan)
     status = np.full(m, np.uint32(Status.OK))
 
     def work(part: slice) -> None:
@@ -163,22 +163,22 @@ def reconstruct_mds(
             size = max(scale, 1e-14 * spread)
             problem = descent.Problem(known, between, prior.mean, prior.covariance, spread_known, size, bounds, metric)
             wanted = steps if size > CONVERGED * spread else 0
-            x[i], undetermined[i], reached = _reconstruct(problem, prior, theta, wanted)
+            x[i], variance[i], reached = _reconstruct(problem, prior, theta, wanted)
             if reached < wanted:
                 status[i] = np.uint32(Status.NOT_CONVERGED)
 
     with blas().limit(limits=1, user_api="blas"), shown("releases", m, enabled=progress) as advance:
         host.spread(lambda part: (work(part), advance(1)), m, size=1)
-    result = Reconstruction(x, None, x[:, None], undetermined, status)
+    undetermined = np.sqrt(variance.sum(axis=1))
     if given.ndim == 3:
-        return result
-    return Reconstruction(x[0], None, x, undetermined[0], status[0])
+        return Reconstruction(x, None, x[:, None], undetermined, status, feature_mse=variance)
+    return Reconstruction(x[0], None, x, undetermined[0], status[0], feature_mse=variance[0])
 
 
 def _reconstruct(
     problem: descent.Problem, prior: GaussianPrior | MixturePrior, theta: np.ndarray, steps: int
-) -> tuple[np.ndarray, float, int]:
-    """The target (d,), the norm of the error to expect, and how many steps were simulated."""
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """The target (d,), the squared error to expect of each feature, (d,), and how many steps were simulated."""
     fit = descent.Fit(descent.at_release(problem, theta), theta, 0, 0.0, np.inf)
     if steps:
         fit = descent.through_steps(problem, theta, fit.x, steps)
@@ -187,7 +187,8 @@ def _reconstruct(
     line = descent.linearise(problem, fit.x)
     shown = line.basis.T @ precision @ line.basis
     left = np.linalg.inv(shown + np.eye(len(shown)))
-    variance = np.trace(problem.covariance) - (line.lift**2).sum() + ((line.lift @ left) * line.lift).sum()
+    explained = (line.lift**2).sum(axis=1) - ((line.lift @ left) * line.lift).sum(axis=1)
+    variance = np.maximum(np.diagonal(problem.covariance) - explained, 0)
     x = problem.clip(fit.x)
     if problem.bounds is not None or isinstance(prior, MixturePrior):
         operator, measured, variance_of = _linear_measurements(problem, fit.x, precision, gradient)
@@ -202,7 +203,7 @@ def _reconstruct(
         # Without bounds nothing is clipped, and what fits best is what the single Gaussian says.
         if problem.bounds is None or value(boxed) < value(x):
             x = boxed
-    return x, float(np.sqrt(max(variance, 0.0))), fit.steps
+    return x, variance, fit.steps
 
 
 def _linear_measurements(

@@ -140,9 +140,7 @@ def in_words(answer: Answer, variance: np.ndarray) -> list[str]:
         n_shown = int(np.sum(found.feature_mse < SHOWN * variance))
         lines.append(f"Features whose squared error is expected below {SHOWN:.0%} of their variance: {n_shown}.")
     if status & Status.PARTIAL:
-        lines.append(
-            "Most of what the features vary by is left open: in those the record is about what one would guess."
-        )
+        lines.append("Most of what features vary by is left open: in those the record is about what one would guess.")
     if is_answer and found.expected_mse is not None:
         share = float(found.expected_mse) / unit
         lines.append(f"Error to expect: {min(share, 1):.3g} of the records' own mean variance")

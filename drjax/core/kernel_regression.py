@@ -20,6 +20,9 @@ import scipy.linalg
 PENALTIES = tuple(float(10.0**e) for e in np.arange(-6, 1.5, 0.5))
 """Grid of the penalty for kernels that are 1, or about 1, of a point and itself."""
 
+ALIKE = 30
+"""Training inputs most like a new one whose errors say what to expect of its own."""
+
 Kernel = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """Function from inputs (p, f) and (q, f) to their kernel (p, q)."""
 
@@ -189,12 +192,14 @@ class KernelRegression:
         weights: (m, d), or (m,).
         intercept: (d,), or a number: the mean of the training targets.
         choice: Kernel, penalty, and the error by which they were chosen.
+        squares: Squares of the leave-one-out errors, as weights; None where only `fit` was called.
     """
 
     inputs: np.ndarray
     weights: np.ndarray
     intercept: np.ndarray
     choice: Choice
+    squares: np.ndarray | None = None
 
     @property
     def unit(self) -> float:
@@ -205,6 +210,19 @@ class KernelRegression:
     def predict(self, inputs: np.ndarray) -> np.ndarray:
         """(b, d), or (b,), of inputs (b, f); 2 b m (f + d) FLOP."""
         return self.choice.kernel(inputs, self.inputs) @ self.weights + self.intercept
+
+    def expected_squares(self, inputs: np.ndarray) -> np.ndarray:
+        """(b, d), or (b,), squared errors to expect of predictions: means over the `ALIKE` training inputs most alike.
+
+        Raises:
+            ValueError: the errors were not computed (`fit_with_errors`).
+        """
+        if self.squares is None:
+            raise ValueError("regression must have its leave-one-out errors, got one that was fitted without")
+        alike = self.choice.kernel(inputs, self.inputs)
+        count = min(ALIKE, len(self.inputs))
+        rows = np.argpartition(alike, len(self.inputs) - count, axis=1)[:, -count:]
+        return np.array([self.squares[row].mean(axis=0) for row in rows]).reshape(len(rows), *self.squares.shape[1:])
 
 
 def fit(inputs: np.ndarray, y: np.ndarray, choice: Choice, *, gram: np.ndarray | None = None) -> KernelRegression:
@@ -227,7 +245,8 @@ def fit_with_errors(inputs: np.ndarray, y: np.ndarray, choice: Choice) -> tuple[
     intercept = y.mean(axis=0)
     inverse = scipy.linalg.inv(_penalised(choice.kernel(inputs, inputs), choice.penalty), overwrite_a=True)
     weights = inverse @ (y - intercept)
-    return KernelRegression(inputs, weights, intercept, choice), (weights.T / np.diagonal(inverse)).T
+    errors = (weights.T / np.diagonal(inverse)).T
+    return KernelRegression(inputs, weights, intercept, choice, errors**2), errors
 
 
 def leave_one_out_weights(kernel: np.ndarray, penalty: float) -> np.ndarray:

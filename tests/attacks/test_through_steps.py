@@ -78,7 +78,8 @@ def test_the_record_comes_back_through_any_steps():
 def test_a_feature_in_which_no_known_record_differs_stays_as_theirs():
     x = datasets.load_digits().data / 16
     known, target = x[1:N], x[0]
-    assert (is_held := np.ptp(known, axis=0) == 0).any()
+    is_held = np.ptp(known, axis=0) == 0
+    assert is_held.any()
     before = (dr.Standardise(), dr.FirstPCA(n_components=10))
     pipeline = dr.Pipeline(before=before, method=drjax.MDS())
     prior = through_steps.GaussianPrior.fit(known)

@@ -104,6 +104,13 @@ def test_the_errors_beside_a_fit_and_the_weights_without_each_row_are_those_of_r
     model, errors = fit_with_errors(inputs, y, choice)
     np.testing.assert_allclose(errors, expected, rtol=1e-8)  # rounding of solves
     np.testing.assert_allclose(model.predict(inputs), kernel_regression.fit(inputs, y, choice).predict(inputs))
+    # What to expect of a prediction is the mean square for the inputs most like it.
+    fresh, _ = records(seed=1)
+    nearest = np.argsort(-rbf_kernel(fresh, inputs, gamma=1 / 3), axis=1)[:, : kernel_regression.ALIKE]
+    squares = np.stack([np.mean(expected[rows] ** 2, axis=0) for rows in nearest])
+    np.testing.assert_allclose(model.expected_squares(fresh), squares, rtol=1e-7)
+    with pytest.raises(ValueError, match="leave-one-out errors"):
+        kernel_regression.fit(inputs, y, choice).expected_squares(fresh)
     weights = leave_one_out_weights(kernel.copy(), 0.01)
     assert not np.diagonal(weights).any()
     np.testing.assert_allclose(y - y.mean(axis=0) - weights @ (y - y.mean(axis=0)), expected, rtol=1e-8)

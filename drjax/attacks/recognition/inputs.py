@@ -52,7 +52,7 @@ CHAINS: tuple[Chain, ...] = (
     ((FirstPCA(n_components=50, whiten=True),), ONE),
     ((FirstPCA(n_components=30, whiten=True),), ONE),
 )
-"""Those that are tried on every map, the plainest first; other numbers of components are sought (`first_components`)."""
+"""Those that are tried on every map, the plainest first; see `first_components` for other numbers of components."""
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,8 @@ DETOUR = 1e-9
 BENDS = 10
 """Rounds in which the signs of differences settle where distances are sums of absolute ones."""
 
+TINY = np.finfo(np.float64).tiny
+
 N_SEARCHED = 1000
 """Most public records that reach, width and penalty are chosen on."""
 
@@ -211,14 +213,21 @@ class GeodesicModel:
         if paths.ndim != 2 or paths.shape[1] != len(self.known):
             raise ValueError(f"geodesics must be to {len(self.known)} known records, got paths of shape {paths.shape}")
         finite = np.isfinite(paths).all(axis=1)
-        predicted = self.regression.predict(_features(paths[finite], self.reach))
+        features = _features(paths[finite], self.reach)
+        predicted = self.regression.predict(features)
+        squares = self.regression.expected_squares(features)[:, :-1]
+        # Some records are harder to tell than others, as those show that are most like them.
+        harder = squares / np.maximum((self.factor[:, :-1] ** 2).sum(axis=0), TINY)
         x = np.full((len(paths), self.known.shape[1]), np.nan)
         expected = np.full(x.shape, np.nan)
-        for lane, own in zip(np.flatnonzero(finite), predicted, strict=True):
+        for lane, own, squared, times in zip(np.flatnonzero(finite), predicted, squares, harder, strict=True):
             # Paths that are about right still tell the record; lengths that are about right mislead.
             place, certified = (geodesics.lengths[lane], paths[lane]), geodesics.is_certified[lane]
-            found, left = self._given_distances(own, *place) if certified else (own, self.factor)
-            x[lane], expected[lane] = found[:-1], (left[:, :-1] ** 2).sum(axis=0)
+            if certified:
+                found, left = self._given_distances(own, *place)
+                x[lane], expected[lane] = found[:-1], times * (left[:, :-1] ** 2).sum(axis=0)
+            else:
+                x[lane], expected[lane] = own[:-1], squared
         if bounds is not None:
             x = np.clip(x, *bounds)
         status = np.where(geodesics.is_certified, np.uint32(Status.OK), np.uint32(Status.NOT_CONVERGED))
@@ -238,7 +247,7 @@ class GeodesicModel:
             operator, values = _equations(self.metric, self.known[linked], lengths[linked], found)
             loading = operator @ self.factor.T
             gram = loading @ loading.T
-            gram[np.diag_indices(len(gram))] += 1e-4 * np.trace(gram) / len(gram) + np.finfo(np.float64).tiny
+            gram[np.diag_indices(len(gram))] += 1e-4 * np.trace(gram) / len(gram) + TINY
             missing = values - operator @ predicted
             found = predicted + np.linalg.solve(gram, missing) @ loading @ self.factor
             left = self.factor - loading.T @ np.linalg.solve(gram, loading @ self.factor)

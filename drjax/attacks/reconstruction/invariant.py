@@ -83,14 +83,12 @@ class KernelModel:
         reference: (n-1, k), centred known coordinates that "aligned" aligns with.
         regression: Regression from the features (p,) of a release to its target (d,).
         loo_mse: {features: least mean squared leave-one-out error per entry} on the shadows that were searched.
-        feature_mse: (d,), mean squares of the leave-one-out errors of all.
     """
 
     features: str
     reference: np.ndarray
     regression: KernelRegression
     loo_mse: dict[str, float]
-    feature_mse: np.ndarray
 
     def reconstruct(self, coords: Array) -> Reconstruction:
         """Reconstructs the targets of b releases, coords (b, n, k); 2 b m (p + d) FLOP.
@@ -105,10 +103,10 @@ class KernelModel:
         if coords.ndim != 3 or coords.shape[1:] != (n, k):
             raise ValueError(f"coords must have shape (b, {n}, {k}) as in training, got {coords.shape}")
         finite = np.isfinite(coords).all(axis=(1, 2))
-        x = np.full((len(coords), self.regression.intercept.size), np.nan)
-        x[finite] = self.regression.predict(FEATURES[self.features](coords[finite], self.reference))
+        x, errors = np.full((2, len(coords), self.regression.intercept.size), np.nan)
+        found = FEATURES[self.features](coords[finite], self.reference)
+        x[finite], errors[finite] = self.regression.predict(found), self.regression.expected_squares(found)
         status = np.where(finite, np.uint32(Status.OK), np.uint32(Status.NON_FINITE))
-        errors = np.where(finite[:, None], self.feature_mse, np.nan)
         unknown = np.full(len(x), np.nan)
         return Reconstruction(x, None, x[:, None], unknown, status, errors.mean(axis=1), feature_mse=errors)
 
@@ -152,8 +150,8 @@ def fit(coords: Array, targets: Array, *, features: Sequence[str] = tuple(FEATUR
         choices[name] = tune(squared, away, widths=WIDTHS)
     losses = {name: choice.loo_mse for name, choice in choices.items()}
     name = min(losses, key=lambda one: losses[one])
-    regression, errors = fit_with_errors(FEATURES[name](releases, reference), y, choices[name])
-    return KernelModel(name, reference, regression, losses, (errors**2).mean(axis=0))
+    regression, _ = fit_with_errors(FEATURES[name](releases, reference), y, choices[name])
+    return KernelModel(name, reference, regression, losses)
 
 
 def reference_of(releases: np.ndarray) -> np.ndarray:

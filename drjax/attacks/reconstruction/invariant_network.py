@@ -119,7 +119,7 @@ class InvariantNetwork:
         numbers |= {"loo_mse": self.kernel.loo_mse}
         header = {"config": dataclasses.asdict(self.config), "kernel": numbers, "weight": self.weight}
         kernel = {"reference": self.kernel.reference, "inputs": regression.inputs, "weights": regression.weights}
-        kernel |= {"feature_mse": self.kernel.feature_mse}
+        kernel |= {"squares": regression.squares}
         fields = {f"kernel.{name}": value for name, value in kernel.items()}
         fields |= {"kernel.intercept": regression.intercept}
         fields |= {"offset": self.scaler.offset, "scale": self.scaler.scale, "directions": self.directions}
@@ -162,11 +162,11 @@ def _kernel_model(
     unit: float,
     penalty: float,
     loo_mse: dict[str, float],
-    feature_mse: np.ndarray,
+    squares: np.ndarray,
 ) -> invariant.KernelModel:
     choice = Choice(loo_mse[features], penalty, Radial(unit))
-    regression = KernelRegression(inputs, weights, intercept, choice)
-    return invariant.KernelModel(features, reference, regression, loo_mse, feature_mse)
+    regression = KernelRegression(inputs, weights, intercept, choice, squares)
+    return invariant.KernelModel(features, reference, regression, loo_mse)
 
 
 def fit(

@@ -114,7 +114,6 @@ class AffinityModel:
         reference: Reference that maps are aligned with; see `invariant.KernelModel`.
         units: Twice the median squared distance between two shadows, along the estimates and along those features.
         regression: Regression from both, each over the root of its unit, to the target (d,).
-        feature_mse: (d,), mean squares of its leave-one-out errors.
     """
 
     known: np.ndarray
@@ -124,7 +123,6 @@ class AffinityModel:
     reference: np.ndarray
     units: tuple[float, float]
     regression: KernelRegression
-    feature_mse: np.ndarray
 
     def reconstruct(self, coords: Array) -> Reconstruction:
         """Reconstructs the targets of b releases, coords (b, n, k).
@@ -139,13 +137,13 @@ class AffinityModel:
         if coords.ndim != 3 or coords.shape[1:] != shape:
             raise ValueError(f"coords must have shape (b, {shape[0]}, {shape[1]}) as in training, got {coords.shape}")
         finite = np.isfinite(coords).all(axis=(1, 2))
-        x = np.full((len(coords), self.regression.intercept.size), np.nan)
+        x, errors = np.full((2, len(coords), self.regression.intercept.size), np.nan)
         if finite.any():
             estimated = _logarithms(estimate(self.known, coords[finite], self.perplexity, metric=self.metric))
             found = estimated, invariant.FEATURES[self.features](coords[finite], self.reference)
-            x[finite] = self.regression.predict(_joined(found, self.units))
+            inputs = _joined(found, self.units)
+            x[finite], errors[finite] = self.regression.predict(inputs), self.regression.expected_squares(inputs)
         status = np.where(finite, np.uint32(Status.OK), np.uint32(Status.NON_FINITE))
-        errors = np.where(finite[:, None], self.feature_mse, np.nan)
         unknown = np.full(len(x), np.nan)
         return Reconstruction(x, None, x[:, None], unknown, status, errors.mean(axis=1), feature_mse=errors)
 
@@ -184,8 +182,8 @@ def fit(
         tried[name] = choice, inputs, units
     name = min(tried, key=lambda one: tried[one][0].loo_mse)
     choice, inputs, units = tried[name]
-    regression, errors = fit_with_errors(inputs, y, choice)
-    return AffinityModel(known, perplexity, metric, name, reference, units, regression, (errors**2).mean(axis=0))
+    regression, _ = fit_with_errors(inputs, y, choice)
+    return AffinityModel(known, perplexity, metric, name, reference, units, regression)
 
 
 def _logarithms(estimated: np.ndarray) -> np.ndarray:

@@ -27,7 +27,7 @@ from drjax.attacks.recognition.inputs import distances, prepare
 from drjax.attacks.registry import ATTACKS, answer
 from drjax.attacks.shadow_sets import shadows_of, stand_in_shadows
 from drjax.core import validate
-from drjax.core.types import DRMethod, Status, count_status
+from drjax.core.types import DRMethod, Reconstruction, Status, count_status
 from drjax.data import Dataset, load
 from drjax.dr import Pipeline, UnitVariance
 from drjax.reports import records
@@ -40,6 +40,9 @@ from experiments.sweep import RESULTS, Asked, Sweep, cell_name
 
 REFUSED = np.uint32(Status.MISFIT | Status.NOT_CONVERGED)
 """Statuses of answers that nobody should rely on."""
+
+NINE_TENTHS = 1.6449
+"""Standard deviations about a normal mean that hold 90%."""
 
 NEAR = 0.2
 """Share by which a perplexity or a number of neighbours may be off and count as named right."""
@@ -177,11 +180,20 @@ def _attacked(key: jax.Array, release: Release, threat: EmbeddingThreat, targets
         "calibration": None
         if expected is None or is_refused.all()
         else float(squared[~is_refused].mean() / max(float(np.mean(expected[~is_refused])), 1e-300)),
+        "coverage": _coverage(found, targets, varies, is_ok),
         "errors": (error / mean).tolist(),
         "statuses": status.tolist(),
         "status_counts": count_status(status),
         "seconds_per_target": seconds / len(targets),
     }
+
+
+def _coverage(found: Reconstruction, targets: np.ndarray, varies: np.ndarray, which: np.ndarray) -> float | None:
+    """Share of features of answers `which` that are within the 90% of a normal error as it is expected of each."""
+    if found.feature_mse is None or not which.any():
+        return None
+    limit = NINE_TENTHS * np.sqrt(np.asarray(found.feature_mse))
+    return float((np.abs(np.asarray(found.x) - targets) <= limit)[which][:, varies].mean())
 
 
 def _recognised(

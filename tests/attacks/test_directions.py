@@ -54,7 +54,13 @@ def test_what_was_found_of_directions_becomes_records():
     assert np.isnan(applied.x[1]).all()
     np.testing.assert_allclose(applied.x[[0, 2]], np.clip(sizes.records(own[[0, 2]]), 0, 0.5))
     np.testing.assert_allclose(applied.candidates[:, 1], applied.x, atol=1e-12)
-    assert (applied.residual_norm[[0, 2]] > sizes.spread).all()
+    least = sizes.feature_mse.sum()
+    assert (applied.residual_norm[[0, 2]] ** 2 > least).all()
+    assert applied.feature_mse is None
+    # What is open of a direction is open of the record that long; the size adds its own.
+    errors = sizes.applied(found._replace(feature_mse=np.full(own.shape, 1e-4)), None).feature_mse
+    squared = (sizes.records(own[[0]]) ** 2).sum()
+    np.testing.assert_allclose(errors[0], 1e-4 * squared + sizes.feature_mse)
 
 
 def test_bounds_of_directions_are_those_of_what_is_not_negative():

@@ -25,11 +25,18 @@ def test_the_smoke_scale_attacks_and_recognises_maps_by_scikit_learn(tmp_path, c
 
 
 def test_attacks_that_need_public_records_are_left_out_with_the_reason_where_there_are_none(tmp_path):
-    config = dataclasses.replace(experiment.SMOKE, maps=("Isomap, cosine",), dear_targets=1)
+    config = dataclasses.replace(experiment.SMOKE, maps=("Isomap, cosine",), dear_targets=1, n_public=0)
     said = []
     assert len(sweep.run(experiment.SWEEP, config, tmp_path, say=said.append).lines) == 1
     (line,) = said
     assert "left out, the attack needs public records" in line
+
+
+def test_attacks_that_need_public_records_have_them_and_others_do_not(tmp_path):
+    maps = ("Isomap, cosine", "PCA")
+    config = dataclasses.replace(experiment.SMOKE, maps=maps, dear_targets=1, targets=1, n_public=50, recognised=0)
+    lines = sweep.run(experiment.SWEEP, config, tmp_path, say=lambda _: None).lines
+    assert {line["map"]: line["n_public"] for line in lines if "map" in line} == {"Isomap, cosine": 50, "PCA": 0}
 
 
 def test_targets_have_their_first_row_in_maps_of_their_own():

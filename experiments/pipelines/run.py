@@ -264,6 +264,7 @@ def to_markdown(found: Iterable[Line]) -> str:
         "answered",
         "worse, OK",
         "calibration",
+        "coverage",
         "recognised",
     )
     rows = []
@@ -279,6 +280,7 @@ def to_markdown(found: Iterable[Line]) -> str:
             percent(line["answered"]),
             str(line["worse_ok"]),
             "" if calibration is None else number(calibration),
+            "" if line.get("coverage") is None else percent(line["coverage"]),
             f"{line['recognised']} of {line['n_recognised']}",
         )
         rows.append(cells)

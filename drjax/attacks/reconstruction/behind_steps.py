@@ -74,8 +74,8 @@ class _Found(NamedTuple):
         is_agreed: Whether two of them ended there.
         oddity: Mean squared distance from what is expected, in standard deviations.
         is_odd: Whether features that are told to fewer digits than they were recorded in lie between these.
-        variance: Variance left, summed over features.
-        spread: Variance that other minima add.
+        variance: Variance left of each unknown.
+        spread: Variance that other minima add to each.
     """
 
     x: jax.Array
@@ -262,18 +262,23 @@ def _reconstruction(found: _Found, unknowns: Unknowns, mean: np.ndarray, expecte
     x[:, unknowns.where] = u[:, :-1]
     own = expected_of.mean(axis=0)
     spread = expected_of.var(axis=0)
-    left = np.where(is_right, np.maximum(found.variance, 0) + found.spread, spread.sum())
+    own_left = np.maximum(found.variance, 0) + found.spread
+    left = np.where(is_right, np.maximum(found.variance.sum(axis=1), 0) + found.spread.sum(axis=1), spread.sum())
+    errors = np.zeros((m, d))
+    errors[:, unknowns.where] = own_left[:, :-1]
     if len(unknowns.fixed):
         # As many are new as were counted; which they are, records of the kind tell.
         away = own[unknowns.fixed] - unknowns.record[unknowns.fixed]
         share = np.clip(u[:, -1:] / max(mean[-1], 1e-12), 0, None) if mean[-1] > 0 else np.zeros((m, 1))
         x[:, unknowns.fixed] += np.minimum(share, 10) * away
         left = left + np.where(is_right, np.minimum(share[:, 0], 10) * spread[unknowns.fixed].sum(), 0)
+        errors[:, unknowns.fixed] = np.minimum(share, 10) * spread[unknowns.fixed]
     sure = np.where(is_exact, np.uint32(Status.OK), np.uint32(Status.UNCERTIFIED))
     lost = np.where(is_answer, np.uint32(Status.NOT_CONVERGED), np.uint32(Status.MISFIT))
     status = np.where(is_right, sure, lost)
     residual = np.where(is_right, np.sqrt(left), np.nan)
-    return Reconstruction(x, None, x[:, None], residual, status.astype(np.uint32), left / d)
+    errors = np.where(is_right[:, None], errors, spread)
+    return Reconstruction(x, None, x[:, None], residual, status.astype(np.uint32), left / d, feature_mse=errors)
 
 
 def _new_without(known: np.ndarray) -> np.ndarray:
@@ -373,7 +378,7 @@ def _solve_one(plan: _Plan, release: jax.Array, level: jax.Array, starts: jax.Ar
     (best, _), (ends, costs) = jax.lax.scan(search, (nothing, jnp.bool_(False)), open_starts)
     weights = jnp.exp(jnp.maximum(-0.5 * (costs - best.cost), -100))
     away = ends - best.x
-    spread = jnp.sum(weights * jnp.sum(away**2, axis=1)) / jnp.sum(weights)
+    spread = weights @ away**2 / jnp.sum(weights)
 
     kept, noise = _likeliest(plan, descent, level, unit, best, starts[0])
     away = kept.x - plan.prior.mean
@@ -395,6 +400,6 @@ def _solve_one(plan: _Plan, release: jax.Array, level: jax.Array, starts: jax.Ar
         is_agreed=is_agreed,
         oddity=oddity,
         is_odd=is_odd,
-        variance=jnp.sum(left),
+        variance=left,
         spread=spread,
     )

@@ -88,7 +88,7 @@ class ThroughSteps(EmbeddingAttack):
         start = np.where(_is_held(pipeline, known), known[0], prior.mean)
         found = self._run(key, threat, start, coords)
         back = [_record(pipeline, known, start, prior, *one, threat.bounds) for one in _made(found)]
-        status, moved = np.asarray(found.status, np.uint32), np.zeros(len(back))
+        status, moved = np.asarray(found.status, np.uint32), np.zeros((len(back), len(start)))
         usual = float(np.trace(prior.covariance)) / len(prior.mean)
         for _ in range(0 if pipeline.is_updated else ROUNDS - 1):
             parts = [self._run(key, threat, last.x, one[None]) for last, one in zip(back, coords, strict=True)]
@@ -98,18 +98,18 @@ class ThroughSteps(EmbeddingAttack):
                 for guess, part in zip(last, parts, strict=True)
             ]
             status = np.concatenate([part.status for part in parts]).astype(np.uint32)
-            # What the last round still moved is not known any better.
-            moved = np.array([np.mean((one.x - guess) ** 2) for one, guess in zip(back, last, strict=True)])
-        x, left = np.stack([one.x for one in back]), np.stack([one.left for one in back])
-        expected = left.mean(axis=1) + moved
-        status = status | np.where(moved > MOST_MOVED * usual, np.uint32(Status.NOT_CONVERGED), np.uint32(0))
+            moved = np.stack([one.x for one in back]) - last
+        # What the last round still moved is not known any better.
+        x, left = np.stack([one.x for one in back]), np.stack([one.left for one in back]) + moved**2
+        expected, is_moving = left.mean(axis=1), (moved**2).mean(axis=1) > MOST_MOVED * usual
+        status = status | np.where(is_moving, np.uint32(Status.NOT_CONVERGED), np.uint32(0))
         is_lost = ~np.isfinite(x).all(axis=1)
         status = status | np.where(is_lost, np.uint32(Status.MISFIT), np.uint32(0))
         norm = np.sqrt(expected * x.shape[1])
         own = Reconstruction(x, None, x[:, None], norm, status, expected, feature_mse=left)
         checked = certificate.checked(threat, own)
         # Where as much is open as before, or rounds lead nowhere, what one would guess errs least.
-        is_adrift = (moved > MOST_MOVED * usual) & ((checked.status & np.uint32(Status.NOT_CONVERGED)) != 0)
+        is_adrift = is_moving & ((checked.status & np.uint32(Status.NOT_CONVERGED)) != 0)
         return threat.guessed(checked, is_adrift | ~(checked.expected_mse < threat.usual_mse))
 
     def _run(self, key: Array, threat: EmbeddingThreat, guess: np.ndarray, coords: np.ndarray) -> Reconstruction:

@@ -180,7 +180,7 @@ def _attacked(key: jax.Array, release: Release, threat: EmbeddingThreat, targets
         "calibration": None
         if expected is None or is_refused.all()
         else float(squared[~is_refused].mean() / max(float(np.mean(expected[~is_refused])), 1e-300)),
-        "coverage": _coverage(found, targets, varies, is_ok),
+        "coverage": _coverage(found, targets, varies, ~is_refused),
         "errors": (error / mean).tolist(),
         "statuses": status.tolist(),
         "status_counts": count_status(status),

@@ -11,7 +11,7 @@ import numpy as np
 
 from drjax.attacks.recognition.inputs import CHAINS, Chain, Input, distinct, inputs, title_of, with_stand_in
 from drjax.core.types import DRMethod
-from drjax.dr import Pipeline
+from drjax.dr import FirstPCA, Pipeline
 from drjax.dr.pipeline.steps import Step
 
 SHARE_AWAY = 0.8
@@ -224,7 +224,7 @@ def believed(candidates: list[Candidate]) -> Belief:
     # Limits within a family are as wide as some hypotheses need them; misfits say which of those that fit is best.
     rivals = [one for one in ranked if one.family == ranked[0].family and one.fits]
     if rivals:
-        closest = min(rivals, key=lambda one: one.misfit)
+        closest = _without_idle_components(min(rivals, key=lambda one: one.misfit), rivals)
         ranked.remove(closest)
         ranked.insert(0, closest)
     ranked = tuple(ranked)
@@ -248,6 +248,13 @@ def believed(candidates: list[Candidate]) -> Belief:
     return Belief(
         best.method, best.title, best.engine, runner_up, margin, ranked, tuple(undetermined), (f"{measured}.",)
     )
+
+
+def _without_idle_components(best: Candidate, rivals: list[Candidate]) -> Candidate:
+    """The best hypothesis, or the same on all components where the release does not tell the two apart."""
+    steps = tuple(step for step in best.before if not isinstance(step, FirstPCA) or step.whiten)
+    whole = (one for one in rivals if one.before == steps and one.metric == best.metric)
+    return min((one for one in whole if _times_worse(best, one) <= best.tie), key=lambda one: one.misfit, default=best)
 
 
 def none_of_these(why: str) -> Belief:

@@ -12,7 +12,7 @@ from drjax.attacks.recognition import checked, recognise
 from drjax.attacks.recognition.belief import Candidate, believed
 from drjax.attacks.recognition.mds import MDSFamily
 from drjax.attacks.recognition.stand_ins import confirmed
-from drjax.dr import MinMax, Pipeline, Standardise
+from drjax.dr import FirstPCA, MinMax, Pipeline, Standardise
 
 X = load_breast_cancer().data[:60]
 KEY = jax.random.key(0)
@@ -51,6 +51,18 @@ def test_hypotheses_of_nearly_one_misfit_are_not_told_apart():
     assert [one.before for one in belief.tied] == [(Standardise(),)]
     assert "standardised records" in belief.undetermined[-1]
     assert belief.runner_up.before == (MinMax(),)
+
+
+def test_first_components_that_do_not_show_are_a_step_too_many():
+    first = FirstPCA(n_components=9)
+    on_nine = candidate(0.00099, before=(Standardise(), first))
+    belief = believed([on_nine, candidate(0.001, before=(Standardise(),)), candidate(0.0012)])
+    assert belief.best.before == (Standardise(),)
+    assert on_nine in belief.tied
+    # Where they show, and where they are whitened, which is more than a step left out, they stay.
+    assert believed([on_nine, candidate(0.002, before=(Standardise(),))]).best == on_nine
+    white = candidate(0.00099, before=(Standardise(), FirstPCA(n_components=9, whiten=True)))
+    assert believed([white, candidate(0.001, before=(Standardise(),))]).best == white
 
 
 def test_no_hypothesis_is_no_belief():

@@ -400,6 +400,6 @@ def _solve_one(plan: _Plan, release: jax.Array, level: jax.Array, starts: jax.Ar
         is_agreed=is_agreed,
         oddity=oddity,
         is_odd=is_odd,
-        variance=left,
+        variance=jnp.asarray(left),
         spread=spread,
     )

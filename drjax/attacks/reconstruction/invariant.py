@@ -182,7 +182,7 @@ class InvariantKernel(LearnedAttack):
         s, p, d = len(threat.public), threat.coords[0].size, threat.known.shape[1]
         searched = min(s, N_SEARCHED)
         trials = len(FEATURES) * len(WIDTHS)
-        flops = trials * (3.0 * searched**3 + 2.0 * searched**2 * d) + 2.0 * s**2 * (p + d) + s**3 / 3
+        flops = trials * (3.0 * searched**3 + 2.0 * searched**2 * d) + 2.0 * s**2 * (p + d) + 2.0 * s**3
         return Cost(flops / DENSE_FLOPS, 8.0 * (4 * s**2 + len(FEATURES) * s * p + 3 * s * d))
 
     def run(self, key: Array, threat: EmbeddingThreat) -> Reconstruction:

@@ -119,6 +119,7 @@ class InvariantNetwork:
         numbers |= {"loo_mse": self.kernel.loo_mse}
         header = {"config": dataclasses.asdict(self.config), "kernel": numbers, "weight": self.weight}
         kernel = {"reference": self.kernel.reference, "inputs": regression.inputs, "weights": regression.weights}
+        assert regression.squares is not None
         kernel |= {"squares": regression.squares}
         fields = {f"kernel.{name}": value for name, value in kernel.items()}
         fields |= {"kernel.intercept": regression.intercept}

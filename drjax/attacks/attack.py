@@ -184,7 +184,7 @@ class EmbeddingThreat(Threat):
         )
 
     def open_share(self, found: Reconstruction) -> np.ndarray:
-        """(m,) share of what features vary by that a reconstruction leaves open, in the mean over features.
+        """(m,) share of what features vary by that a reconstruction leaves open, in the mean over features; >= 0.
 
         Each counts in its own unit: a map of a table as it is shows the features of large units alone, which are next
         to all of its variance. Of attacks that do not tell features apart 0.
@@ -193,7 +193,7 @@ class EmbeddingThreat(Threat):
             return np.zeros(len(found.x))
         variance = self.expected_of.astype(np.float64).var(axis=0)
         varies = variance > 0
-        return np.minimum(np.asarray(found.feature_mse)[:, varies] / variance[varies], 1).mean(axis=1)
+        return (np.asarray(found.feature_mse)[:, varies] / variance[varies]).mean(axis=1)
 
     def settled(self, found: Reconstruction) -> Reconstruction:
         """A reconstruction with the expected record in place of answers that nobody should rely on.

@@ -260,25 +260,22 @@ def _reconstruction(found: _Found, unknowns: Unknowns, mean: np.ndarray, expecte
     u = np.where(is_right[:, None], found.x, mean)
     x = np.tile(unknowns.record, (m, 1))
     x[:, unknowns.where] = u[:, :-1]
-    own = expected_of.mean(axis=0)
-    spread = expected_of.var(axis=0)
-    own_left = np.maximum(found.variance, 0) + found.spread
+    own, spread = expected_of.mean(axis=0), expected_of.var(axis=0)
     left = np.where(is_right, np.maximum(found.variance.sum(axis=1), 0) + found.spread.sum(axis=1), spread.sum())
     errors = np.zeros((m, d))
-    errors[:, unknowns.where] = own_left[:, :-1]
+    errors[:, unknowns.where] = (np.maximum(found.variance, 0) + found.spread)[:, :-1]
     if len(unknowns.fixed):
         # As many are new as were counted; which they are, records of the kind tell.
         away = own[unknowns.fixed] - unknowns.record[unknowns.fixed]
-        share = np.clip(u[:, -1:] / max(mean[-1], 1e-12), 0, None) if mean[-1] > 0 else np.zeros((m, 1))
-        x[:, unknowns.fixed] += np.minimum(share, 10) * away
-        left = left + np.where(is_right, np.minimum(share[:, 0], 10) * spread[unknowns.fixed].sum(), 0)
-        errors[:, unknowns.fixed] = np.minimum(share, 10) * spread[unknowns.fixed]
+        share = np.clip(u[:, -1:] / max(mean[-1], 1e-12), 0, 10) if mean[-1] > 0 else np.zeros((m, 1))
+        x[:, unknowns.fixed] += share * away
+        left = left + np.where(is_right, share[:, 0] * spread[unknowns.fixed].sum(), 0)
+        errors[:, unknowns.fixed] = share * spread[unknowns.fixed]
     sure = np.where(is_exact, np.uint32(Status.OK), np.uint32(Status.UNCERTIFIED))
     lost = np.where(is_answer, np.uint32(Status.NOT_CONVERGED), np.uint32(Status.MISFIT))
-    status = np.where(is_right, sure, lost)
-    residual = np.where(is_right, np.sqrt(left), np.nan)
+    status, residual = np.where(is_right, sure, lost).astype(np.uint32), np.where(is_right, np.sqrt(left), np.nan)
     errors = np.where(is_right[:, None], errors, spread)
-    return Reconstruction(x, None, x[:, None], residual, status.astype(np.uint32), left / d, feature_mse=errors)
+    return Reconstruction(x, None, x[:, None], residual, status, left / d, feature_mse=errors)
 
 
 def _new_without(known: np.ndarray) -> np.ndarray:
@@ -389,15 +386,13 @@ def _solve_one(plan: _Plan, release: jax.Array, level: jax.Array, starts: jax.Ar
     is_told = (plan.spacing > 0) & (told < TOLD)
     is_between = is_told & off_steps(kept.x, plan.spacing, plan.origin, jnp.maximum(ON, 3 * told))
     is_odd = jnp.sum(is_between) > jnp.maximum(1, MOST_OFF * jnp.sum(is_told))
-    misfit = jnp.mean((kept.model.residual / level) ** 2)
-    is_agreed = jnp.sum((gaps(ends, best.x) <= SAME) & jnp.isfinite(costs)) > 1
     return _Found(
         x=jnp.asarray(kept.x),
         noise=noise,
         digits=level / unit,
-        misfit=misfit,
+        misfit=jnp.mean((kept.model.residual / level) ** 2),
         cost=jnp.asarray(best.cost) / q,
-        is_agreed=is_agreed,
+        is_agreed=jnp.sum((gaps(ends, best.x) <= SAME) & jnp.isfinite(costs)) > 1,
         oddity=oddity,
         is_odd=is_odd,
         variance=jnp.asarray(left),

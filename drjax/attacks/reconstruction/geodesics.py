@@ -14,6 +14,7 @@ import numpy as np
 
 from drjax.attacks.attack import Cost, EmbeddingAttack, EmbeddingThreat
 from drjax.attacks.reconstruction import geodesic_graph, geodesic_search
+from drjax.attacks.reconstruction import geodesic_releases as releases
 from drjax.attacks.reconstruction.geodesic_fit import Release
 from drjax.attacks.shadow import DENSE_FLOPS
 from drjax.core import host, validate
@@ -104,23 +105,23 @@ def recover(
     validate.integer(n_neighbors=n_neighbors, n_starts=n_starts)
     validate.at_most(n - 1, f"n - 1 of n = {n} records", n_neighbors=n_neighbors)
     starts = validate.matrix(starts, "starts", columns=known.shape[1]).astype(np.float64)
-    release = _check_releases("coords", coords, n)
-    start_release = _check_releases("start_coords", start_coords, n)
+    release = releases.checked("coords", coords, n)
+    start_release = releases.checked("start_coords", start_coords, n)
     if start_release.shape != (len(starts), *release.shape[1:]):
         raise ValueError(
             f"start_coords must have one release of the shape of those in coords, {release.shape[1:]}, for each of "
             f"{len(starts)} starts, got shape {start_release.shape}"
         )
     if precision is None:
-        precision = _rounding(np.asarray(coords), release)
+        precision = releases.rounding(np.asarray(coords), release)
     validate.non_negative(precision=precision)
     usable = np.isfinite(start_release).all(axis=(1, 2))
     if not usable.any():
         raise ValueError("start_coords must have a finite release, got none")
-    start_release = _centred(start_release[usable])
+    start_release = releases.centred(start_release[usable])
     rows = metrics.between(metric, starts[usable], known)
     is_finite = np.asarray(np.isfinite(release).all(axis=(1, 2)))
-    theta = _centred(np.where(is_finite[:, None, None], release, 0))
+    theta = releases.centred(np.where(is_finite[:, None, None], release, 0))
 
     m = len(release)
     found = Geodesics(np.full((m, n - 1), np.inf), np.full((m, n - 1), np.nan), np.full(m, np.inf), np.zeros(m, bool))
@@ -139,7 +140,7 @@ def recover(
                 most: int = min(n_starts, N_STARTS_OF_CHOICE) if choice else n_starts,
             ) -> None:
                 for lane in left[part]:
-                    order = np.argsort(_mismatch(start_release, theta[lane]), kind="stable")[:N_CANDIDATES]
+                    order = np.argsort(releases.mismatch(start_release, theta[lane]), kind="stable")[:N_CANDIDATES]
                     chosen = (places[0][order], places[1][order])
                     if np.isfinite(found.lengths[lane]).any():
                         so_far = geodesic_graph.links(found.lengths[[lane]], graph, n_neighbors)
@@ -169,7 +170,7 @@ def _recover_one(
     values = values[kept]
     eigenpairs = Release(np.ascontiguousarray((theta[:, kept] / np.sqrt(values)).T), values)
     size = float(np.linalg.norm(np.where(np.isfinite(graph.paths), graph.paths, 0) ** 2)) / 2
-    enough = _explained_by_rounding(values, precision, size, n)
+    enough = releases.explained_by_rounding(values, precision, size, n)
     own = np.empty(n - 1)
     residual = max(geodesic_search.search(graph, eigenpairs, *places, n_neighbors, enough, n_starts, own))
     if not residual / values.max() < found.residual[lane] or not np.isfinite(own).any():
@@ -329,40 +330,6 @@ def _paths_of(known: np.ndarray, records: np.ndarray, n_neighbors: int, metric: 
 
 def _features(paths: np.ndarray, reach: float) -> np.ndarray:
     return np.exp(-0.5 * (paths / reach) ** 2)
-
-
-def _check_releases(name: str, coords: Array, n: int) -> np.ndarray:
-    array = np.asarray(coords)
-    if array.ndim != 3 or array.shape[1] != n or 0 in array.shape or array.dtype.kind not in "fiu":
-        raise ValueError(f"{name} must be numeric of shape (m, {n}, k) for {n - 1} known records, got {array.shape}")
-    return array.astype(np.float64)
-
-
-def _centred(coords: np.ndarray) -> np.ndarray:
-    """Releases (m, n, k) around 0, their components by decreasing norm."""
-    coords = coords - coords.mean(axis=1, keepdims=True)
-    order = np.argsort(-(coords**2).sum(axis=1), axis=1, kind="stable")
-    return np.take_along_axis(coords, order[:, None], axis=2)
-
-
-def _rounding(coords: np.ndarray, release: np.ndarray) -> float:
-    dtype = coords.dtype if coords.dtype.kind == "f" else np.dtype(np.float64)
-    finite = release[np.isfinite(release)]
-    return float(np.finfo(dtype).eps * np.abs(finite).max(initial=0.0))
-
-
-def _mismatch(releases: np.ndarray, theta: np.ndarray) -> np.ndarray:
-    """(s,) squared distances of releases (s, n, k) to theta (n, k), each component's sign as it fits better."""
-    products = np.abs(np.einsum("snk,nk->sk", releases, theta))
-    return ((releases**2).sum(axis=1) - 2 * products).sum(axis=1)
-
-
-def _explained_by_rounding(values: np.ndarray, precision: float, size: float, n: int) -> float:
-    """Residual below which errors of at most `precision` in the coordinates explain it; size is the norm of A."""
-    # Errors are uniform, as of rounding. The second term is what an eigensolver leaves in float64.
-    per_entry = precision / np.sqrt(3 * values)
-    expected = np.sqrt((per_entry**2 * (size**2 + n * values**2)).sum())
-    return float(3 * expected + 1e-10 * values.max())
 
 
 @dataclass(frozen=True, kw_only=True)

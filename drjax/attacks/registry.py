@@ -20,6 +20,7 @@ from drjax.attacks.reconstruction.geodesics import GeodesicSearch
 from drjax.attacks.reconstruction.invariant import InvariantKernel
 from drjax.attacks.reconstruction.invariant_network import ResidualNetwork
 from drjax.attacks.reconstruction.inversion_attack import Inversion
+from drjax.attacks.reconstruction.moving_geodesics import MovingGeodesics
 from drjax.attacks.reconstruction.neural import DenseNetwork, SplitNetwork
 from drjax.attacks.reconstruction.stationarity.attacks import Stationarity, StationarityMixture
 from drjax.attacks.reconstruction.through_steps import ThroughSteps
@@ -50,12 +51,15 @@ ATTACKS = _by_kind(
         closed_forms.ClosedFormMixture(),
         BehindSteps(),
         GeodesicSearch(),
+        MovingGeodesics(),
         closed_forms.MatrixRecovery(),
         Stationarity(),
         StationarityMixture(),
         AffinitiesAtRest(),
         Inversion(),
-        *(ThroughSteps(inner=inner) for inner in (Stationarity(), GeodesicSearch(), Inversion())),
+        ThroughSteps(inner=Stationarity()),
+        ThroughSteps(inner=GeodesicSearch(), moves=False),
+        ThroughSteps(inner=Inversion()),
         models.MeanRecord(),
         models.NearestRecord(),
         models.QuadraticKernel(),

@@ -106,7 +106,7 @@ RELEASES = {
     ),
     "MDS, manhattan": Release(_manhattan_mds, dr.MDS(metric="manhattan"), "stationarity"),
     "StandardScaler, Isomap": Release(
-        _in_turn(StandardScaler, Isomap), Pipeline(before=(STANDARD,), method=dr.Isomap()), "geodesics-behind-steps"
+        _in_turn(StandardScaler, Isomap), Pipeline(before=(STANDARD,), method=dr.Isomap()), "moving-geodesics"
     ),
     "Isomap, cosine": Release(_in_turn(lambda: Isomap(metric="cosine")), dr.Isomap(metric="cosine"), "geodesics"),
     "StandardScaler, t-SNE": Release(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from drjax.attacks.reconstruction.geodesic_fit import Release
 from drjax.core.types import Array
 
 
@@ -24,6 +25,16 @@ def centred(coords: np.ndarray) -> np.ndarray:
     coords = coords - coords.mean(axis=1, keepdims=True)
     order = np.argsort(-(coords**2).sum(axis=1), axis=1, kind="stable")
     return np.take_along_axis(coords, order[:, None], axis=2)
+
+
+def eigenpairs(theta: np.ndarray, precision: float) -> Release | None:
+    """Pairs of a centred release (n, k), those that its precision hides left out; None if none is left."""
+    values = (theta**2).sum(axis=0)
+    kept = values > len(theta) * precision**2
+    if not kept.any():
+        return None
+    values = values[kept]
+    return Release(np.ascontiguousarray((theta[:, kept] / np.sqrt(values)).T), values)
 
 
 def rounding(coords: np.ndarray, release: np.ndarray) -> float:

@@ -15,7 +15,6 @@ import numpy as np
 from drjax.attacks.attack import Cost, EmbeddingAttack, EmbeddingThreat
 from drjax.attacks.reconstruction import geodesic_graph, geodesic_search
 from drjax.attacks.reconstruction import geodesic_releases as releases
-from drjax.attacks.reconstruction.geodesic_fit import Release
 from drjax.attacks.shadow import DENSE_FLOPS
 from drjax.core import host, validate
 from drjax.core.kernel_regression import KernelRegression, fit_with_errors, squared_distances, tune
@@ -163,12 +162,10 @@ def _recover_one(
 ) -> None:
     """Searches one release, centred (n, k), from places as of `geodesic_graph.links`; keeps what is better."""
     n = len(theta)
-    values = (theta**2).sum(axis=0)
-    kept = values > n * precision**2
-    if not kept.any():
+    eigenpairs = releases.eigenpairs(theta, precision)
+    if eigenpairs is None:
         return
-    values = values[kept]
-    eigenpairs = Release(np.ascontiguousarray((theta[:, kept] / np.sqrt(values)).T), values)
+    values = eigenpairs.values
     size = float(np.linalg.norm(np.where(np.isfinite(graph.paths), graph.paths, 0) ** 2)) / 2
     enough = releases.explained_by_rounding(values, precision, size, n)
     own = np.empty(n - 1)

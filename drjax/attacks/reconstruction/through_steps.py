@@ -44,9 +44,11 @@ class ThroughSteps(EmbeddingAttack):
 
     Attributes:
         inner: Attack on the method.
+        moves: Whether it is run where known records move with the target, too.
     """
 
     inner: EmbeddingAttack
+    moves: bool = True
     name: str = field(init=False)
     label: str = field(init=False)
     description: str = field(init=False)
@@ -73,6 +75,8 @@ class ThroughSteps(EmbeddingAttack):
             return "is on methods behind steps"
         if any(not step.keeps_shape for step in method.after):
             return "needs maps that keep their shape"
+        if not (self.moves or method.is_updated):
+            return "is on methods behind steps that look at one record at a time"
         return self.inner.suits(method.method, seed_known=seed_known)
 
     def cost(self, threat: EmbeddingThreat) -> Cost:
@@ -85,7 +89,7 @@ class ThroughSteps(EmbeddingAttack):
         pipeline, known = _pipeline(threat), threat.known.astype(np.float64)
         prior = GaussianPrior.fit(threat.expected_of)
         coords = np.asarray(jax.vmap(pipeline.undone)(threat.coords)) if pipeline.after else threat.coords
-        start = np.where(_is_held(pipeline, known), known[0], prior.mean)
+        start = np.where(is_held(pipeline, known), known[0], prior.mean)
         found = self._run(key, threat, start, coords)
         back = [_record(pipeline, known, start, prior, *one, threat.bounds) for one in _made(found)]
         status, moved = np.asarray(found.status, np.uint32), np.zeros((len(back), len(start)))
@@ -153,7 +157,7 @@ def _pipeline(threat: EmbeddingThreat) -> Pipeline:
     return method
 
 
-def _is_held(pipeline: Pipeline, known: np.ndarray) -> np.ndarray:
+def is_held(pipeline: Pipeline, known: np.ndarray) -> np.ndarray:
     """(d,) features in which no known record (n - 1, d) differs, where steps see all records: the target's is theirs.
 
     A scaler divides such a feature by 1; were the target to differ by any amount at all, by that amount. No step of
@@ -195,15 +199,15 @@ def _record(
     if not (np.isfinite(z).all() and np.isfinite(guess).all()):
         return _Back(np.full(len(guess), np.nan), np.full(len(guess), np.nan))
     low, high = (None, None) if bounds is None else bounds
-    noise, is_held = max(variance, LEAST_SHARE * float(np.var(z))), _is_held(pipeline, known)
-    x, slope = np.where(is_held, known[0], guess), np.zeros((len(z), len(guess)))
+    noise, held = max(variance, LEAST_SHARE * float(np.var(z))), is_held(pipeline, known)
+    x, slope = np.where(held, known[0], guess), np.zeros((len(z), len(guess)))
     with jax.enable_x64(True):
         arrays = jnp.asarray(known)
         for _ in range(STEPS_BACK):
             made, slope = (np.asarray(part) for part in _linearised(pipeline, arrays, jnp.asarray(x)))
-            last, slope = x, np.where(is_held, 0.0, slope)
+            last, slope = x, np.where(held, 0.0, slope)
             x = prior.condition(slope, (z - made + slope @ x)[None], noise, lower=low, upper=high)[0]
-            x = np.where(is_held, known[0], x)
+            x = np.where(held, known[0], x)
             if np.abs(x - last).max() <= 1e-9 * np.abs(x).max():
                 break
     loaded = slope @ prior.covariance

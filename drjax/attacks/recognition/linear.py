@@ -39,7 +39,7 @@ CHAINS: tuple[tuple[Step, ...], ...] = (
 )
 """Steps that are tried, each of which looks at one record or one feature at a time; the plainest come first."""
 
-LIMITS: dict[type[Step], float] = {Standardise: 0.015, MinMax: 0.02, Robust: 0.08}
+LIMITS: dict[type[Step], float] = {Standardise: 0.015, MinMax: 0.02, Robust: 0.03}
 """Median residual of known records over the median score, by the last step that sees all records: the target has a part
 in its scaling. Right hypotheses had a fifth of that or less at `LEAST_N` records, but for quartiles; twice as many
 records halve it."""
@@ -59,8 +59,9 @@ CENTRED = 1e-9
 FLOAT32 = 1e-7
 """Error of a number in float32, as a share of it."""
 
-OF_MOVED = 0.5
-"""Share of the limit that holds where axes were chosen: sheared scores came to four fifths of it."""
+OF_CHOSEN = 0.5
+"""Share of the limit that holds where axes were chosen, or scores may be of any length: sheared scores came to four
+fifths of it, independent components up to it."""
 
 TURNED = 1e-4
 """Cosine of two columns of scores, beyond which they were turned; solvers that stop early leave less."""
@@ -127,7 +128,7 @@ class LinearFamily:
             # Of all linear maps, turned, too many come under the limit of quartiles.
             if moved and (last is Robust or not _is_linear(release, before)):
                 continue
-            limit *= OF_MOVED if moved else 1.0
+            limit *= OF_CHOSEN if moved or fit.is_whitened else 1.0
             found.append(Candidate(self.name, method, fit.misfit, limit, undetermined=settings, is_sharp=True))
         return found
 

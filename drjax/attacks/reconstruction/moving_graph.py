@@ -12,7 +12,7 @@ FAR = 1e300
 
 @njit
 def edges_of(between, n_neighbors):
-    """Pairs (e, 2), i < j, of the neighbourhood graph of distances (n, n), or squares: joined if either lists the other.
+    """Pairs (e, 2), i < j, of the neighbourhood graph of distances (n, n): joined if either lists the other.
 
     Of equal neighbours the lowest index is taken. Every two components are joined by their closest pair.
     """

@@ -131,6 +131,24 @@ def test_what_is_no_pca_is_not_taken_for_one(peer):
     assert "none" in believed.in_words()
 
 
+@pytest.mark.parametrize(
+    "steps",
+    [
+        (preprocessing.StandardScaler(), decomposition.FastICA(2, whiten="unit-variance", random_state=0)),
+        (preprocessing.QuantileTransformer(n_quantiles=50, random_state=0), decomposition.PCA(2)),
+    ],
+    ids=["independent components", "quantile transform"],
+)
+def test_few_records_are_no_reason_to_take_a_map_for_a_pca_of_quartiles(steps):
+    x = coords = records("wine", 100)
+    for step in steps:
+        coords = step.fit_transform(coords)
+    assert recognise(KEY, x[1:], coords, methods=("pca", "svd")).method is None
+    own = decomposition.PCA(2).fit_transform(preprocessing.RobustScaler().fit_transform(x))
+    believed = recognise(KEY, x[1:], own, methods=("pca", "svd"))
+    assert [step.name for step in believed.best.before] == ["robust"]
+
+
 def test_an_attack_without_a_method_recognises_it_or_answers_with_the_mean():
     x = records("wine", 80)
     coords = make_pipeline(preprocessing.StandardScaler(), decomposition.PCA(2)).fit_transform(x)

@@ -19,6 +19,7 @@ from drjax.dr import MDS, METHODS, PCA, TSNE
 
 N_KNOWN, N_SHADOW, N_VALIDATION = 14, 70, 8
 MIDDLE = slice(1, 2)
+STEPS = (dr.CentredRows(), dr.Standardise())
 
 
 @functools.cache
@@ -31,7 +32,7 @@ def method_of(attack):
     """The first method that the attack works on, PCA where it can, and behind steps where it must."""
     plain = [METHODS["pca"](), *(_short(kind()) for kind in METHODS.values())]
     scaled = dr.Pipeline(before=(dr.Standardise(),), method=plain[0])
-    behind = [scaled, *(dr.Pipeline(before=(dr.CentredRows(),), method=one) for one in plain)]
+    behind = [scaled, *(dr.Pipeline(before=(step,), method=one) for step in STEPS for one in plain)]
     return next(one for one in [*plain, *behind] if attack.suits(one, seed_known=False) is None)
 
 

@@ -133,7 +133,7 @@ def test_a_published_map_of_standardised_records_gives_the_records_and_says_whic
     coords = released(preprocessing.StandardScaler(), known, targets)
     found = answer(ATTACKS["embedding"]["moving-geodesics"], KEY, threat_of(SCALED, known, coords))
     error, is_ok = ratios(found, targets, known), found.status == Status.OK
-    assert is_ok.sum() >= 4
+    assert is_ok.sum() >= 3  # of 24 searches with other seeds 17
     assert error[is_ok].max() < 1e-12
     is_guessed = found.status == Status.NOT_CONVERGED
     np.testing.assert_allclose(found.x[is_guessed], np.broadcast_to(known.mean(axis=0), targets.shape)[is_guessed])

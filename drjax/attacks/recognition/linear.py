@@ -50,8 +50,9 @@ LIMIT, LEAST_N = 0.002, 150
 UNIT = 1e-2
 """Scores whose standard deviations are all as close as this to 1 are whitened; a factor within 5 times is none."""
 
-ROTATED = 0.15
-"""Share by which eigenvalues may differ from what components explain, the target's own part left out."""
+ROTATED = 0.03
+"""Share by which eigenvalues may differ from what components explain at `LEAST_N` records, the target's own part left
+out: of independent components, turned by some degrees, they differ by more."""
 
 CENTRED = 1e-9
 """Largest mean of a feature, as a share of the largest value, that is rounding of 0."""
@@ -238,7 +239,7 @@ def _fit(release: Release, given: _Given) -> _Fit:
         # Two rotated components span what two scores do: only their own lengths in the records tell them apart.
         quotients = (scores[1:] * image).sum(axis=0) / (scores[1:] ** 2).sum(axis=0)
         off = float(np.abs(values / np.maximum(quotients, 1e-300) - 1).max())
-        uneven = off if off > ROTATED else 0.0
+        uneven = off if off > ROTATED * max(1.0, LEAST_N / len(scores)) else 0.0
     if not is_whitened and abs(factor - 1) <= 5 * UNIT:
         values, uneven = length, 0.0
     size = np.median(np.linalg.norm((scores * values)[release.away], axis=1))

@@ -287,7 +287,7 @@ def recover(
     Two seconds to half a minute per target on one core at n = 200; targets are spread over the cores.
 
     Args:
-        seed: Seed of the search.
+        seed: Seed of the search; the same for every release, whichever others there are.
         pipeline: Isomap behind steps.
         known: (n-1, d), float64.
         coords: (m, n, k) releases with the steps after the method undone, target in row 0.
@@ -311,7 +311,7 @@ def recover(
             equations = Equations(pipeline, known, pairs)
             size = float(np.linalg.norm(equations.paths(belief.mean) ** 2)) / 2
             enough = releases.explained_by_rounding(pairs.values, precision, size, n) / pairs.values.max()
-            end = Search(equations, belief, np.random.default_rng([seed, lane]), enough, most_passes).run()
+            end = Search(equations, belief, np.random.default_rng(seed), enough, most_passes).run()
             certified = end.norm <= enough
             if certified and enough <= TELLING:
                 x, slope = _settled(equations, belief, end.x, enough / (3 * np.sqrt(pairs.vectors.size)))

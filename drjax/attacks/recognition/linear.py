@@ -50,9 +50,9 @@ LIMIT, LEAST_N = 0.002, 150
 UNIT = 1e-2
 """Scores whose standard deviations are all as close as this to 1 are whitened; a factor within 5 times is none."""
 
-ROTATED = 0.03
+ROTATED = 0.1
 """Share by which eigenvalues may differ from what components explain at `LEAST_N` records, the target's own part left
-out: of independent components, turned by some degrees, they differ by more."""
+out: of components that were turned by fifteen degrees they differ by more."""
 
 CENTRED = 1e-9
 """Largest mean of a feature, as a share of the largest value, that is rounding of 0."""

@@ -132,11 +132,11 @@ def test_what_is_no_pca_is_not_taken_for_one(peer):
 
 
 @pytest.mark.parametrize("name", ["wine", "breast_cancer"])
-def test_whitened_scores_that_were_turned_by_some_degrees_are_none(name):
+def test_whitened_scores_that_were_turned_by_fifteen_degrees_are_none(name):
     x = records(name, 150)
     scores = decomposition.PCA(2, whiten=True).fit_transform(preprocessing.StandardScaler().fit_transform(x))
     assert recognise(KEY, x[1:], scores, methods=("pca",)).title.endswith("scaled to unit variance")
-    cos, sin = np.cos(np.radians(8)), np.sin(np.radians(8))
+    cos, sin = np.cos(np.radians(15)), np.sin(np.radians(15))
     turned = scores @ np.array([[cos, -sin], [sin, cos]])
     assert recognise(KEY, x[1:], turned, methods=("pca",)).method is None
 

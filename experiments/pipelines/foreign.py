@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import warnings
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import numpy as np
@@ -24,7 +25,7 @@ from drjax.attacks.recognition import recognise
 from experiments.markdown import markdown_table
 from experiments.pipelines.releases import drawn
 
-Fit = Callable[[np.ndarray, np.ndarray, int], np.ndarray]
+Fit = Callable[[np.ndarray, np.ndarray, int], Any]
 """Makes a map (n, 2) of records (n, d), beside others (s, d) of their kind, and a seed."""
 
 
@@ -55,14 +56,14 @@ def _walks(x: np.ndarray) -> np.ndarray:
 def _diffusion(x: np.ndarray) -> np.ndarray:
     """Diffusion map: eigenvectors of the walk but the constant one, times their eigenvalues."""
     values, vectors = np.linalg.eig(_walks(x))
-    order = np.argsort(-values.real)[1:3]
-    return vectors[:, order].real * values[order].real
+    order = np.argsort(-np.real(values))[1:3]
+    return np.real(vectors[:, order] * values[order])
 
 
 def _potentials(x: np.ndarray, seed: int) -> np.ndarray:
     """MDS of the logarithms of a walk's probabilities after eight steps, as PHATE does it."""
     logs = np.log(np.linalg.matrix_power(_walks(x), 8) + 1e-7)
-    return MDS(2, n_init=1, init="random", random_state=seed).fit_transform(logs)
+    return np.asarray(MDS(2, n_init=1, init="random", random_state=seed).fit_transform(logs))
 
 
 def _features(x: np.ndarray, seed: int) -> np.ndarray:
@@ -82,7 +83,7 @@ KINDS: dict[str, Fit] = {
     "kernel PCA, polynomial": lambda x, _, seed: KernelPCA(2, kernel="poly", random_state=seed).fit_transform(scale(x)),
     "kernel PCA, sigmoid": lambda x, _, seed: KernelPCA(2, kernel="sigmoid", random_state=seed).fit_transform(scale(x)),
     "FastICA": lambda x, _, seed: FastICA(2, random_state=seed).fit_transform(scale(x)),
-    "NMF": lambda x, _, seed: NMF(2, random_state=seed).fit_transform(minmax_scale(x)),
+    "NMF": lambda x, _, seed: NMF(2, random_state=seed).fit_transform(minmax_scale(x)),  # pyright: ignore[reportArgumentType]
     "factor analysis": lambda x, _, seed: FactorAnalysis(2, random_state=seed).fit_transform(scale(x)),
     "discriminants": lambda x, *_: LinearDiscriminantAnalysis(n_components=2).fit_transform(scale(x), _thirds(x)),
     "partial least squares": lambda x, *_: PLSRegression(2).fit(scale(x)[:, :-1], x[:, -1]).x_scores_,

@@ -3,11 +3,13 @@ import dataclasses
 import jax
 import numpy as np
 import pytest
+from sklearn.decomposition import PCA
 
 from drjax import dr
 from drjax.attacks.recognition import recognise
 from drjax.reports import records
 from experiments import command, sweep
+from experiments.pipelines import foreign
 from experiments.pipelines import run as experiment
 from experiments.pipelines.releases import RELEASES, drawn, made
 
@@ -79,3 +81,19 @@ def test_steps_that_make_the_same_records_are_one_answer(standardised):
 def test_bad_configurations_are_named(changes, message):
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(experiment.SMOKE, **changes)
+
+
+def test_foreign_maps_are_none_of_these_and_those_that_cannot_be_made_say_so(capsys, monkeypatch):
+    def broken(*_):
+        raise ValueError("no such map")
+
+    monkeypatch.setitem(foreign.KINDS, "bottleneck", broken)
+    kinds = ["kernel PCA, rbf", "normal noise", "PCA of others", "bottleneck"]
+    foreign.main(["--data", "wine", "--n-known", "40", "--kinds", *kinds])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2:5] == [f"| {kind} | none of these |" for kind in kinds[:3]]
+    assert lines[5] == "| bottleneck | not made (no such map) |"
+    assert lines[-1] == "3 maps, 0 taken for a method's that did not make them"
+    # A map of the records themselves is not foreign.
+    monkeypatch.setitem(foreign.KINDS, "normal noise", lambda x, _, seed: PCA(2, random_state=seed).fit_transform(x))
+    assert foreign.believed("wine", ["normal noise"], n_known=40, seed=0) == ["PCA of records as they are"]

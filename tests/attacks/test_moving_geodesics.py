@@ -141,6 +141,16 @@ def test_a_published_map_of_standardised_records_gives_the_records_and_says_whic
     assert found.facts == {"n_certified": is_ok.sum()}
 
 
+def test_a_map_that_was_multiplied_afterwards_gives_the_record():
+    x = table()
+    known, targets = x[: N - 1], x[N : N + 1]
+    coords = 1e3 * released(preprocessing.StandardScaler(), known, targets)
+    method = dr.Pipeline(before=SCALED.before, method=SCALED.method, after=(dr.Rescale(factor=1e3),))
+    found = answer(ATTACKS["embedding"]["moving-geodesics"], KEY, threat_of(method, known, coords))
+    assert found.status[0] == Status.OK
+    assert ratios(found, targets, known)[0] < 1e-12
+
+
 def test_a_map_of_three_decimals_says_how_far_off_the_record_is():
     x = table()
     known, targets = x[: N - 1], x[N : N + 4]

@@ -325,6 +325,18 @@ def recover(
     return found
 
 
+def _undone(pipeline: Pipeline, threat: EmbeddingThreat) -> tuple[np.ndarray, float]:
+    """Releases (m, n, k) with the steps after the method undone, and the largest error of a coordinate there."""
+    coords = threat.coords.astype(np.float64)
+    precision = releases.rounding(threat.coords, coords) if threat.precision is None else threat.precision
+    if not pipeline.after:
+        return coords, precision
+    with jax.enable_x64(True):
+        undone = np.asarray(jax.vmap(pipeline.undone)(coords))
+    largest, of_published = (np.abs(one[np.isfinite(one)]).max(initial=0.0) for one in (undone, coords))
+    return undone, float(precision * largest / max(of_published, TINY))
+
+
 @dataclass(frozen=True, kw_only=True)
 class MovingGeodesics(EmbeddingAttack):
     """Isomap behind steps that see all records, solved for the target; see `recover`."""
@@ -360,10 +372,11 @@ class MovingGeodesics(EmbeddingAttack):
         """See `Attack`."""
         pipeline, prior = threat.method, GaussianPrior.fit(threat.expected_of)
         assert isinstance(pipeline, Pipeline)
-        coords = np.asarray(jax.vmap(pipeline.undone)(threat.coords)) if pipeline.after else threat.coords
+        coords, precision = _undone(pipeline, threat)
         seed = int(jax.random.bits(key))
-        known = threat.known.astype(np.float64)
-        found = recover(seed, pipeline, known, coords, prior, precision=threat.precision)
+        # The releases are of the records as they are rounded for it.
+        known = threat.known.astype(threat.dtype).astype(np.float64)
+        found = recover(seed, pipeline, known, coords, prior, precision=precision)
         x = found.x if threat.bounds is None else np.clip(found.x, *threat.bounds)
         status = np.where(found.is_certified, np.uint32(Status.OK), np.uint32(Status.UNCERTIFIED))
         status = np.where(np.isfinite(found.residual), status, np.uint32(Status.NON_FINITE))

@@ -75,6 +75,22 @@ def test_the_record_comes_back_through_any_steps():
     assert open_ended.left.mean() > 0.1 * known.var(axis=0).mean()
 
 
+def test_a_step_to_where_there_is_no_logarithm_is_halved():
+    x = datasets.load_digits().data / 16
+    known, target = x[1:N], x[0]
+    pipeline = dr.Pipeline(before=(dr.Log(),), method=drjax.MDS())
+    prior = through_steps.GaussianPrior.fit(known)
+    # What an attack found may be off: the record of it would be below -1.
+    z = np.log1p(target) - 2
+    with jax.enable_x64(True):
+        _, slope = through_steps._linearised(pipeline, known, known.mean(axis=0))
+    first = prior.condition(slope, (z - np.log1p(known.mean(axis=0)) + slope @ known.mean(axis=0))[None], 1e-6)
+    assert (first < -1).any()
+    back = through_steps._record(pipeline, known, known.mean(axis=0), prior, z, 1e-6, None)
+    assert np.isfinite(back.x).all()
+    assert np.isfinite(back.left).all()
+
+
 def test_a_feature_in_which_no_known_record_differs_stays_as_theirs():
     x = datasets.load_digits().data / 16
     known, target = x[1:N], x[0]

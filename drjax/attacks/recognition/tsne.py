@@ -36,6 +36,11 @@ N_REFINED = 6
 MOST_COMPONENTS = 3
 """Components up to which the libraries' Barnes-Hut algorithm goes."""
 
+LEAST_SPREAD = 0.1
+"""Median distance to the centre of a map in which affinities differ. In a smaller one they are all alike, and it is at
+rest wherever the records' are alike as well, as by a perplexity next to their number; maps of t-SNE have 0.3 and more.
+"""
+
 EXACT = "exact"
 CUT = "affinities of the 3 perplexity nearest alone, as in the Barnes-Hut algorithm of scikit-learn and openTSNE"
 
@@ -54,6 +59,8 @@ class TSNEFamily:
 
     def candidates(self, release: Release) -> list[Candidate]:
         """See `Family`."""
+        if release.spread < LEAST_SPREAD:
+            return []
         n = len(release.coords)
         repulsions = _repulsions(release.coords)
         perplexities = [one for one in GRID if one < (n - 1) / 1.5]

@@ -71,7 +71,7 @@ class ThroughSteps(EmbeddingAttack):
 
     def suits(self, method: DRMethod, *, seed_known: bool) -> str | None:
         """See `EmbeddingAttack`."""
-        if not isinstance(method, Pipeline) or not method.before:
+        if not isinstance(method, Pipeline) or not (method.before or method.after):
             return "is on methods behind steps"
         if any(not step.keeps_shape for step in method.after):
             return "needs maps that keep their shape"
@@ -200,12 +200,17 @@ def _record(
         return _Back(np.full(len(guess), np.nan), np.full(len(guess), np.nan))
     low, high = (None, None) if bounds is None else bounds
     noise, held = max(variance, LEAST_SHARE * float(np.var(z))), is_held(pipeline, known)
-    x, slope = np.where(held, known[0], guess), np.zeros((len(z), len(guess)))
+    x = last = np.where(held, known[0], guess)
+    slope = np.zeros((len(z), len(guess)))
     with jax.enable_x64(True):
         arrays = jnp.asarray(known)
         for _ in range(STEPS_BACK):
-            made, slope = (np.asarray(part) for part in _linearised(pipeline, arrays, jnp.asarray(x)))
-            last, slope = x, np.where(held, 0.0, slope)
+            made, tried = (np.asarray(part) for part in _linearised(pipeline, arrays, jnp.asarray(x)))
+            if not (np.isfinite(made).all() and np.isfinite(tried).all()):
+                # Logarithms end somewhere: half the way.
+                x = (last + x) / 2
+                continue
+            last, slope = x, np.where(held, 0.0, tried)
             x = prior.condition(slope, (z - made + slope @ x)[None], noise, lower=low, upper=high)[0]
             x = np.where(held, known[0], x)
             if np.abs(x - last).max() <= 1e-9 * np.abs(x).max():

@@ -87,11 +87,6 @@ def test_smacof_is_named_with_the_metric(records, standard):
     assert belief.best.metric == "euclidean"
 
 
-def test_a_map_in_another_unit_is_no_smacof_of_the_records(records, standard):
-    coords = MDS(random_state=0, n_init=1, init="classical_mds").fit_transform(standard)
-    assert believed(records, 1.2 * coords).method is None
-
-
 @pytest.mark.parametrize("n_neighbors", [5, 12])
 def test_isomap_is_named_with_its_neighbours(records, standard, n_neighbors):
     belief = believed(records, Isomap(n_neighbors=n_neighbors, eigen_solver="dense").fit_transform(standard))
@@ -120,6 +115,23 @@ def test_maps_of_other_kinds_are_none_of_these(records, standard, tsne_map):
     for name, coords in foreign_maps(standard, tsne_map):
         belief = believed(records, coords)
         assert belief.title == "none of these", f"{name}: {belief.in_words()}"
+
+
+@pytest.mark.parametrize("factor", [1e-4, 1e-2])
+def test_a_tiny_map_is_no_reason_to_believe_in_tsne(records, factor):
+    coords = factor * np.random.default_rng(0).normal(size=(N, 2))
+    assert believed(records, coords, methods=("tsne",)).method is None
+
+
+@pytest.mark.parametrize("factor", [0.013, 7.7])
+def test_an_smacof_map_that_was_multiplied_is_named_with_its_factor(records, standard, factor):
+    coords = MDS(2, n_init=1, init="random", random_state=0).fit_transform(standard)
+    belief = believed(records, factor * coords)
+    assert (belief.method.name, steps_of(belief)) == ("mds", ("standard",))
+    (after,) = belief.method.after
+    assert float(after.factor) == pytest.approx(factor, rel=2e-3)
+    for foreign in (KernelPCA(2, kernel="rbf").fit_transform(standard), np.random.default_rng(1).normal(size=(N, 2))):
+        assert believed(records, factor * foreign, methods=("mds",)).method is None
 
 
 def test_place_and_rotation_of_a_map_make_no_difference(records, tsne_map):

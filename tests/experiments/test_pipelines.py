@@ -9,7 +9,7 @@ from drjax import dr
 from drjax.attacks.recognition import recognise
 from drjax.reports import records
 from experiments import command, sweep
-from experiments.pipelines import foreign
+from experiments.pipelines import recognition
 from experiments.pipelines import run as experiment
 from experiments.pipelines.releases import RELEASES, drawn, made
 
@@ -83,17 +83,26 @@ def test_bad_configurations_are_named(changes, message):
         dataclasses.replace(experiment.SMOKE, **changes)
 
 
-def test_foreign_maps_are_none_of_these_and_those_that_cannot_be_made_say_so(capsys, monkeypatch):
+def test_recognition_says_what_is_named_right_and_what_of_what_is_not(capsys, monkeypatch):
     def broken(*_):
         raise ValueError("no such map")
 
-    monkeypatch.setitem(foreign.KINDS, "bottleneck", broken)
-    kinds = ["kernel PCA, rbf", "normal noise", "PCA of others", "bottleneck"]
-    foreign.main(["--data", "wine", "--n-known", "40", "--kinds", *kinds])
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[2:5] == [f"| {kind} | none of these |" for kind in kinds[:3]]
-    assert lines[5] == "| bottleneck | not made (no such map) |"
-    assert lines[-1] == "3 maps, 0 taken for a method's that did not make them"
+    chosen = ("kernel PCA, rbf", "normal noise", "PCA of others")
+    kinds = {kind: recognition.KINDS[kind] for kind in chosen} | {"broken": broken}
     # A map of the records themselves is not foreign.
-    monkeypatch.setitem(foreign.KINDS, "normal noise", lambda x, _, seed: PCA(2, random_state=seed).fit_transform(x))
-    assert foreign.believed("wine", ["normal noise"], n_known=40, seed=0) == ["PCA of records as they are"]
+    kinds["own"] = lambda x, _, seed: PCA(2, random_state=seed).fit_transform(x)
+    monkeypatch.setattr(recognition, "KINDS", kinds)
+    recognition.main("foreign", data=("wine",), n_known=40)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2:] == ["| own | wine | 0 | PCA of records as they are |", "", "3 of 4 maps named right"]
+
+
+def test_maps_of_known_kinds_are_named_right_and_with_their_factor(capsys):
+    recognition.main("pca", data=("wine",), n_known=120)
+    assert capsys.readouterr().out == "8 of 8 maps named right\n"
+    verdicts = list(recognition.multiplied("wine", n_known=60, seed=0))
+    assert [right for *_, right in verdicts] == [True] * 4
+    assert verdicts[2][:2] == (
+        "StandardScaler, MDS times 0.013",
+        "multidimensional scaling (SMACOF) of standardised records, multiplied by a constant",
+    )

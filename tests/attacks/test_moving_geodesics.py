@@ -133,7 +133,7 @@ def test_a_published_map_of_standardised_records_gives_the_records_and_says_whic
     coords = released(preprocessing.StandardScaler(), known, targets)
     found = answer(ATTACKS["embedding"]["moving-geodesics"], KEY, threat_of(SCALED, known, coords))
     error, is_ok = ratios(found, targets, known), found.status == Status.OK
-    assert is_ok.sum() >= 3  # of 24 searches with other seeds 17
+    assert is_ok.sum() >= 3  # of 24 searches with other seeds 16
     assert error[is_ok].max() < 1e-12
     is_guessed = found.status == Status.NOT_CONVERGED
     np.testing.assert_allclose(found.x[is_guessed], np.broadcast_to(known.mean(axis=0), targets.shape)[is_guessed])
@@ -163,14 +163,25 @@ def test_a_map_of_three_decimals_says_how_far_off_the_record_is():
     assert ratios(found, targets, known)[is_answer].max() < 1
 
 
-@pytest.mark.parametrize("scaler", [None, preprocessing.MinMaxScaler()], ids=["none", "min-max"])
-def test_a_map_of_another_pipeline_is_refused(scaler):
+def test_a_map_of_another_pipeline_is_refused_where_that_of_its_own_is_certified():
     x = table()
     known, targets = x[: N - 1], x[N : N + 1]
     prior = attack.GaussianPrior.fit(known)
-    found = attack.recover(0, SCALED, known, released(scaler, known, targets), prior, most_passes=300)
+    residuals = {}
+    for scaler in (preprocessing.StandardScaler(), None, preprocessing.MinMaxScaler()):
+        found = attack.recover(0, SCALED, known, released(scaler, known, targets), prior)
+        residuals[type(scaler).__name__] = found.residual[0]
+        assert found.is_certified[0] == (type(scaler) is preprocessing.StandardScaler)
+    assert residuals["StandardScaler"] < 1e-9
+    assert min(residuals["NoneType"], residuals["MinMaxScaler"]) > 1e-3
+
+
+def test_records_that_are_all_alike_leave_nothing_to_search_for():
+    known = np.ones((9, 3))
+    coords = np.random.default_rng(0).normal(size=(1, 10, 2))
+    found = attack.recover(0, SCALED, known, coords, attack.GaussianPrior.fit(known))
     assert not found.is_certified[0]
-    assert found.residual[0] > 1e-3
+    assert np.isnan(found.x).all()
 
 
 def test_releases_that_are_not_finite_are_left_out():

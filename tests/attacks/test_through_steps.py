@@ -87,7 +87,7 @@ def test_a_step_to_where_there_is_no_logarithm_is_halved():
     first = prior.condition(slope, (z - np.log1p(known.mean(axis=0)) + slope @ known.mean(axis=0))[None], 1e-6)
     assert (first < -1).any()
     back = through_steps._record(pipeline, known, known.mean(axis=0), prior, z, 1e-6, None)
-    assert np.isfinite(back.x).all()
+    assert (back.x > -1).all()
     assert np.isfinite(back.left).all()
 
 

@@ -36,9 +36,8 @@ class MDSFamily:
         settings = ("start and number of iterations", "rotation, reflection and place of the map")
         method = made(MDS, one, release.coords.shape[1])
         if factor != 1:
-            method = Pipeline(
-                before=one.before, method=getattr(method, "method", method), after=(Rescale(factor=factor),)
-            )
+            own = method.method if isinstance(method, Pipeline) else method
+            method = Pipeline(before=one.before, method=own, after=(Rescale(factor=factor),))
         misfit, limit = _misfit(release, one, factor), LIMIT + release.rounding / release.spread
         return Candidate(self.name, method, misfit, limit, one.metric, "", one.same, settings, TIE)
 
@@ -50,7 +49,8 @@ class MDSFamily:
 
 
 def _factor(release: Release, one: Input) -> float:
-    """By what a map at rest was multiplied: the transform hangs on directions in the map alone, not on its size."""
+    """By what a map at rest was multiplied, by least squares over the known records away from the target: the transform
+    hangs on directions in the map alone, not on its size."""
     coords = release.coords - release.coords.mean(axis=0)
     made = guttman.transform(coords, one.between)[release.away]
     square = float((made**2).sum())

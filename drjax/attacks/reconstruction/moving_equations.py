@@ -26,14 +26,14 @@ EDGES = 512
 TINY = np.finfo(np.float64).tiny
 
 
-class Belief(NamedTuple):
-    """What a record (d,) may be, mean + factor @ u of a standard normal u (p,).
+class Whitened(NamedTuple):
+    """A Gaussian prior in units in which it is standard normal: a record is mean + factor @ u.
 
     Attributes:
-        mean: (d,).
-        factor: (d, p); features that are held have no part.
-        inverse: (p, d).
-        is_held: (d,).
+        mean: (d,), in the units of the records.
+        factor: (d, p), root of the covariance; rows of features that are held are 0.
+        inverse: (p, d), from a record less the mean to u.
+        is_held: (d,), features whose value is taken for known.
     """
 
     mean: np.ndarray
@@ -42,8 +42,8 @@ class Belief(NamedTuple):
     is_held: np.ndarray
 
     @classmethod
-    def of(cls, prior: GaussianPrior, is_held: np.ndarray, at: np.ndarray) -> Belief:
-        """The prior, with the features `is_held` (d,) as in the record `at` (d,)."""
+    def of(cls, prior: GaussianPrior, is_held: np.ndarray, at: np.ndarray) -> Whitened:
+        """The prior, with the features `is_held` (d,) as in the record `at` (d,); O(d^3)."""
         free = np.flatnonzero(~is_held)
         root = np.linalg.cholesky(definite(prior.covariance[np.ix_(free, free)]))
         factor, inverse = np.zeros((len(at), len(free))), np.zeros((len(free), len(at)))
@@ -71,13 +71,13 @@ class Equations:
         pipeline: Isomap behind steps.
         known: (n-1, d), float64.
         release: Eigenpairs as published, the target's entry first.
-        n_passes: Times that the residual was computed, a derivative counted as two.
+        n_evaluations: Times that the residual was computed, a derivative counted as two.
     """
 
     pipeline: Pipeline
     known: np.ndarray
     release: Release
-    n_passes: int = 0
+    n_evaluations: int = 0
 
     def paths(self, x: np.ndarray) -> np.ndarray:
         """The shortest paths (n, n) with a candidate (d,)."""
@@ -85,12 +85,12 @@ class Equations:
 
     def residual(self, x: np.ndarray) -> np.ndarray:
         """What is left at a candidate (d,), over the largest eigenvalue, (n q,); O(n^3)."""
-        self.n_passes += 1
+        self.n_evaluations += 1
         return self._left(self.paths(x))
 
     def linearised(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The same, and its derivative (n q, d); O(n^3 + n e d) for e edges, O(n d^2) more where steps mix features."""
-        self.n_passes += 2
+        self.n_evaluations += 2
         edges, lengths, paths = self._graph(x)
         slopes = self._slopes(x, edges, lengths)
         by_length = product_derivative(edges, lengths, paths, np.ascontiguousarray(self.release.vectors.T))

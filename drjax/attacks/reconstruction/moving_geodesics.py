@@ -16,7 +16,7 @@ import numpy as np
 
 from drjax.attacks.attack import MOSTLY_OPEN, Cost, EmbeddingAttack, EmbeddingThreat
 from drjax.attacks.reconstruction import geodesic_releases as releases
-from drjax.attacks.reconstruction.moving_equations import TINY, Belief, Equations
+from drjax.attacks.reconstruction.moving_equations import TINY, Equations, Whitened
 from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.attacks.reconstruction.through_steps import is_held
 from drjax.attacks.shadow import DENSE_FLOPS
@@ -50,11 +50,16 @@ STEPS, LAST_STEPS = 25, 6
 CLOSE = 2e-3
 """Norm of what is left, over the largest eigenvalue, below which descents are repeated for as long as they halve it."""
 
-MOST_PASSES = 8_000
+MOST_EVALUATIONS = 8_000
 """Times that the residual of a release is computed, its derivative counting as two."""
 
 TELLING = 3e-6
-"""Norm that rounding of a release explains, below which no other record than the target's is as good."""
+"""Norm that rounding of a release explains, below which the end of a search is taken for the target. False ends were
+seen from 4e-6 on, and float32 leaves 1e-6."""
+
+ROUNDED = 2.0
+"""What rounding explains, over the root of the number of equations, is this many times the noise of one: three times
+what is expected of independent errors, which those of one coordinate in all equations are not."""
 
 FAR_OFF = 3.0
 """Noise of an equation, in units of the norm of what is left, where another record may be as good: ends are held up by
@@ -75,13 +80,13 @@ class End(NamedTuple):
     scale: float = 0.5
 
 
-class Slope(NamedTuple):
-    """The equations about an end, in units of noise and of the belief.
+class Linearised(NamedTuple):
+    """The equations about a record, to first order.
 
     Attributes:
-        noise: Of an equation.
-        jacobian: (n q, p).
-        covariance: (p, p).
+        noise: Standard deviation of an equation's error, over the largest eigenvalue.
+        jacobian: (n q, p), their derivative in u, the record in units of the prior, over the noise.
+        covariance: (p, p) of u given the equations.
     """
 
     noise: float
@@ -89,19 +94,19 @@ class Slope(NamedTuple):
     covariance: np.ndarray
 
     @classmethod
-    def at(cls, equations: Equations, belief: Belief, x: np.ndarray, noise: float) -> Slope:
+    def at(cls, equations: Equations, prior: Whitened, x: np.ndarray, noise: float) -> Linearised:
         """About a record (d,)."""
-        return cls.of(equations.linearised(x)[1], belief, noise)
+        return cls.of(equations.linearised(x)[1], prior, noise)
 
     @classmethod
-    def of(cls, slope: np.ndarray, belief: Belief, noise: float) -> Slope:
-        """Of the derivative (n q, d)."""
-        jacobian = slope @ belief.factor / noise
+    def of(cls, slope: np.ndarray, prior: Whitened, noise: float) -> Linearised:
+        """From the derivative (n q, d) in the record."""
+        jacobian = slope @ prior.factor / noise
         return cls(noise, jacobian, np.linalg.inv(jacobian.T @ jacobian + np.eye(jacobian.shape[1])))
 
-    def promise(self, equations: Equations, belief: Belief, x: np.ndarray) -> float:
+    def promise(self, equations: Equations, prior: Whitened, x: np.ndarray) -> float:
         """The objective that one step from a record (d,) would lead to, were slopes there as here."""
-        left, u = equations.residual(x) / self.noise, belief.unit(x)
+        left, u = equations.residual(x) / self.noise, prior.unit(x)
         pull = self.jacobian.T @ left + u
         return float(left @ left + u @ u - pull @ self.covariance @ pull)
 
@@ -111,29 +116,29 @@ class Search:
     """A search for the record that leaves least of one release's equations.
 
     Attributes:
-        equations: Of the release.
-        belief: What the record may be.
-        rng: Draws the moves.
-        enough: Norm that rounding of the release explains; the search ends there.
-        most_passes: Times that the residual is computed, at most.
+        equations: The release's equations.
+        prior: What the record may be.
+        rng: Generator that the moves are drawn with.
+        enough: Norm of the residual, over the largest eigenvalue, that rounding explains; the search ends there.
+        most_evaluations: Times that the residual is computed, at most; a descent that has begun is ended.
     """
 
     equations: Equations
-    belief: Belief
+    prior: Whitened
     rng: np.random.Generator
     enough: float
-    most_passes: int = MOST_PASSES
+    most_evaluations: int = MOST_EVALUATIONS
 
     def run(self) -> End:
-        """The best end."""
+        """The best end; `most_evaluations` times O(n^3)."""
         first = (End(float(np.linalg.norm(self.equations.residual(x))), x) for x in self._candidates())
         starts = sorted(first, key=lambda end: end.norm)[:N_FIRST]
         pool = sorted((self._descended(end.x, end) for end in starts), key=lambda end: end.norm)[:N_POOL]
-        slopes: list[Slope | None] = [None] * len(pool)
-        while pool[0].norm > self.enough and self.equations.n_passes < self.most_passes:
+        slopes: list[Linearised | None] = [None] * len(pool)
+        while pool[0].norm > self.enough and self.equations.n_evaluations < self.most_evaluations:
             place = int(self.rng.integers(len(pool))) if self.rng.random() < 0.5 else 0
             own = pool[place]
-            slope = slopes[place] or Slope.at(self.equations, self.belief, own.x, max(SHARES[0] * own.norm, 1e-12))
+            slope = slopes[place] or Linearised.at(self.equations, self.prior, own.x, max(SHARES[0] * own.norm, 1e-12))
             slopes[place] = slope
             found = self._descended(self._moved(own, slope), own)
             if not found.norm < 0.999 * own.norm:
@@ -150,29 +155,29 @@ class Search:
         return pool[0]
 
     def _candidates(self) -> list[np.ndarray]:
-        release, belief, rng = self.equations.release, self.belief, self.rng
+        release, prior, rng = self.equations.release, self.prior, self.rng
         placed = release.vectors.T * np.sqrt(release.values)
         order = np.argsort(((placed[1:] - placed[0]) ** 2).sum(axis=1), kind="stable")
-        near = np.where(belief.is_held, belief.mean, self.equations.known[order[:NEAREST]])
-        found = [belief.mean, *(0.9 * near[:N_NEAR] + 0.1 * belief.mean)]
+        near = np.where(prior.is_held, prior.mean, self.equations.known[order[:NEAREST]])
+        found = [prior.mean, *(0.9 * near[:N_NEAR] + 0.1 * prior.mean)]
         for _ in range(N_BETWEEN):
             few = near[rng.choice(len(near), min(len(near), 3), replace=False)]
-            found.append(rng.dirichlet(np.ones(len(few))) @ few + 0.1 * belief.draw(rng))
-        return found + [belief.mean + belief.draw(rng) for _ in range(N_DRAWN)]
+            found.append(rng.dirichlet(np.ones(len(few))) @ few + 0.1 * prior.draw(rng))
+        return found + [prior.mean + prior.draw(rng) for _ in range(N_DRAWN)]
 
-    def _moved(self, own: End, slope: Slope) -> np.ndarray:
+    def _moved(self, own: End, slope: Linearised) -> np.ndarray:
         """A record to go on from an end with: most often that of several of which a step promises most."""
         rng = self.rng
         if rng.random() < MIRRORED:
             moved = self._mirrored(own.x)
         else:
             moved = [self._nudged(own, slope) for _ in range(N_MOVED)]
-        order = np.argsort([slope.promise(self.equations, self.belief, x) for x in moved], kind="stable")
+        order = np.argsort([slope.promise(self.equations, self.prior, x) for x in moved], kind="stable")
         return moved[order[0 if rng.random() < 0.6 else min(len(moved) - 1, int(rng.integers(1, 4)))]]
 
     def _mirrored(self, x: np.ndarray) -> list[np.ndarray]:
         rng, middle = self.rng, self.equations.known.mean(axis=0)
-        free = np.flatnonzero(~self.belief.is_held)
+        free = np.flatnonzero(~self.prior.is_held)
         found, singles = [], rng.permutation(free)
         for i in range(N_MIRRORED):
             few = min(len(free), 1 + int(rng.geometric(0.6)))
@@ -182,20 +187,20 @@ class Search:
             found[-1][chosen] = 2 * middle[chosen] - x[chosen]
         return found
 
-    def _nudged(self, own: End, slope: Slope) -> np.ndarray:
-        rng, belief, x = self.rng, self.belief, own.x
+    def _nudged(self, own: End, slope: Linearised) -> np.ndarray:
+        rng, prior, x = self.rng, self.prior, own.x
         scale, move = own.scale * np.exp(0.7 * rng.standard_normal()), rng.choice(MOVES)
         if move == "posterior":
             # Noise of three times as much leaves about that much more open.
             root = np.linalg.cholesky(slope.covariance)
-            return x + 3 * scale * belief.factor @ (root @ rng.standard_normal(len(root)))
+            return x + 3 * scale * prior.factor @ (root @ rng.standard_normal(len(root)))
         if move == "features":
-            unit = np.sqrt((belief.factor**2).sum(axis=1))
+            unit = np.sqrt((prior.factor**2).sum(axis=1))
             return x + scale * unit * rng.standard_normal(len(x)) * (rng.random(len(x)) < max(2 / len(x), 0.1))
         if move == "known":
             other = self.equations.known[rng.integers(len(self.equations.known))]
-            return x + min(scale, 1.0) * np.where(belief.is_held, 0, other - x)
-        return x + 0.3 * scale * belief.draw(rng)
+            return x + min(scale, 1.0) * np.where(prior.is_held, 0, other - x)
+        return x + 0.3 * scale * prior.draw(rng)
 
     def _descended(self, x: np.ndarray, own: End) -> End:
         """Steps of Gauss and Newton from a record (d,), with noise as of an end; the best one on their way.
@@ -203,26 +208,26 @@ class Search:
         Source: Marquardt (1963), but that some steps may make the fit worse, because they lead across a jump; these are
         no longer than half a standard deviation of the prior in any of its directions.
         """
-        equations, belief, rng = self.equations, self.belief, self.rng
+        equations, prior, rng = self.equations, self.prior, self.rng
         noise = max(own.norm * rng.choice(SHARES), self.enough / np.sqrt(equations.release.vectors.size), 1e-14)
         least, eased, patience = rng.choice(LEASTS), rng.choice(EASED), int(rng.choice(PATIENCE))
 
         def cost_of(left: np.ndarray, u: np.ndarray) -> float:
             return float(left @ left / noise**2 + u @ u)
 
-        u = belief.unit(x)
-        left, slope = equations.linearised(belief.record(u))
+        u = prior.unit(x)
+        left, slope = equations.linearised(prior.record(u))
         cost, damping, waited = cost_of(left, u), 1e-2, 0
         best = cost, u, left
         for _ in range(STEPS):
             if not np.isfinite(cost) or np.linalg.norm(left) <= self.enough:
                 break
-            slope = slope @ belief.factor / noise
+            slope = slope @ prior.factor / noise
             pull, normal = slope.T @ left / noise + u, slope.T @ slope + np.eye(len(u))
             own_scale, is_lower = np.diag(np.diag(normal)), False
             for _ in range(3):
                 new = u - np.linalg.solve(normal + damping * own_scale, pull)
-                is_lower = cost_of(equations.residual(belief.record(new)), new) < 0.999 * cost
+                is_lower = cost_of(equations.residual(prior.record(new)), new) < 0.999 * cost
                 if is_lower:
                     break
                 damping = max(10 * damping, 1e-2)
@@ -236,22 +241,22 @@ class Search:
                 step = np.linalg.solve(normal + damping * own_scale, pull)
                 new = u - step * min(1.0, 0.5 / max(np.abs(step).max(), TINY))
             u = new
-            left, slope = equations.linearised(belief.record(u))
+            left, slope = equations.linearised(prior.record(u))
             cost = cost_of(left, u)
             if cost < best[0]:
                 best = cost, u, left
-        return End(float(np.linalg.norm(best[2])), belief.record(best[1]), own.scale)
+        return End(float(np.linalg.norm(best[2])), prior.record(best[1]), own.scale)
 
 
-def _settled(equations: Equations, belief: Belief, x: np.ndarray, noise: float) -> tuple[np.ndarray, Slope]:
+def _settled(equations: Equations, prior: Whitened, x: np.ndarray, noise: float) -> tuple[np.ndarray, Linearised]:
     """The likeliest record near one of which rounding explains what is left, and the slope there."""
-    u, best = belief.unit(x), (np.inf, x, Slope.at(equations, belief, x, noise))
+    u, best = prior.unit(x), (np.inf, x, Linearised.at(equations, prior, x, noise))
     for _ in range(LAST_STEPS):
-        left, slope = equations.linearised(belief.record(u))
-        own = Slope.of(slope, belief, noise)
+        left, slope = equations.linearised(prior.record(u))
+        own = Linearised.of(slope, prior, noise)
         cost = float(left @ left / noise**2 + u @ u)
         if cost < best[0]:
-            best = cost, belief.record(u), own
+            best = cost, prior.record(u), own
         u = u - own.covariance @ (own.jacobian.T @ left / noise + u)
     return best[1:]
 
@@ -260,7 +265,7 @@ class Found(NamedTuple):
     """Targets of m releases.
 
     Attributes:
-        x: (m, d); nan where a release is not usable.
+        x: (m, d); nan where a release is not usable, or all known records are alike.
         variance: (m, d) that is left of each feature.
         residual: (m,), norm of what is left of the equations over the largest eigenvalue; inf where not usable.
         is_certified: (m,), whether rounding of the release explains it.
@@ -280,11 +285,12 @@ def recover(
     prior: GaussianPrior,
     *,
     precision: float | None = None,
-    most_passes: int = MOST_PASSES,
+    most_evaluations: int = MOST_EVALUATIONS,
 ) -> Found:
     """The records of which Isomap behind steps makes the releases, the known records moving with each.
 
-    Two seconds to half a minute per target on one core at n = 200; targets are spread over the cores.
+    At most `most_evaluations` of O(n^3) a target, some seconds to half a minute on one core at n = 200; targets are
+    spread over the cores. O(n q e) bytes for e edges.
 
     Args:
         seed: Seed of the search; the same for every release, whichever others there are.
@@ -293,15 +299,21 @@ def recover(
         coords: (m, n, k) releases with the steps after the method undone, target in row 0.
         prior: What the record may be.
         precision: Largest error of a published coordinate; that of the dtype of coords if None.
-        most_passes: Times that the residual of a release is computed, at most.
+        most_evaluations: Times that the residual of a release is computed, at most.
+
+    Raises:
+        ValueError: coords of another shape, or no numbers.
     """
     n, (m, d) = len(known) + 1, (len(coords), known.shape[1])
     release = releases.checked("coords", coords, n)
     precision = releases.rounding(np.asarray(coords), release) if precision is None else precision
     is_finite = np.asarray(np.isfinite(release).all(axis=(1, 2)))
     theta = releases.centred(np.where(is_finite[:, None, None], release, 0))
-    belief = Belief.of(prior, is_held(pipeline, known), known[0])
     found = Found(np.full((m, d), np.nan), np.full((m, d), np.nan), np.full(m, np.inf), np.zeros(m, bool))
+    held = is_held(pipeline, known)
+    if held.all():
+        return found
+    whitened = Whitened.of(prior, held, known[0])
 
     def work(part: slice) -> None:
         for lane in range(part.start, part.stop):
@@ -309,16 +321,16 @@ def recover(
             if pairs is None or not is_finite[lane]:
                 continue
             equations = Equations(pipeline, known, pairs)
-            size = float(np.linalg.norm(equations.paths(belief.mean) ** 2)) / 2
+            size = float(np.linalg.norm(equations.paths(whitened.mean) ** 2)) / 2
             enough = releases.explained_by_rounding(pairs.values, precision, size, n) / pairs.values.max()
-            end = Search(equations, belief, np.random.default_rng(seed), enough, most_passes).run()
+            end = Search(equations, whitened, np.random.default_rng(seed), enough, most_evaluations).run()
             certified = end.norm <= enough
             if certified and enough <= TELLING:
-                x, slope = _settled(equations, belief, end.x, enough / (3 * np.sqrt(pairs.vectors.size)))
+                x, slope = _settled(equations, whitened, end.x, enough / (ROUNDED * np.sqrt(pairs.vectors.size)))
             else:
-                x, slope = end.x, Slope.at(equations, belief, end.x, FAR_OFF * end.norm)
+                x, slope = end.x, Linearised.at(equations, whitened, end.x, FAR_OFF * end.norm)
             found.x[lane], found.residual[lane], found.is_certified[lane] = x, end.norm, certified
-            found.variance[lane] = np.sum((belief.factor @ slope.covariance) * belief.factor, axis=1)
+            found.variance[lane] = np.sum((whitened.factor @ slope.covariance) * whitened.factor, axis=1)
 
     with blas().limit(limits=1, user_api="blas"):
         host.spread(work, m, size=1)
@@ -364,7 +376,7 @@ class MovingGeodesics(EmbeddingAttack):
         n, d = len(threat.known) + 1, threat.known.shape[1]
         k = threat.coords.shape[2]
         # Shortest paths go at a third of the speed of matrix products.
-        flops = MOST_PASSES * (3.0 * n**3 + 40.0 * n**2 + 4.0 * n * k * d**2)
+        flops = MOST_EVALUATIONS * (3.0 * n**3 + 40.0 * n**2 + 4.0 * n * k * d**2)
         n_bytes = 8.0 * ((8 + 4 * k) * n**2 + 16 * n * d + 4 * d**2)
         return Cost(threat.n_releases * flops / DENSE_FLOPS, n_bytes)
 

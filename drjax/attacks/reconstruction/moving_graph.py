@@ -1,4 +1,8 @@
-"""Compiled graph of records that all move with one of them: its edges, its shortest paths, and how these change."""
+"""Compiled graph of records that all move with one of them: its edges, its shortest paths, and how these change.
+
+`drjax.dr.isomap` has the graph of records that stay, and updates of its paths. Here every length changes with every
+candidate, and edges keep their numbers, because the derivative is taken in their lengths.
+"""
 
 from __future__ import annotations
 

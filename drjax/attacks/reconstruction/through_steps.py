@@ -215,6 +215,8 @@ def _record(
             x = np.where(held, known[0], x)
             if np.abs(x - last).max() <= 1e-9 * np.abs(x).max():
                 break
+        if not np.isfinite(np.asarray(pipeline.prepared(jnp.concatenate([jnp.asarray(x)[None], arrays])))[0]).all():
+            x = last
     loaded = slope @ prior.covariance
     gram = loaded @ slope.T + noise * np.eye(len(z))
     left = np.diagonal(prior.covariance) - np.sum(np.linalg.solve(gram, loaded) * loaded, axis=0)

@@ -47,6 +47,9 @@ which damping falls, and steps that may make the fit worse. None does best every
 STEPS, LAST_STEPS = 25, 6
 """Steps of a descent, and of the last one, from a record of which rounding explains what is left."""
 
+ROUNDING = 4 * np.finfo(np.float64).eps
+"""Share of the trace of normal equations that is rounding of their smallest eigenvalues."""
+
 CLOSE = 2e-3
 """Norm of what is left, over the largest eigenvalue, below which descents are repeated for as long as they halve it."""
 
@@ -86,12 +89,17 @@ class Linearised(NamedTuple):
     Attributes:
         noise: Standard deviation of an equation's error, over the largest eigenvalue.
         jacobian: (n q, p), their derivative in u, the record in units of the prior, over the noise.
-        covariance: (p, p) of u given the equations.
+        root: (p, p), whose product with its transpose is the covariance of u given the equations.
     """
 
     noise: float
     jacobian: np.ndarray
-    covariance: np.ndarray
+    root: np.ndarray
+
+    @property
+    def covariance(self) -> np.ndarray:
+        """(p, p)."""
+        return self.root @ self.root.T
 
     @classmethod
     def at(cls, equations: Equations, prior: Whitened, x: np.ndarray, noise: float) -> Linearised:
@@ -102,13 +110,26 @@ class Linearised(NamedTuple):
     def of(cls, slope: np.ndarray, prior: Whitened, noise: float) -> Linearised:
         """From the derivative (n q, d) in the record."""
         jacobian = slope @ prior.factor / noise
-        return cls(noise, jacobian, np.linalg.inv(jacobian.T @ jacobian + np.eye(jacobian.shape[1])))
+        # Of the product of the jacobian with itself rounding would hide what the equations hardly show.
+        _, singular, directions = np.linalg.svd(np.linalg.qr(jacobian, mode="r"))
+        precisions = np.ones(len(directions))
+        precisions[: len(singular)] += singular**2
+        return cls(noise, jacobian, directions.T / np.sqrt(precisions))
 
     def promise(self, equations: Equations, prior: Whitened, x: np.ndarray) -> float:
         """The objective that one step from a record (d,) would lead to, were slopes there as here."""
         left, u = equations.residual(x) / self.noise, prior.unit(x)
-        pull = self.jacobian.T @ left + u
-        return float(left @ left + u @ u - pull @ self.covariance @ pull)
+        pull = self.root.T @ (self.jacobian.T @ left + u)
+        return float(left @ left + u @ u - pull @ pull)
+
+
+def damped_step(normal: np.ndarray, pull: np.ndarray, damping: float) -> np.ndarray:
+    """The step (p,) against half a gradient (p,), of normal equations (p, p) that are positive definite to rounding.
+
+    Source: Marquardt (1963).
+    """
+    own = np.diag(normal)
+    return -np.linalg.solve(normal + np.diag(damping * own + ROUNDING * own.sum()), pull)
 
 
 @dataclass
@@ -192,8 +213,7 @@ class Search:
         scale, move = own.scale * np.exp(0.7 * rng.standard_normal()), rng.choice(MOVES)
         if move == "posterior":
             # Noise of three times as much leaves about that much more open.
-            root = np.linalg.cholesky(slope.covariance)
-            return x + 3 * scale * prior.factor @ (root @ rng.standard_normal(len(root)))
+            return x + 3 * scale * prior.factor @ (slope.root @ rng.standard_normal(len(slope.root)))
         if move == "features":
             unit = np.sqrt((prior.factor**2).sum(axis=1))
             return x + scale * unit * rng.standard_normal(len(x)) * (rng.random(len(x)) < max(2 / len(x), 0.1))
@@ -224,9 +244,9 @@ class Search:
                 break
             slope = slope @ prior.factor / noise
             pull, normal = slope.T @ left / noise + u, slope.T @ slope + np.eye(len(u))
-            own_scale, is_lower = np.diag(np.diag(normal)), False
+            is_lower = False
             for _ in range(3):
-                new = u - np.linalg.solve(normal + damping * own_scale, pull)
+                new = u + damped_step(normal, pull, damping)
                 is_lower = cost_of(equations.residual(prior.record(new)), new) < 0.999 * cost
                 if is_lower:
                     break
@@ -238,8 +258,8 @@ class Search:
                 if waited > patience:
                     break
                 damping = max(least, 1e-6 if least > 1e-12 else 0.0)
-                step = np.linalg.solve(normal + damping * own_scale, pull)
-                new = u - step * min(1.0, 0.5 / max(np.abs(step).max(), TINY))
+                step = damped_step(normal, pull, damping)
+                new = u + step * min(1.0, 0.5 / max(np.abs(step).max(), TINY))
             u = new
             left, slope = equations.linearised(prior.record(u))
             cost = cost_of(left, u)
@@ -330,7 +350,7 @@ def recover(
             else:
                 x, slope = end.x, Linearised.at(equations, whitened, end.x, FAR_OFF * end.norm)
             found.x[lane], found.residual[lane], found.is_certified[lane] = x, end.norm, certified
-            found.variance[lane] = np.sum((whitened.factor @ slope.covariance) * whitened.factor, axis=1)
+            found.variance[lane] = np.sum((whitened.factor @ slope.root) ** 2, axis=1)
 
     with blas().limit(limits=1, user_api="blas"):
         host.spread(work, m, size=1)

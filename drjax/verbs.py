@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,7 +18,9 @@ import jax
 import numpy as np
 import pyarrow.parquet as pq
 
-from drjax.attacks.embedding import Answer, attack_embedding
+from drjax.attacks.answer import Answer
+from drjax.attacks.embedding import attack_embedding, attack_rows
+from drjax.attacks.recognition.agreement import Stated
 from drjax.attacks.shadow import shadow_embeddings
 from drjax.audits import AuditConfig, AuditResult, run
 from drjax.audits.config import RECOGNISED
@@ -28,7 +30,7 @@ from drjax.bounds import rero
 from drjax.bounds.statement import Mechanism
 from drjax.core import validate
 from drjax.core.types import Array, DRMethod, Embedding
-from drjax.data import in_own_units, load, load_values
+from drjax.data import Values, in_own_units, load, read_values
 from drjax.data.frames import arrow_of, values_from_memory
 from drjax.dr import METHODS, PCA, make_method
 from drjax.releases import PCAReleaseConfig, release_pca
@@ -108,25 +110,30 @@ def attack(
     first_pca: int | None = None,
     whiten: bool = False,
     public: Any = None,
-    target_row: int | None = None,
+    target_row: int | Sequence[int] | None = None,
+    known_features: Mapping[Any, float] | None = None,
     shuffled: bool = False,
     attack: str | None = None,
     decimals: int | None = None,
     bounds: tuple[float, float] | None = None,
     seed: int = 0,
     **hyperparameters: Any,
-) -> Answer:
+) -> Answer | tuple[Answer, ...]:
     """Reconstructs the one unknown record of a published embedding from the others; values are used as they are.
 
     Args:
         known: (n-1, d) records in the order of the release, unless shuffled: path, array or DataFrame of numbers.
         coords: (n, k) coordinates, given in one of these ways.
-        method: Key of `METHODS`, or a method with its hyperparameters; recognised by the known records if None.
+        method: Key of `METHODS`, of which what is not stated is recognised; a method with all its hyperparameters; or
+            None: recognised by the known records.
         scale: Steps on the records before a method that is named, such as "standard".
         first_pca: Principal components that it is given in place of the records; None for the records.
         whiten: Whether coordinates are scaled to unit variance.
         public: (s, d) other records of the same kind, given in one of these ways; None if there are none.
-        target_row: Row of the unknown record in coords, from 0; 0 if None.
+        target_row: Row of the unknown record in coords, from 0; 0 if None. Of several unknown records their rows, and
+            the answer is one for each; that needs a method, and known has as many rows less.
+        known_features: Values of the target that the adversary has, by the number of the feature from 0 or the name of
+            its column; needs public records.
         shuffled: Whether nobody knows which row is whose: they are matched.
         attack: Name in `ATTACKS["embedding"]`; the one that errs least on practice releases if None.
         decimals: Decimals that coordinates are rounded to; found out if None.
@@ -135,32 +142,37 @@ def attack(
         **hyperparameters: Hyperparameters of the method by name.
 
     Raises:
-        ValueError: as of `drjax.attacks.embedding.attack_embedding`.
+        ValueError: as of `drjax.attacks.embedding.attack_embedding`, or a known feature that is none.
 
     Example:
         >>> import drjax, numpy as np
         >>> x = np.random.default_rng(0).random((60, 5))
         >>> coords = drjax.embed(x, n_components=2)
         >>> answer = drjax.attack(x[1:], coords)
+        >>> answer.verdict
+        'reliable'
         >>> bool(np.abs(answer.found.x - x[0]).max() < 1e-3)
         True
     """
-    released = _numbers(coords)
+    released, given = _numbers(coords), _values(known)
     steps = {"scale": scale, "first_pca": first_pca, "whiten": whiten}
     if method is None and (hyperparameters or any(steps.values())):
         raise ValueError("method must be named with hyperparameters of it or steps around it, got None")
-    return attack_embedding(
-        jax.random.key(seed),
-        None if method is None else _method(method, released.shape[1], hyperparameters, **steps),
-        _numbers(known),
-        released,
-        public=None if public is None else _numbers(public),
-        target_row=target_row,
-        shuffled=shuffled,
-        attack=attack,
-        decimals=decimals,
-        bounds=bounds,
-    )
+    stated: Any = None if method is None else _method(method, released.shape[1], hyperparameters, **steps)
+    if isinstance(method, str):
+        stated = Stated(stated, frozenset(hyperparameters), has_steps=any(map(bool, steps.values())))
+    rest: dict[str, Any] = {"attack": attack, "decimals": decimals, "bounds": bounds, "names": given.names}
+    rest["public"] = None if public is None else _numbers(public)
+    key = jax.random.key(seed)
+    if isinstance(target_row, Sequence):
+        if stated is None or shuffled or known_features is not None:
+            raise ValueError(
+                f"target_row must be one row without method, or shuffled or with known_features, got {target_row}"
+            )
+        return attack_rows(key, stated, given.x, released, target_rows=target_row, **rest)
+    features = None if known_features is None else _features(known_features, given)
+    options: dict[str, Any] = {"target_row": target_row, "shuffled": shuffled, "known_features": features}
+    return attack_embedding(key, stated, given.x, released, **options, **rest)
 
 
 def embed(
@@ -287,7 +299,24 @@ def _method(method: str | DRMethod, n_components: int, hyperparameters: Mapping[
 
 
 def _numbers(records: Any) -> np.ndarray:
-    return load_values(records) if isinstance(records, str | Path) else values_from_memory(records)
+    return _values(records).x
+
+
+def _values(records: Any) -> Values:
+    return read_values(records) if isinstance(records, str | Path) else values_from_memory(records)
+
+
+def _features(known_features: Mapping[Any, float], known: Values) -> np.ndarray:
+    """(d,) values of features by name or number, nan for the others."""
+    features = np.full(known.x.shape[1], np.nan)
+    for name, value in known_features.items():
+        column = known.names.index(name) if name in known.names else name
+        if not isinstance(column, int) or not 0 <= column < len(features):
+            raise ValueError(
+                f"known_features must be by columns of known or numbers from 0 to {len(features) - 1}, got {name!r}"
+            )
+        features[column] = value
+    return features
 
 
 def _written(records: Any, folder: Path, name: str) -> Path:

@@ -108,8 +108,8 @@ def test_attack_takes_frames_and_refuses_what_the_method_lacks():
     coords = drjax.embed(frame)
     np.testing.assert_allclose(drjax.attack(frame.iloc[1:], coords).found.x, frame.iloc[0], atol=1e-6)
     said = repr(drjax.attack(frame.iloc[1:], coords)).splitlines()
-    assert said[0].startswith("Closed form, known only: [")
-    assert "5 features, status OK" in said[0]
+    assert said[0].startswith("reliable: [")
+    assert said[0].endswith("by Closed form, known only, status OK")
     assert len(said) <= 10
     assert (
         repr(drjax.load(frame))
@@ -123,6 +123,15 @@ def test_attack_takes_frames_and_refuses_what_the_method_lacks():
         drjax.attack(frame.iloc[1:], coords, scale=("standard",))
     with pytest.raises(ValueError, match="must be left out with a method that has its own"):
         drjax.embed(frame, method=method, perplexity=3)
+
+
+def test_the_index_of_a_frame_is_no_feature():
+    frame = pd.DataFrame({"a": [0.1, 0.2, 0.4, 0.8], 7: [1, 0, 0, 1]}, index=[40, 10, 30, 20])
+    assert frames.arrow_of(frame[["a"]]).column_names == ["a"]
+    assert frames.arrow_of(frame).column_names == ["a", "7"]
+    assert frames.from_memory(frame).x.shape == (4, 2)
+    named = frame.rename_axis("patient")
+    assert frames.values_from_memory(named).names == ("a", "7")
 
 
 def test_frames_that_hold_no_numbers_are_refused_by_the_column():

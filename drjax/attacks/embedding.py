@@ -2,63 +2,28 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import jax
 import numpy as np
 
-from drjax.attacks import certificate, practice, shadow_sets
-from drjax.attacks.attack import EmbeddingAttack, EmbeddingThreat, Shadows
-from drjax.attacks.recognition import Belief, recognise
+from drjax.attacks import certificate, intervals, practice, shadow_sets
+from drjax.attacks.answer import Answer
+from drjax.attacks.attack import EmbeddingAttack, EmbeddingThreat
+from drjax.attacks.case import N_SHADOW, Case, case_of, of_row
+from drjax.attacks.recognition import Belief, checked, recognise
+from drjax.attacks.recognition.agreement import Stated, agreeing
 from drjax.attacks.registry import ATTACKS, answer, fitting
 from drjax.attacks.shadow import shadow_needs
 from drjax.core import memory, validate
+from drjax.core.progress import announce
 from drjax.core.types import Array, DRMethod, Reconstruction, Status
-
-N_SHADOW, SHARE_OF_VALIDATION = 1000, 0.1
-"""Public records that shadow releases are made of, at most, and the share that trainings are stopped on."""
-
-MOST_DECIMALS = 9
-"""Coordinates that are equal to themselves rounded to so many decimals are taken for rounded."""
-
-
-class Answer(NamedTuple):
-    """What came of a release.
-
-    Attributes:
-        attack: Attack that was run.
-        found: Reconstruction, without a leading axis.
-        errors: Attack -> mean squared error (v,) on practice releases; empty where only one attack was possible.
-        misfit: Why the release is none of the method's, where the attack says so.
-        belief: What the release shows of how it was made; None where the method was stated.
-        order: (n,) int, rows of the release in the order [target; known], where these were matched; else None.
-    """
-
-    attack: EmbeddingAttack
-    found: Reconstruction
-    errors: Mapping[str, np.ndarray]
-    misfit: list[str]
-    belief: Belief | None = None
-    order: np.ndarray | None = None
-
-    def __repr__(self) -> str:
-        """The attack, the first features and what is known of the error; a few lines."""
-        found = self.found
-        first = ", ".join(f"{value:.4g}" for value in found.x[:6]) + (", ..." if found.x.size > 6 else "")
-        lines = [f"{self.attack.label}: [{first}], {found.x.size} features, status {Status(int(found.status)).name}"]
-        if found.expected_mse is not None:
-            lines.append(f"mean squared error to expect: {float(found.expected_mse):.3g}")
-        if self.errors:
-            tried = ", ".join(f"{name} {error.mean():.3g}" for name, error in self.errors.items())
-            lines.append(f"on releases of known answer: {tried}")
-        return "\n".join(lines + self.misfit + ([] if self.belief is None else self.belief.in_words().splitlines()))
 
 
 def attack_embedding(
     key: Array,
-    method: DRMethod | None,
+    method: DRMethod | Stated | None,
     known: Array,
     coords: Array,
     *,
@@ -66,19 +31,23 @@ def attack_embedding(
     target_row: int | None = None,
     shuffled: bool = False,
     attack: str | None = None,
+    known_features: Array | None = None,
     decimals: int | None = None,
     bounds: tuple[float, float] | None = None,
+    names: Sequence[str] = (),
     progress: bool = False,
 ) -> Answer:
     """Reconstructs the one unknown record of a published embedding from the others.
 
     Without `attack` those that fit are tried where the answer is known, on releases of public records or, without any,
-    of known ones that stand in for the target; the one that errs least there is run.
+    of known ones that stand in for the target; the one that errs least there is run. What is stated of the method is
+    compared with what the known records show of the map; where they contradict it the answer is not relied on.
 
     Args:
         key: PRNG key of the shadow releases and attacks.
-        method: DR method, as the adversary believes it to be, with its hyperparameters; recognised by the known records
-            if None (`drjax.attacks.recognition`). Where nothing fits the answer is their mean, with status MISFIT.
+        method: DR method, as the adversary believes it to be, with all its hyperparameters; or what is stated of it,
+            the rest of which is recognised; or None: recognised by the known records (`drjax.attacks.recognition`).
+            Where nothing fits the answer is their mean, with status MISFIT.
         known: (n-1, d), in the order of the release, the target's row left out.
         coords: (n, k), finite.
         public: (s, d), other records of the same kind; None if there are none.
@@ -86,84 +55,209 @@ def attack_embedding(
         shuffled: Whether nobody knows which row is whose: they are matched (`drjax.attacks.recognition.recognise`), and
             where that fails the answer is the mean, with status MISFIT.
         attack: Name in `ATTACKS["embedding"]`; the best if None.
+        known_features: (d,), values of the target that the adversary has, nan where unknown; needs public records.
         decimals: Decimals that coordinates are rounded to; found out if None.
         bounds: Least and greatest value of a feature; None if there are none.
-        progress: Show bars on standard error.
+        names: Names of the d features, for words and files.
+        progress: Show bars on standard error, and say what is about to take long.
 
     Raises:
         ValueError: arrays not finite or of shapes that do not match, negative decimals, bounds without a range, a row
-            of shuffled rows, or an attack that is none for such a release.
+            of shuffled rows, known features without public records, or an attack that is none for such a release.
 
-        known = digits.x[1:200]; published = sklearn.manifold.TSNE().fit_transform(digits.x[:200])
-        attack_embedding(jax.random.key(0), TSNE(), known, published, public=digits.x[200:]).found.x
+    known = digits.x[1:200]; published = sklearn.manifold.TSNE().fit_transform(digits.x[:200])
+    attack_embedding(jax.random.key(0), None, known, published, public=digits.x[200:]).found.x
     """
     validate.prng_key(key)
-    if decimals is not None:
-        validate.integer(minimum=0, decimals=decimals)
-    if bounds is not None and not (len(bounds) == 2 and bounds[0] < bounds[1]):
-        raise ValueError(f"bounds must be two numbers, the first less than the second, got {bounds}")
-    known = validate.matrix(known, "known", min_rows=3)
-    published = validate.matrix(coords, "coords")
-    n, k = len(known) + 1, published.shape[1] if method is None else method.n_components
-    if published.shape != (n, k):
-        raise ValueError(
-            f"coords must have shape ({n}, {k}) for {n - 1} known records, got {published.shape}: leave out of known "
-            "the target alone, and keep the order of the release"
-        )
     if shuffled and target_row is not None:
         raise ValueError(f"target_row must be left out where rows are shuffled, got {target_row}")
-    target_row = 0 if target_row is None else target_row
-    validate.integer(minimum=0, target_row=target_row)
-    validate.at_most(n - 1, "n - 1", target_row=target_row)
-    others = None if public is None else validate.matrix(public, "public", min_rows=2, columns=known.shape[1])
-    belief, order = None, None
-    if method is None or shuffled:
-        rounded = decimals_of(published) if decimals is None else decimals
-        belief = recognise(
-            key, known, published, target_row=target_row, decimals=rounded, shuffled=shuffled, progress=progress
+    row = 0 if target_row is None else target_row
+    given = case_of(known, coords, (row,), public, known_features, decimals, bounds, names)
+    stated = _checked(method, given)
+    return _answered(key, of_row(given, (row,), 0, progress=progress), stated, row, shuffled=shuffled, attack=attack)
+
+
+def attack_rows(
+    key: Array,
+    method: DRMethod | Stated,
+    known: Array,
+    coords: Array,
+    *,
+    target_rows: Sequence[int],
+    public: Array | None = None,
+    attack: str | None = None,
+    decimals: int | None = None,
+    bounds: tuple[float, float] | None = None,
+    names: Sequence[str] = (),
+    progress: bool = False,
+) -> tuple[Answer, ...]:
+    """Reconstructs several unknown records of a published embedding one by one, the others hidden meanwhile.
+
+    Args:
+        key: As for `attack_embedding`, as method, coords, public, attack, decimals, bounds, names and progress. With
+            two rows or more the method is not compared with the map.
+        method: DR method, or what is stated of it.
+        known: (n-u, d), in the order of the release, the u targets' rows left out.
+        coords: (n, k), finite.
+        target_rows: Rows of the u unknown records in coords, from 0, all different.
+        public: (s, d), other records of the same kind; most methods have no attack without.
+        attack: Name in `ATTACKS["embedding"]`, which takes hidden records; the best if None.
+        decimals: Decimals of the coordinates.
+        bounds: Least and greatest value of a feature.
+        names: Names of the d features.
+        progress: Show bars on standard error.
+
+    Raises:
+        ValueError: as of `attack_embedding`, or no attack fits.
+    """
+    validate.prng_key(key)
+    rows = tuple(target_rows)
+    given = case_of(known, coords, rows, public, None, decimals, bounds, names)
+    stated = _checked(method, given)
+    return tuple(
+        _answered(key, of_row(given, rows, place, progress=progress), stated, row, shuffled=False, attack=attack)
+        for place, row in enumerate(rows)
+    )
+
+
+def _checked(method: DRMethod | Stated | None, given: Case) -> Stated | None:
+    stated = method if method is None or isinstance(method, Stated) else Stated.whole(method)
+    k = given.coords.shape[1]
+    if stated is not None and stated.method.n_components != k:
+        n = len(given.coords)
+        raise ValueError(
+            f"coords must have shape ({n}, {stated.method.n_components}), a column for each component of the method, "
+            f"got {given.coords.shape}"
         )
-        if belief.method is None:
-            return _none_of_these(belief, known)
-        order = belief.order
-        published = published if order is None else published[order]
-        method, belief = (belief.method, belief) if method is None else (method, None)
-    threat = _threat(key, method, known, published, others, target_row, decimals, bounds, progress)
-    fits = {name: one for name, one in fitting(threat).items() if not one.is_baseline}
-    if attack is not None:
-        if attack not in fits:
-            all_of_them = ATTACKS["embedding"]
-            why = f": it {all_of_them[attack].fits(threat)}" if attack in all_of_them else ""
-            raise ValueError(f"attack must be one of {', '.join(fits)} for this release, got {attack!r}{why}")
-        fits = {attack: fits[attack]}
+    return stated
+
+
+def _answered(key: Array, case: Case, stated: Stated | None, row: int, *, shuffled: bool, attack: str | None) -> Answer:
+    made = _believed(key, case, stated, row, shuffled=shuffled)
+    if made.method is None:
+        assert made.belief is not None
+        return _none_of_these(made.belief, case, row)
+    if made.order is not None:
+        # `order` is of the rows of the release.
+        unordered = np.insert(case.coords[1:], row, case.coords[0], axis=0)
+        case, row = dataclasses.replace(case, coords=unordered[made.order]), int(made.order[0])
+    threat = case.threat(key, made.method)
+    fits = _fits(threat, attack)
     pool = _pool(fits, threat)
     memory.require(
         bytes_needed(pool, threat),
         "this attack",
-        f"{n - 1:,} known records with {known.shape[1]:,} features",
+        f"{len(case.known):,} known records with {case.known.shape[1]:,} features",
         "run it where there is more",
     )
-    errors = _practised(key, pool, threat)
+    announce(f"attacks on this release ({made.method.title})", seconds_needed(pool, threat), enabled=case.progress)
+    tried, findings = _practised(key, pool, threat)
+    errors = {name: practice.errors_in(one, tried, _is_scored(threat)) for name, one in findings.items() if tried}
     name = practice.winners(errors)[0] if errors else min(pool, key=lambda one: pool[one].cost(threat).seconds)
-    found = threat.settled(certificate.checked(threat, answer(fits[name], key, threat)))
-    reasons = fits[name].misfit(threat) if int(found.status[0]) else []
-    single = Reconstruction(
-        found.x[0],
-        None,
-        found.candidates[0],
-        found.residual_norm[0],
-        found.status[0],
-        None if found.expected_mse is None else found.expected_mse[0],
-        found.facts,
-        None if found.feature_mse is None else found.feature_mse[0],
+    chosen = fits[name]
+    found = threat.settled(certificate.checked(threat, answer(chosen, key, threat)))
+    if made.contradiction:
+        found = found._replace(status=found.status | np.uint32(Status.UNCERTIFIED))
+    calibration = practice.calibration(key, chosen, threat, tried, findings.get(name))
+    found = intervals.with_intervals(found, threat, calibration)
+    return Answer(
+        attack=chosen,
+        found=_single(found),
+        usual=case.usual,
+        names=case.names,
+        errors=errors,
+        misfit=tuple(chosen.misfit(threat)) if int(found.status[0]) and threat.hidden is None else (),
+        belief=made.belief,
+        contradiction=made.contradiction,
+        notes=made.notes,
+        order=made.order,
+        row=row,
+        calibration=calibration,
+        has_public=case.public is not None,
     )
-    return Answer(fits[name], single, errors, reasons, belief, order)
 
 
-def _none_of_these(belief: Belief, known: np.ndarray) -> Answer:
+class _Made(NamedTuple):
+    """How a release is taken to be made; `method` is None where nothing fits."""
+
+    method: DRMethod | None
+    belief: Belief | None = None
+    contradiction: str = ""
+    notes: tuple[str, ...] = ()
+    order: np.ndarray | None = None
+
+
+def _believed(key: Array, case: Case, stated: Stated | None, row: int, *, shuffled: bool) -> _Made:
+    """What is stated, what the map shows, and whether the two agree."""
+    if case.hidden is not None:
+        assert stated is not None
+        return _Made(stated.method, notes=("Nobody compared the map with the method: several records are unknown.",))
+    families = None if stated is None or shuffled else (stated.family,)
+    # Rows of the release are needed where they are to be matched.
+    release = np.insert(case.coords[1:], row, case.coords[0], axis=0)
+    options = {"target_row": row, "decimals": case.decimals, "shuffled": shuffled, "progress": case.progress}
+    try:
+        belief = recognise(key, case.known, release, methods=families, **options)
+    except ValueError as error:
+        if stated is None or shuffled:
+            raise
+        return _Made(stated.method, notes=(f"Nobody compared the map with the method: {error}.",))
+    if stated is None or (shuffled and belief.method is None):
+        return _Made(belief.method, belief, order=belief.order)
+    records = checked(case.known, case.coords).records
+    agreed = agreeing(belief, stated, records)
+    order = belief.order if shuffled else None
+    if agreed is not None:
+        return _Made(agreed.method if stated.leaves_open(agreed) else stated.method, belief, order=order)
+    if belief.method is None:
+        said = f"The map does not bear out {stated.method.title}: {' '.join(belief.why)}"
+    else:
+        said = f"The map contradicts what was stated: it is {belief.title}."
+    return _Made(stated.method, belief, f"{said} Leave out --method to have the release recognised.", order=order)
+
+
+def _fits(threat: EmbeddingThreat, attack: str | None) -> dict[str, EmbeddingAttack]:
+    """Attacks on the release by name, or the one that was asked for."""
+    fits = {name: one for name, one in fitting(threat).items() if not one.is_baseline}
+    if attack is None:
+        return fits
+    if attack not in fits:
+        all_of_them = ATTACKS["embedding"]
+        why = f": it {all_of_them[attack].fits(threat)}" if attack in all_of_them else ""
+        raise ValueError(f"attack must be one of {', '.join(fits)} for this release, got {attack!r}{why}")
+    return {attack: fits[attack]}
+
+
+def _single(found: Reconstruction) -> Reconstruction:
+    """The fields of the one release without their leading axis."""
+    fields = {
+        name: None if getattr(found, name) is None else getattr(found, name)[0]
+        for name in ("x", "candidates", "residual_norm", "status", "expected_mse", "feature_mse", "interval")
+    }
+    return found._replace(**fields)
+
+
+def _none_of_these(belief: Belief, case: Case, row: int) -> Answer:
     """The mean of the known records, for a release of a kind that is not known."""
-    mean, variance = known.mean(axis=0, dtype=np.float64), float(known.var(axis=0, dtype=np.float64).mean())
-    found = Reconstruction(mean, None, mean[None], np.asarray(np.nan), np.asarray(np.uint32(Status.MISFIT)), variance)
-    return Answer(ATTACKS["embedding"]["mean"], found, {}, list(belief.why), belief)
+    mean, deviation = case.usual
+    status, unknown = np.asarray(np.uint32(Status.MISFIT)), np.asarray(np.nan)
+    variance = deviation**2
+    found = Reconstruction(mean, None, mean[None], unknown, status, variance.mean(), feature_mse=variance)
+    return Answer(
+        attack=ATTACKS["embedding"]["mean"],
+        found=found,
+        usual=case.usual,
+        names=case.names,
+        errors={},
+        misfit=tuple(belief.why),
+        belief=belief,
+        row=row,
+        has_public=case.public is not None,
+    )
+
+
+def _is_scored(threat: EmbeddingThreat) -> np.ndarray | None:
+    return None if threat.features is None else ~threat.features.which
 
 
 def _pool(fits: Mapping[str, EmbeddingAttack], threat: EmbeddingThreat) -> dict[str, EmbeddingAttack]:
@@ -189,71 +283,30 @@ def bytes_needed(pool: Mapping[str, EmbeddingAttack], threat: EmbeddingThreat) -
     return own + shadow_needs(threat.method, n + 1, d, made, itemsize=8).bytes + 8.0 * made * threat.coords.size
 
 
-def _practised(key: Array, candidates: Mapping[str, EmbeddingAttack], threat: EmbeddingThreat) -> dict[str, np.ndarray]:
+def seconds_needed(pool: Mapping[str, EmbeddingAttack], threat: EmbeddingThreat) -> float:
+    """Time of choosing and running one of the attacks, and of checking its intervals, within a factor of two."""
+    public = None if threat.public is None else len(threat.public)
+    costs = [one.cost(threat).seconds for one in pool.values()]
+    needs = len(pool) > 1 or any(one.needs_shadows for one in pool.values())
+    n, d = threat.known.shape
+    made = shadow_needs(threat.method, n + 1, d, public or shadow_sets.STAND_INS, itemsize=8).seconds if needs else 0.0
+    tried = sum(min(cost * practice.RELEASES, practice.MOST_SECONDS) for cost in costs)
+    return made + (tried if len(pool) > 1 or public else 0.0) + max(costs)
+
+
+def _practised(
+    key: Array, candidates: Mapping[str, EmbeddingAttack], threat: EmbeddingThreat
+) -> tuple[EmbeddingThreat | None, dict[str, Reconstruction]]:
+    """Practice releases, and what attacks found of them; neither where one attack alone is possible."""
     tried = practice.practice(threat) if len(candidates) > 1 else None
     if tried is None:
-        return {}
+        return None, {}
     candidates = {name: one for name, one in candidates.items() if one.cost(tried).seconds <= practice.MOST_SECONDS}
-    return practice.compared(candidates, tried, lambda name: practice.errors_of(candidates[name], key, tried))
+    found: dict[str, Reconstruction] = {}
 
+    def errors(name: str) -> np.ndarray:
+        found[name] = practice.found_on(candidates[name], key, tried)
+        return practice.errors_in(found[name], tried, _is_scored(threat))
 
-def _threat(
-    key: Array,
-    method: DRMethod,
-    known: np.ndarray,
-    coords: np.ndarray,
-    public: np.ndarray | None,
-    target_row: int,
-    decimals: int | None,
-    bounds: tuple[float, float] | None,
-    progress: bool,
-) -> EmbeddingThreat:
-    dtype = dtype_of(coords)
-    decimals = decimals_of(coords) if decimals is None else decimals
-    shadow_key = jax.random.fold_in(key, 1)
-    some = None if public is None else public[:N_SHADOW]
-
-    @functools.cache
-    def shadows() -> Shadows:
-        if some is None:
-            return shadow_sets.stand_in_shadows(shadow_key, method, known, decimals=decimals, dtype=dtype)
-        n_validation = max(2, round(SHARE_OF_VALIDATION * len(some))) if len(some) > 4 else 0
-        return shadow_sets.shadows_of(
-            shadow_key,
-            method,
-            known,
-            some,
-            n_validation=n_validation,
-            decimals=decimals,
-            dtype=dtype,
-            progress=progress,
-        )
-
-    row = coords[target_row : target_row + 1]
-    return EmbeddingThreat(
-        method=method,
-        known=known,
-        coords=np.concatenate([row, np.delete(coords, target_row, axis=0)])[None],
-        shadows=shadows,
-        public=public,
-        decimals=decimals,
-        dtype=dtype,
-        bounds=bounds,
-        alike=False,
-        progress=progress,
-    )
-
-
-def decimals_of(coords: np.ndarray) -> int | None:
-    """The fewest decimals that leave coordinates (n, k) as they are; None if that takes more than `MOST_DECIMALS`."""
-    values = np.asarray(coords, np.float64)
-    tolerance = 4 * np.finfo(coords.dtype if coords.dtype.kind == "f" else np.float64).eps * np.abs(values).max()
-    for decimals in range(MOST_DECIMALS + 1):
-        if 10.0**-decimals > 4 * tolerance and np.abs(values - np.round(values, decimals)).max() <= tolerance:
-            return decimals
-    return None
-
-
-def dtype_of(coords: np.ndarray) -> str:
-    """The floating-point type that coordinates (n, k) were computed in, as their digits show."""
-    return "float32" if np.array_equal(coords, coords.astype(np.float32)) else "float64"
+    practice.compared(candidates, tried, errors)
+    return tried, found

@@ -1,4 +1,4 @@
-"""Practice releases, of which the adversary has the answer: they tell which attack does best."""
+"""Practice releases, of which the adversary has the answer: which attack does best there, and how sure it may be."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import jax
 import numpy as np
 
+from drjax.attacks import certificate, intervals
 from drjax.attacks.attack import EmbeddingAttack, EmbeddingThreat
+from drjax.attacks.reconstruction.features import MIN_PRACTICE
 from drjax.attacks.registry import answer
+from drjax.attacks.shadow_sets import shadows_of
 from drjax.core.statistics import mean_interval
-from drjax.core.types import Array, is_usable
+from drjax.core.types import Array, Reconstruction, is_usable
+from drjax.dr import Pipeline
 
 RELEASES = 12
 """Practice releases, at most."""
@@ -22,6 +27,12 @@ MOST_SECONDS = 30.0
 EXACT, QUICK_SECONDS = 1e-6, 1.0
 """Once an attack errs by less than the first, in units of the records' variance, only those are tried that take no
 longer than the second."""
+
+CALIBRATION_SECONDS = 60.0
+"""Time up to which an attack is run on practice releases so that its intervals hold."""
+
+MOST_LIBRARY = 1000
+"""Known records up to which practice releases are made by the library; t-SNE takes it seconds beyond."""
 
 MOST_WINNERS = 3
 """Attacks that `winners` names, at most."""
@@ -41,12 +52,15 @@ def practice(threat: EmbeddingThreat) -> EmbeddingThreat | None:
         rest: dict[str, Any] = {"known": shadows.known, "seed_key": None}
         hidden = None
     else:
-        split = [len(shadows.validation) - max(0, min(RELEASES, len(shadows.validation) - 1))]
+        kept_back = 1 if threat.features is None else MIN_PRACTICE
+        split = [len(shadows.validation) - max(0, min(RELEASES, len(shadows.validation) - kept_back))]
         validation, truth = np.split(shadows.validation, split)
         validation_coords, coords = np.split(shadows.validation_coords, split)
         kept = dataclasses.replace(shadows, validation=validation, validation_coords=validation_coords)
         rest = {"public": np.concatenate([shadows.records, validation])}
         hidden = None if shadows.validation_hidden is None else np.split(shadows.validation_hidden, split)[1]
+    if hidden is None:
+        coords = _as_published(threat, rest.get("known", threat.known), truth, coords)
     is_usable_release = np.isfinite(coords).all(axis=(1, 2))
     if is_usable_release.sum() < 2:
         return None
@@ -63,6 +77,55 @@ def practice(threat: EmbeddingThreat) -> EmbeddingThreat | None:
     )
 
 
+def fresh(key: Array, threat: EmbeddingThreat) -> EmbeddingThreat | None:
+    """The same threat on releases of its last public records, for an attack that looks at no shadows.
+
+    They are among the practice threat's public records no more. None without public records, or with fewer than four,
+    and where several records are unknown.
+
+    Args:
+        key: PRNG key of the releases.
+        threat: Threat of one release.
+    """
+    if threat.public is None or len(threat.public) < 4 or threat.hidden is not None:
+        return None
+    n = min(RELEASES, len(threat.public) // 2)
+    rest, truth = np.split(threat.public, [len(threat.public) - n])
+    made = shadows_of(
+        jax.random.fold_in(key, 2), threat.method, threat.known, truth, decimals=threat.decimals, dtype=threat.dtype
+    )
+    features = threat.features
+    return dataclasses.replace(
+        threat,
+        coords=_as_published(threat, threat.known, truth, made.coords),
+        truth=truth,
+        public=rest,
+        features=None if features is None else features._replace(values=truth[:, features.which]),
+    )
+
+
+def _as_published(threat: EmbeddingThreat, known: np.ndarray, truth: np.ndarray, coords: np.ndarray) -> np.ndarray:
+    """Practice releases (m, n, k), made by the library that is known for the method where its maps differ from ours.
+
+    Ours where the release under attack is ours, where the method has no such library, and of many records.
+    """
+    method = threat.method
+    own: Any = method.method if isinstance(method, Pipeline) else method
+    if threat.alike or not hasattr(own, "by_library") or len(known) > MOST_LIBRARY:
+        return coords
+    made = []
+    for seed, x in enumerate(truth):
+        records = np.concatenate([x[None], known])
+        if isinstance(method, Pipeline):
+            with jax.enable_x64(True):
+                own_coords = own.by_library(np.asarray(method.prepared(records)), seed)
+                made.append(np.asarray(method.published(own_coords)))
+        else:
+            made.append(own.by_library(records, seed))
+    found = np.stack(made)
+    return found if threat.decimals is None else np.round(found, threat.decimals)
+
+
 def errors_of(
     attack: EmbeddingAttack, key: Array, tried: EmbeddingThreat, is_scored: np.ndarray | None = None
 ) -> np.ndarray:
@@ -74,8 +137,17 @@ def errors_of(
         tried: Practice threat, from `practice`; the attack is not told its truth.
         is_scored: Features that count, (d,) bool; all of them if None.
     """
+    return errors_in(found_on(attack, key, tried), tried, is_scored)
+
+
+def found_on(attack: EmbeddingAttack, key: Array, tried: EmbeddingThreat) -> Reconstruction:
+    """What an attack finds of practice releases; it is not told their truth."""
+    return answer(attack, key, dataclasses.replace(tried, truth=None))
+
+
+def errors_in(found: Reconstruction, tried: EmbeddingThreat, is_scored: np.ndarray | None = None) -> np.ndarray:
+    """Mean squared errors (m,) of what was found of practice releases; infinite where that is nothing."""
     assert tried.truth is not None
-    found = answer(attack, key, dataclasses.replace(tried, truth=None))
     which = slice(None) if is_scored is None else is_scored
     errors = np.mean((np.asarray(found.x, np.float64) - tried.truth)[:, which] ** 2, axis=1)
     usable = is_usable(np.asarray(found.status)) & np.isfinite(errors)
@@ -121,3 +193,31 @@ def winners(errors: Mapping[str, np.ndarray]) -> list[str]:
         if np.isfinite(behind).all() and not mean_interval(behind).low > 0:
             kept.append(name)
     return kept
+
+
+def calibration(
+    key: Array,
+    chosen: EmbeddingAttack,
+    threat: EmbeddingThreat,
+    tried: EmbeddingThreat | None = None,
+    found: Reconstruction | None = None,
+) -> intervals.Calibration:
+    """What practice releases say of the intervals of an attack: nothing without public records, or where it takes long.
+
+    Args:
+        key: PRNG key of the releases and the attack.
+        chosen: Attack that fits the threat.
+        threat: Threat under attack.
+        tried: Practice threat, where there is one.
+        found: What the attack found there, if it was run.
+    """
+    if threat.public is None and found is None:
+        return intervals.UNCALIBRATED
+    if tried is None:
+        tried = practice(threat) if chosen.needs_shadows else fresh(key, threat)
+    if tried is None or (found is None and chosen.cost(tried).seconds > CALIBRATION_SECONDS):
+        return intervals.UNCALIBRATED
+    found = found_on(chosen, key, tried) if found is None else found
+    learned = intervals.calibrated(tried.settled(certificate.checked(tried, found)), tried)
+    # A few known records in the place of public ones say how errors are spread, and too little of their size.
+    return learned if threat.public is not None else intervals.Calibration(feature_mse=learned.feature_mse)

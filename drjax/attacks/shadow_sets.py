@@ -7,7 +7,8 @@ import numpy as np
 
 from drjax.attacks.attack import Shadows
 from drjax.attacks.shadow import Randomness, shadow_embeddings
-from drjax.core.types import Array, DRMethod
+from drjax.core.progress import track
+from drjax.core.types import Array, DRMethod, Embedding
 
 STAND_INS = 8
 """Known records that stand in for the target where there are no public ones, at most."""
@@ -51,6 +52,78 @@ def shadows_of(
     return Shadows(
         known=known, records=records[:n], coords=coords[:n], validation=records[n:], validation_coords=coords[n:]
     )
+
+
+def stranger_shadows(
+    key: Array,
+    method: DRMethod,
+    known: np.ndarray,
+    records: np.ndarray,
+    *,
+    n_hidden: int,
+    n_validation: int = 0,
+    decimals: int | None = None,
+    dtype: str = "float64",
+    progress: bool = False,
+) -> Shadows:
+    """As `shadows_of`, with others of the records in the place of released ones that the adversary does not know.
+
+    Args:
+        key: PRNG key of the draws and of the strangers.
+        method: DR method, as the adversary believes it to be.
+        known: (p, d).
+        records: (s, d), s >= 2.
+        n_hidden: Strangers in every release, at least 1; records repeat where there are fewer.
+        n_validation: How many of the records, the last ones, are kept to stop a training on.
+        decimals: Decimals that coordinates are rounded to; None if they are not.
+        dtype: Floating-point type of the releases, "float32" or "float64".
+        progress: Show a bar on standard error.
+    """
+    fill_key, draw_key = jax.random.split(key)
+    own_dtype = known.astype(dtype), records.astype(dtype)
+    with jax.enable_x64(dtype == "float64"):
+        made = [
+            beside_strangers(jax.random.fold_in(draw_key, i), fill_key, method, *own_dtype, i, n_hidden).coords
+            for i in track(range(len(records)), "shadows", enabled=progress)
+        ]
+    coords = np.stack([np.asarray(one) for one in made])
+    coords = coords if decimals is None else np.round(coords, decimals)
+    own, hidden = np.split(coords, [len(known) + 1], axis=1)
+    n = len(records) - n_validation
+    return Shadows(
+        known=known,
+        records=records[:n],
+        coords=own[:n],
+        validation=records[n:],
+        validation_coords=own[n:],
+        validation_hidden=hidden[n:],
+    )
+
+
+def beside_strangers(
+    key: Array, fill_key: Array, method: DRMethod, known: np.ndarray, records: np.ndarray, i: int, n_hidden: int
+) -> Embedding:
+    """The embedding of [record i; known; strangers], these drawn from the other records; computed from scratch.
+
+    An attack that is trained beside always the same strangers learns where those lie, so each shadow has its own draw.
+
+    Args:
+        key: PRNG key of the release.
+        fill_key: PRNG key of all strangers; those of record i are by fold_in(fill_key, i).
+        method: DR method.
+        known: (p, d).
+        records: (s, d), in the dtype of the release, as known.
+        i: Record.
+        n_hidden: Strangers.
+    """
+    others = np.delete(np.arange(len(records)), i)
+    order = np.asarray(jax.random.permutation(jax.random.fold_in(fill_key, i), others))
+    return _fit(method, key, np.concatenate([records[i : i + 1], known, records[np.resize(order, n_hidden)]]))
+
+
+@jax.jit
+def _fit(method: DRMethod, key: Array, x: Array) -> Embedding:
+    return method.fit_transform(key, x)
 
 
 def stand_in_shadows(

@@ -1,7 +1,6 @@
 """Shadow releases in which public records stand for released ones that the adversary does not know.
 
-Every shadow has its own draw of them, because an attack that is trained beside always the same strangers learns where
-those lie. So shadows share no records to prepare once, and each is a release computed from scratch.
+Every shadow has its own draw of them (`shadow_sets.beside_strangers`), so that each is a release computed from scratch.
 """
 
 from __future__ import annotations
@@ -12,10 +11,11 @@ from typing import Any
 import jax
 import numpy as np
 
+from drjax.attacks.shadow_sets import beside_strangers
 from drjax.audits.config import AuditConfig
 from drjax.audits.folder import RunFolder
 from drjax.core.progress import track
-from drjax.core.types import Array, DRMethod, Embedding, count_status
+from drjax.core.types import Array, count_status
 
 CHUNK = 64
 """Shadows between two files."""
@@ -59,12 +59,9 @@ def filled_shadows(
         def make(start: int = start) -> dict[str, np.ndarray]:
             found = []
             for i in range(start, min(start + CHUNK, len(public))):
-                others = np.delete(np.arange(len(public)), i)
-                order = np.asarray(jax.random.permutation(jax.random.fold_in(fill_key, i), others))
-                fill = public[np.resize(order, n_hidden)]
-                x = np.concatenate([public[i : i + 1], known, fill]).astype(dtype)
                 own = shared_key if config.seed_known else jax.random.fold_in(draw_key, i)
-                found.append(_lane(_fit(method, own, x), len(known) + 1, config.decimals))
+                made = beside_strangers(own, fill_key, method, known.astype(dtype), public.astype(dtype), i, n_hidden)
+                found.append(_lane(made, len(known) + 1, config.decimals))
             return {name: np.stack([lane[name] for lane in found]) for name in found[0]}
 
         chunks.append(folder.arrays(f"shadows/{start:08d}", make))
@@ -72,11 +69,6 @@ def filled_shadows(
     seconds = time.perf_counter() - begun
     folder.record("stage", "shadows", n=len(public), seconds=seconds, status_counts=count_status(gathered["status"]))
     return gathered
-
-
-@jax.jit
-def _fit(method: DRMethod, key: Array, x: Array) -> Embedding:
-    return method.fit_transform(key, x)
 
 
 def _lane(embedding: Any, n_rows: int, decimals: int | None) -> dict[str, np.ndarray]:

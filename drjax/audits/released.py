@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from drjax.attacks.attack import EmbeddingAttack, EveryRecord
-from drjax.attacks.embedding import decimals_of, dtype_of
+from drjax.attacks.case import decimals_of, dtype_of
 from drjax.attacks.recognition import recognise
 from drjax.attacks.reconstruction.within_map import NeighboursInMap
 from drjax.attacks.registry import ATTACKS
@@ -61,7 +61,7 @@ def read_map(source: Any) -> np.ndarray:
         ValueError: not there, not readable, or not finite numbers.
     """
     try:
-        found = load_values(source) if isinstance(source, str | Path) else values_from_memory(source)
+        found = load_values(source) if isinstance(source, str | Path) else values_from_memory(source).x
         return validate.matrix(found, "the map")
     except (ValueError, OSError) as error:
         raise ValueError(f"released must hold a map, one row of finite numbers per record: {error}") from error

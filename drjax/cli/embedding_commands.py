@@ -1,29 +1,29 @@
-"""`drjax attack embedding`: the one unknown record of a published embedding."""
+"""`drjax attack embedding`: the unknown records of a published embedding."""
 
 from __future__ import annotations
 
 import contextlib
+import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import jax
 import numpy as np
 import tyro
 
 from drjax import data as datasets
-from drjax.attacks.embedding import Answer, attack_embedding
+from drjax.attacks.answer import Answer
+from drjax.attacks.embedding import attack_embedding, attack_rows
+from drjax.attacks.recognition.agreement import SEARCHED, Stated
 from drjax.attacks.registry import ATTACKS
 from drjax.cli.commands import check_new
 from drjax.cli.options import MethodOptions, Options, StepOptions, Steps, hinted, typed
 from drjax.core import validate
-from drjax.core.types import Status, count_status
 from drjax.dr import METHODS, make_method
-from drjax.reports import records
+from drjax.reports import answer_page, page, records
 
-STRONGEST, RECOGNISED = "strongest", "recognised"
-
-SHOWN = 0.1
-"""Share of a feature's variance below which its error is said to show it."""
+STRONGEST, RECOGNISED, AUTO = "strongest", "recognised", "auto"
 
 
 def _names() -> tuple[str, ...]:
@@ -40,36 +40,45 @@ def embedding(
     steps: StepOptions = Steps(),  # noqa: B008 (frozen)
     attack: Annotated[str, tyro.conf.arg(metavar=f"{{{','.join(_names())}}}")] = STRONGEST,
     public: Path | None = None,
-    target_row: int | None = None,
+    target_row: tuple[int, ...] = (),
+    known_features: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE...")] = (),
     shuffled: bool = False,
     decimals: int | None = None,
     bounds: tuple[float, float] | Literal["none"] = "none",
     seed: int = 0,
     quiet: bool = False,
 ) -> None:
-    """Reconstruct the one unknown record of a published embedding from the other records.
+    """Reconstruct the unknown records of a published embedding from the other records.
 
-    Without --method the release is recognised by the known records: method, steps before it and settings. With it
-    what is not stated is taken to be scikit-learn's default. Values are used as they are, not scaled.
+    Without --method the release is recognised by the known records: method, steps before it and settings. With it what
+    is not stated of that method is recognised, and what is stated is compared with the map. Values are used as they
+    are, not scaled. Without --public the known records say what to expect of a record.
 
     Args:
         known: Known records, in the order of the release unless shuffled (CSV, Parquet, NPY or NPZ).
-        coords: Published coordinates, one row per record, the unknown one's included (CSV, NPY or NPZ).
-        out: NPZ file to write: x (the record), residual_norm, status and, where the attack predicts them, expected_mse
-            and feature_mse.
+        coords: Published coordinates, one row per record, those of unknown ones included (CSV, NPY or NPZ).
+        out: NPZ file to write: x (the record), interval (90%), residual_norm, status, expected_mse and feature_mse; one
+            row of each for each of several target rows. A JSON file and an HTML page of its name are written beside it.
         method: DR method that made the coordinates; recognised if not given.
-        options: Hyperparameters of the method.
+        options: Hyperparameters of the method; auto for a perplexity, number of neighbours or metric is as if not
+            given.
         steps: Steps before and after the method.
         attack: Attack to run; strongest takes the one that errs least on practice releases of known records.
-        public: Other records of the same kind, for what the release does not determine and for shadow releases.
-        target_row: Row of the unknown record in the release, from 0; the first if not given.
+        public: Other records of the same kind, for what the release does not determine, for shadow releases and to
+            check the intervals on.
+        target_row: Row of the unknown record in the release, from 0; the first if not given. Several rows are attacked
+            one by one, and need --method.
+        known_features: Features of the unknown record that the adversary has, by the names of the columns or by their
+            numbers from 0; needs --public.
         shuffled: Rows of the release are in another order than the known records: find out which is whose.
         decimals: Decimals that the coordinates are rounded to; found out if not given.
         bounds: Least and greatest value of a feature, or none.
         seed: Random seed of the shadow releases.
         quiet: Show no progress.
     """
-    check_new(out)
+    files = [out, *(out.with_suffix(suffix) for suffix in (".json", ".html"))]
+    for file in files:
+        check_new(file)
     validate.one_of((RECOGNISED, *METHODS), method=method)
     validate.one_of(_names(), attack=attack)
     if method == RECOGNISED and (steps != Steps() or any(text is not None for text in vars(options).values())):
@@ -77,71 +86,102 @@ def embedding(
             f"method must be stated with options of it and steps around it, got {RECOGNISED!r}: pass --method"
         )
     validate.integer(minimum=0, seed=seed)
-    records_known, published = datasets.load_values(known), datasets.load_values(coords)
-    others = None if public is None else datasets.load_values(public)
-    dr_method = None
-    if method != RECOGNISED:
-        with hinted(method):
-            dr_method = make_method(method, published.shape[1], typed(method, options), **vars(steps))
-    with hinted(method) if method != RECOGNISED else contextlib.nullcontext():
-        answer = attack_embedding(
-            jax.random.key(seed),
-            dr_method,
-            records_known,
-            published,
-            public=others,
-            target_row=target_row,
-            shuffled=shuffled,
-            attack=None if attack == STRONGEST else attack,
-            decimals=decimals,
-            bounds=None if bounds == "none" else bounds,
-            progress=not quiet,
+    records_known, published = datasets.read_values(known), datasets.load_values(coords)
+    others = None if public is None else datasets.read_values(public)
+    if others is not None and others.names != records_known.names:
+        raise ValueError(
+            f"public must have the columns of known in their order, got {_columns(others.names)} in {public} and "
+            f"{_columns(records_known.names)} in {known}"
         )
-    found = answer.found
-    predicted = {"expected_mse": found.expected_mse, "feature_mse": found.feature_mse}
-    further = {name: value for name, value in predicted.items() if value is not None}
-    records.save_arrays(out, x=found.x, residual_norm=found.residual_norm, status=found.status, **further)
-    print("\n".join(in_words(answer, records_known.var(axis=0))))
-    print(f"Written: {out}")
+    rest = {
+        "public": None if others is None else others.x,
+        "attack": None if attack == STRONGEST else attack,
+        "decimals": decimals,
+        "bounds": None if bounds == "none" else bounds,
+        "names": records_known.names,
+        "progress": not quiet,
+    }
+    with hinted(method) if method != RECOGNISED else contextlib.nullcontext():
+        stated = None if method == RECOGNISED else _stated(method, published.shape[1], options, steps)
+        key = jax.random.key(seed)
+        if len(target_row) > 1:
+            if stated is None or shuffled or known_features:
+                raise ValueError(
+                    "target_row must be one row without --method, with --shuffled or --known-features, got "
+                    f"{len(target_row)}: attack several rows with --method alone"
+                )
+            answers = attack_rows(key, stated, records_known.x, published, target_rows=target_row, **rest)
+        else:
+            one = attack_embedding(
+                key,
+                stated,
+                records_known.x,
+                published,
+                target_row=target_row[0] if target_row else None,
+                shuffled=shuffled,
+                known_features=_features(known_features, records_known) if known_features else None,
+                **rest,
+            )
+            answers = (one,)
+    _write(files, answers, records_known)
+    for answer in answers:
+        if len(answers) > 1:
+            print(f"Row {answer.row}")
+        print("\n".join(answer.in_words()))
+    print(f"Written: {', '.join(str(file) for file in files)}")
 
 
-def in_words(answer: Answer, variance: np.ndarray) -> list[str]:
-    """What was found, and how far to rely on it.
+def _columns(names: tuple[str, ...]) -> str:
+    return f"{', '.join(names[:8])}{', ...' if len(names) > 8 else ''}" if names else "an array without names"
 
-    Args:
-        answer: Answer from `attack_embedding`.
-        variance: (d,), of the known records' features, which guessing their mean errs by.
+
+def _stated(method: str, n_components: int, options: Any, steps: Steps) -> Stated:
+    """What the command line says of how the map was made."""
+    values = vars(options)
+    left_open = {name for name in SEARCHED if values.get(name) == AUTO}
+    given = type(options)(**{name: None if name in left_open else text for name, text in values.items()})
+    hyperparameters = typed(method, given)
+    made = make_method(method, n_components, hyperparameters, **vars(steps))
+    return Stated(made, frozenset(hyperparameters), has_steps=steps != Steps())
+
+
+def _features(words: Sequence[str], known: datasets.Values) -> np.ndarray:
+    """(d,) values of the words NAME=VALUE, nan for the other features.
+
+    Raises:
+        ValueError: a word of another form, or of no feature.
     """
-    found, status = answer.found, int(answer.found.status)
-    unit = max(float(variance.mean()), np.finfo(np.float64).tiny)
-    lines = [] if answer.belief is None else [f"Release: {line}" for line in answer.belief.in_words().splitlines()]
-    if answer.order is not None and answer.belief is None:
-        lines.append(f"Row of the unknown record: {answer.order[0]}, found by matching the others with known records.")
-    lines.append(f"Attack: {answer.attack.label}.")
-    if answer.errors:
-        tried = {name: float(error.mean()) / unit for name, error in answer.errors.items()}
-        shown = ", ".join(f"{ATTACKS['embedding'][name].label} {share:.2g}" for name, share in tried.items())
-        n = len(next(iter(answer.errors.values())))
-        lines.append(f"Mean squared error on {n} releases of known answer, in units of the records' variance: {shown}.")
-    lines.append(f"Reconstructed {found.x.size} features: {', '.join(f'{v:.4g}' for v in found.x[:8])}, ...")
-    is_answer = status & Status.MISFIT == 0
-    if not is_answer:
-        lines.append("Refused: these are not the coordinates of the known records and one more; the record is what one")
-        lines.append("would guess without them. What does not fit:")
-        lines += [f"  {reason}" for reason in answer.misfit]
-        if answer.belief is not None and answer.belief.order is not None:
-            lines.append("Pass --shuffled to have rows matched.")
-        if answer.belief is None:
-            lines.append("Leave out --method to have the release recognised.")
-    lines.append(f"Undetermined part: norm {float(found.residual_norm):.3g}; status {count_status(found.status)}")
-    if status & Status.UNCERTIFIED:
-        lines.append("Nothing in the release checks this answer: it is right if the release was made just as stated.")
-    if is_answer and found.feature_mse is not None:
-        n_shown = int(np.sum(found.feature_mse < SHOWN * variance))
-        lines.append(f"Features whose squared error is expected below {SHOWN:.0%} of their variance: {n_shown}.")
-    if status & Status.PARTIAL:
-        lines.append("Most of what features vary by is left open: in those the record is about what one would guess.")
-    if is_answer and found.expected_mse is not None:
-        share = float(found.expected_mse) / unit
-        lines.append(f"Error to expect: {min(share, 1):.3g} of the records' own mean variance")
-    return lines
+    d = known.x.shape[1]
+    features = np.full(d, np.nan)
+    for word in words:
+        name, _, text = word.rpartition("=")
+        try:
+            column = known.names.index(name) if name in known.names else int(name)
+            value = float(text)
+        except ValueError:
+            column, value = d, np.nan
+        if not (0 <= column < d and np.isfinite(value)):
+            raise ValueError(
+                f"known_features must be NAME=VALUE with a column ({_columns(known.names)}) or a number from 0 to "
+                f"{d - 1}, and a finite value, got {word!r}"
+            )
+        features[column] = value
+    return features
+
+
+def _write(files: Sequence[Path], answers: Sequence[Answer], known: datasets.Values) -> None:
+    out, facts_file, page_file = files
+    is_single = len(answers) == 1
+    names = ("x", "interval", "residual_norm", "status", "expected_mse", "feature_mse")
+    found = {name: [getattr(answer.found, name) for answer in answers] for name in names}
+    kept = {name: values for name, values in found.items() if all(one is not None for one in values)}
+    arrays = {name: np.asarray(values[0]) if is_single else np.stack(values) for name, values in kept.items()}
+    rows = {} if is_single else {"rows": np.array([answer.row for answer in answers])}
+    records.save_arrays(out, **arrays, **rows)
+    facts = [answer.facts() for answer in answers]
+    whole = facts[0] if is_single else {"rows": facts}
+    records.atomic_write_text(facts_file, json.dumps(records.to_json(whole), indent=1, ensure_ascii=False) + "\n")
+    usual = answers[0].usual
+    page.write(
+        answer_page.report(facts, usual=usual, range_of=(known.x.min(), known.x.max()), shape=known.shape), page_file
+    )

@@ -96,6 +96,8 @@ class Reconstruction(NamedTuple):
         facts: What a record of the attack holds beside these, by name; None if nothing.
         feature_mse: (m, d) the squared error to expect of each feature, squared units of the input; None where the
             attack does not tell features apart.
+        interval: (m, d, 2) ends between which each feature is with a probability of 90%, units of the input; None
+            where nobody asked for them (`drjax.attacks.intervals`).
     """
 
     x: np.ndarray
@@ -106,6 +108,7 @@ class Reconstruction(NamedTuple):
     expected_mse: Any = None
     facts: Any = None
     feature_mse: Any = None
+    interval: Any = None
 
 
 class Cost(NamedTuple):
@@ -138,6 +141,9 @@ class DRMethod(Protocol):
     It says of itself what reports, attacks and benchmarks must know, so that none of them keeps a table of methods. A
     fact that holds for all hyperparameters is a class variable, any other a property. A defence that wraps a method is
     a method itself.
+
+    A method whose maps differ from those of the library that it is known by may have `by_library(x, seed)`, the map
+    (n, k) of records (n, d) as that library makes it: attacks on published maps are tried on such.
     """
 
     name: ClassVar[str]

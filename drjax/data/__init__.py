@@ -3,7 +3,7 @@
 from drjax.data.catalog import SOURCES, Source
 from drjax.data.dataset import Dataset, Provenance, count_duplicates
 from drjax.data.downloads import cache_dir, fetch
-from drjax.data.files import load_file, load_values
+from drjax.data.files import Values, load_file, load_values, read_values
 from drjax.data.own_units import in_own_units
 from drjax.data.preprocess import MinMaxScaler, StandardScaler
 from drjax.data.sources import Summary, available, describe, load
@@ -18,6 +18,7 @@ __all__ = [
     "Splits",
     "StandardScaler",
     "Summary",
+    "Values",
     "available",
     "cache_dir",
     "count_duplicates",
@@ -27,5 +28,6 @@ __all__ = [
     "load",
     "load_file",
     "load_values",
+    "read_values",
     "split",
 ]

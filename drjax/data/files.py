@@ -7,6 +7,7 @@ import io
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,6 +19,9 @@ from drjax.data.images import from_folder
 from drjax.data.table_files import SUFFIXES, columns_of
 
 _ARRAYS = (".npy", ".npz")
+
+PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".svg", ".pdf", ".webp", ".bmp", ".tif", ".tiff")
+"""Endings of pictures, which hold no numbers of records."""
 
 
 def load_file(
@@ -68,6 +72,20 @@ def load_file(
     return from_array(x, y, provenance)
 
 
+class Values(NamedTuple):
+    """Numbers of a file as they are.
+
+    Attributes:
+        x: (n, d).
+        names: Names of the columns of a table, d of them; empty for an array.
+        shape: Shape of one record: (d,), or that of an image in an array of higher rank.
+    """
+
+    x: np.ndarray
+    names: tuple[str, ...]
+    shape: tuple[int, ...]
+
+
 def load_values(path: str | Path, *, finite: bool = True) -> np.ndarray:
     """The numbers of a table or array file as they are, (n, d): not scaled, dtype of an array kept.
 
@@ -81,13 +99,25 @@ def load_values(path: str | Path, *, finite: bool = True) -> np.ndarray:
         FileNotFoundError: nothing at `path`.
         ValueError: unreadable or damaged file, not numeric, or not finite.
     """
+    return read_values(path, finite=finite).x
+
+
+def read_values(path: str | Path, *, finite: bool = True) -> Values:
+    """As `load_values`, with the names of a table's columns and the shape of an array's records."""
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}: check the path")
     suffix = path.suffix.lower()
+    if suffix in PICTURES:
+        raise ValueError(
+            f"{path} is a picture, and must be a table or an array of numbers: take the coordinates themselves, or "
+            "attack the picture by drjax attack property"
+        )
     blob = path.read_bytes()
     if suffix in SUFFIXES:
-        return tables.numeric(str(path), columns_of(path, blob), "correct the file, or take the column out")
+        columns = columns_of(path, blob)
+        x = tables.numeric(str(path), columns, "correct the file, or take the column out")
+        return Values(x, tuple(columns), x.shape[1:])
     if suffix not in _ARRAYS:
         raise ValueError(f"{path} must end in one of {', '.join((*SUFFIXES, *_ARRAYS))}, got {suffix!r}")
     x = _read_arrays(path, blob)[0]
@@ -96,7 +126,7 @@ def load_values(path: str | Path, *, finite: bool = True) -> np.ndarray:
     values = x.reshape(len(x), -1)
     if finite:
         validate.finite(**{str(path): values})
-    return values
+    return Values(values, (), x.shape[1:])
 
 
 def _read_arrays(path: Path, blob: bytes) -> tuple[np.ndarray, np.ndarray | None]:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from drjax.core.types import Array
 from drjax.data import files, tables
 from drjax.data.dataset import Dataset, Provenance
+from drjax.data.files import Values
 
 
 def from_memory(
@@ -45,31 +46,34 @@ def from_memory(
     return tables.from_table(provenance.source, columns, provenance, categorical=categorical, drop=drop, label=label)
 
 
-def values_from_memory(records: Any) -> np.ndarray:
-    """The numbers of an array or a DataFrame as they are, not scaled, as `load_values` gives those of its file.
+def values_from_memory(records: Any) -> Values:
+    """The numbers of an array or a DataFrame as they are, not scaled, as `read_values` gives those of its file.
 
     Args:
-        records: (n, d) or images; an array is handed on unchecked.
+        records: (n, d) or images; an array of rank 2 is handed on unchecked.
 
     Raises:
         ValueError: a column that holds no numbers, or a missing or infinite value.
         TypeError: neither an array nor a DataFrame.
     """
     if isinstance(records, Array):
-        return np.asarray(records)
+        x = np.asarray(records)
+        return Values(x.reshape(len(x), -1) if x.ndim > 2 else x, (), x.shape[1:])
     table = arrow_of(records)
     columns = {name: table[name] for name in table.column_names}
-    return tables.numeric("a DataFrame", columns, "convert the column, or take it out")
+    x = tables.numeric("a DataFrame", columns, "convert the column, or take it out")
+    return Values(x, tuple(columns), x.shape[1:])
 
 
 def arrow_of(frame: Any) -> pa.Table:
-    """A DataFrame as a table of Arrow.
+    """A DataFrame as a table of Arrow, without the index that pandas has beside the columns.
 
     Raises:
         TypeError: no DataFrame that is in memory.
     """
     try:
-        return nw.from_native(frame, eager_only=True).to_arrow()
+        given = nw.from_native(frame, eager_only=True)
+        return given.to_arrow().select(range(len(given.columns)))
     except TypeError as error:
         raise TypeError(
             f"records must be a path, a name, an array or a DataFrame in memory, got {type(frame).__name__}"

@@ -184,7 +184,11 @@ def pca(name: str, *, n_known: int, seed: int) -> Iterator[Verdict]:
             after = (dr.UnitVariance(),) if whiten else ()
             truth = dr.Pipeline(before=before, method=dr.PCA(), after=after)
             belief = _believed(known, PCA(2, whiten=whiten).fit_transform(rows), seed)
-            yield f"{kind}PCA{' whitened' if whiten else ''}", belief.title, is_right(belief, truth, x)
+            yield (
+                f"{kind}PCA{' whitened' if whiten else ''}",
+                belief.title,
+                is_right(belief, truth, x),
+            )
 
 
 def multiplied(name: str, *, n_known: int, seed: int) -> Iterator[Verdict]:
@@ -198,7 +202,11 @@ def multiplied(name: str, *, n_known: int, seed: int) -> Iterator[Verdict]:
             belief = _believed(known, factor * np.asarray(coords), seed)
             own = belief.method.after if isinstance(belief.method, dr.Pipeline) else ()
             is_scaled = any(isinstance(step, dr.Rescale) and abs(step.factor / factor - 1) < NEAR for step in own)
-            yield f"{kind}MDS times {factor}", belief.title, is_scaled and is_right(belief, truth, x)
+            yield (
+                f"{kind}MDS times {factor}",
+                belief.title,
+                is_scaled and is_right(belief, truth, x),
+            )
 
 
 SETS = {"foreign": foreign, "published": published, "pca": pca, "multiplied": multiplied}

@@ -45,7 +45,7 @@ class Release:
         return self.attack not in ("behind-steps", "closed-form-known")
 
 
-def _in_turn(*steps: Any) -> Fit:
+def in_turn(*steps: Any) -> Fit:
     """Estimators in turn; those that draw are given the seed."""
 
     def fit(x: np.ndarray, seed: int) -> np.ndarray:
@@ -62,7 +62,7 @@ def _in_turn(*steps: Any) -> Fit:
 def _pca(
     scaler: Any = None, k: int = 2, *, whiten: bool = False, decimals: int | None = None, dtype: Any = float
 ) -> Fit:
-    own = _in_turn(*([] if scaler is None else [scaler]), lambda: PCA(k, whiten=whiten))
+    own = in_turn(*([] if scaler is None else [scaler]), lambda: PCA(k, whiten=whiten))
 
     def fit(x: np.ndarray, seed: int) -> np.ndarray:
         scores = own(x, seed).astype(dtype)
@@ -77,7 +77,7 @@ def _scores(*before: Any, k: int = 2, whiten: bool = False) -> Pipeline:
 
 def _manhattan_mds(x: np.ndarray, seed: int) -> np.ndarray:
     own = lambda: MDS(dissimilarity="precomputed", n_init=1, init="random")  # noqa: E731
-    return _in_turn(own)(squareform(pdist(x, "cityblock")), seed)
+    return in_turn(own)(squareform(pdist(x, "cityblock")), seed)
 
 
 STANDARD, MIN_MAX = Standardise(), MinMax()
@@ -98,27 +98,27 @@ RELEASES = {
     "RobustScaler, PCA": Release(_pca(RobustScaler), _scores(Robust()), "behind-steps"),
     "Normalizer, PCA": Release(_pca(Normalizer), _scores(UnitRows()), "behind-steps"),
     "PCA whitened": Release(_pca(whiten=True), _scores(whiten=True), "behind-steps"),
-    "MDS": Release(_in_turn(lambda: MDS(n_init=1, init="random")), dr.MDS(), "stationarity"),
+    "MDS": Release(in_turn(lambda: MDS(n_init=1, init="random")), dr.MDS(), "stationarity"),
     "StandardScaler, MDS": Release(
-        _in_turn(StandardScaler, lambda: MDS(n_init=1, init="random")),
+        in_turn(StandardScaler, lambda: MDS(n_init=1, init="random")),
         Pipeline(before=(STANDARD,), method=dr.MDS()),
         "inversion",
     ),
     "MDS, manhattan": Release(_manhattan_mds, dr.MDS(metric="manhattan"), "stationarity"),
     "StandardScaler, Isomap": Release(
-        _in_turn(StandardScaler, Isomap), Pipeline(before=(STANDARD,), method=dr.Isomap()), "moving-geodesics"
+        in_turn(StandardScaler, Isomap), Pipeline(before=(STANDARD,), method=dr.Isomap()), "moving-geodesics"
     ),
-    "Isomap, cosine": Release(_in_turn(lambda: Isomap(metric="cosine")), dr.Isomap(metric="cosine"), "geodesics"),
+    "Isomap, cosine": Release(in_turn(lambda: Isomap(metric="cosine")), dr.Isomap(metric="cosine"), "geodesics"),
     "StandardScaler, t-SNE": Release(
-        _in_turn(StandardScaler, TSNE), Pipeline(before=(STANDARD,), method=dr.TSNE()), "inversion-behind-steps"
+        in_turn(StandardScaler, TSNE), Pipeline(before=(STANDARD,), method=dr.TSNE()), "inversion-behind-steps"
     ),
-    "t-SNE, perplexity 10": Release(_in_turn(lambda: TSNE(perplexity=10)), dr.TSNE(perplexity=10.0), "inversion"),
+    "t-SNE, perplexity 10": Release(in_turn(lambda: TSNE(perplexity=10)), dr.TSNE(perplexity=10.0), "inversion"),
     "StandardScaler, PCA(10), t-SNE": Release(
-        _in_turn(StandardScaler, lambda: PCA(10), TSNE),
+        in_turn(StandardScaler, lambda: PCA(10), TSNE),
         Pipeline(before=(STANDARD, FirstPCA(n_components=10)), method=dr.TSNE()),
         "inversion-behind-steps",
     ),
-    "UMAP, cosine": Release(_in_turn(lambda: umap.UMAP(metric="cosine")), dr.UMAP(metric="cosine"), "invariant"),
+    "UMAP, cosine": Release(in_turn(lambda: umap.UMAP(metric="cosine")), dr.UMAP(metric="cosine"), "invariant"),
 }
 """The kinds of maps by name."""
 

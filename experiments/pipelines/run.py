@@ -22,14 +22,13 @@ import numpy as np
 from drjax.attacks import certificate
 from drjax.attacks.attack import EmbeddingThreat, Shadows
 from drjax.attacks.recognition import recognise
+from drjax.attacks.recognition.agreement import Stated, agreeing
 from drjax.attacks.recognition.belief import Belief
-from drjax.attacks.recognition.inputs import distances, prepare
 from drjax.attacks.registry import ATTACKS, answer
 from drjax.attacks.shadow_sets import shadows_of, stand_in_shadows
 from drjax.core import validate
 from drjax.core.types import DRMethod, Reconstruction, Status, count_status
 from drjax.data import Dataset, load
-from drjax.dr import Pipeline, UnitVariance
 from drjax.reports import records
 from drjax.reports.ladder import number, percent
 from experiments import command
@@ -43,9 +42,6 @@ REFUSED = np.uint32(Status.MISFIT | Status.NOT_CONVERGED)
 
 NINE_TENTHS = 1.6449
 """Standard deviations about a normal mean that hold 90%."""
-
-NEAR = 0.2
-"""Share by which a perplexity or a number of neighbours may be off and count as named right."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -210,38 +206,7 @@ def _recognised(
 
 def is_right(belief: Belief, truth: DRMethod, x: np.ndarray) -> bool:
     """Whether a belief, or what the release does not tell from it, is how a map of records (n, d) was made."""
-    if belief.best is None:
-        return False
-    given = ((one.before, one.metric, one.own, one.method) for one in (belief.best, *belief.tied))
-    same = ((*other, belief.best.own, belief.best.method) for other in belief.best.same)
-    return any(_is_same(before, metric, own, whole, truth, x) for before, metric, own, whole in (*given, *same))
-
-
-def _is_same(before: Any, metric: str, own: DRMethod, whole: DRMethod, truth: DRMethod, x: np.ndarray) -> bool:
-    true_before = truth.before if isinstance(truth, Pipeline) else ()
-    true_own: Any = truth.method if isinstance(truth, Pipeline) else truth
-    if own.name != true_own.name or _is_whitened(whole) != _is_whitened(truth):
-        return False
-    for name in ("perplexity", "n_neighbors"):
-        value = getattr(true_own, name, None)
-        if value is not None and abs(getattr(own, name) - value) > NEAR * value:
-            return False
-    between = _between(x, before, metric), _between(x, true_before, getattr(true_own, "metric", "euclidean"))
-    is_free = own.name in ("tsne", "umap") or _is_whitened(truth)
-    ours, theirs = (one / one.mean() if is_free else one for one in between)
-    return bool(np.abs(ours - theirs).max() <= 1e-6 * theirs.mean())
-
-
-def _is_whitened(method: DRMethod) -> bool:
-    return isinstance(method, Pipeline) and any(isinstance(step, UnitVariance) for step in method.after)
-
-
-def _between(x: np.ndarray, before: Any, metric: str) -> np.ndarray:
-    """Distances (n, n) of records (n, d) behind steps, those left out that do nothing for them."""
-    for step in before:
-        behind = prepare(x, (step,))
-        x = x if behind is None else behind
-    return distances(x, metric)
+    return agreeing(belief, Stated.whole(truth), x) is not None
 
 
 def _said(line: Line) -> str:

@@ -9,7 +9,8 @@ from sklearn.datasets import load_digits
 
 from drjax.attacks import practice, shadow_sets
 from drjax.attacks.attack import EmbeddingAttack, EveryRecord, Shadows
-from drjax.attacks.embedding import attack_embedding, decimals_of
+from drjax.attacks.case import decimals_of
+from drjax.attacks.embedding import attack_embedding
 from drjax.attacks.registry import ATTACKS, answer, fitting
 from drjax.audits import AuditConfig, run
 from drjax.cli import main

@@ -6,7 +6,6 @@ import pytest
 from sklearn.decomposition import PCA
 
 from drjax import dr
-from drjax.attacks.recognition import recognise
 from drjax.reports import records
 from experiments import command, sweep
 from experiments.pipelines import recognition
@@ -49,29 +48,6 @@ def test_targets_have_their_first_row_in_maps_of_their_own():
     x = np.concatenate([targets[1][None], known])
     ours = dr.Pipeline(before=(dr.Standardise(),), method=dr.PCA()).fit_transform(jax.random.key(0), x)
     np.testing.assert_allclose(np.abs(maps[1]), np.abs(ours.coords), rtol=1e-3, atol=1e-3)
-
-
-@pytest.fixture(scope="module")
-def standardised():
-    known, targets, _ = drawn("breast cancer", 80, 1, seed=0)
-    coords = made(RELEASES["StandardScaler, PCA"], known, list(targets), seed=0)[0]
-    belief = recognise(jax.random.key(0), known, coords, methods=("pca",))
-    return belief, np.concatenate([targets, known])
-
-
-@pytest.mark.parametrize(
-    ("kind", "is_right"),
-    [("StandardScaler, PCA", True), ("PCA", False), ("MinMaxScaler, PCA", False), ("StandardScaler, MDS", False)],
-)
-def test_a_belief_is_right_of_one_kind_of_map_only(standardised, kind, is_right):
-    belief, x = standardised
-    assert experiment.is_right(belief, RELEASES[kind].method, x) == is_right
-
-
-def test_steps_that_make_the_same_records_are_one_answer(standardised):
-    belief, x = standardised
-    wide = dr.Pipeline(before=(dr.Standardise(), dr.FirstPCA(n_components=500)), method=dr.PCA())
-    assert experiment.is_right(belief, wide, x)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from drjax.attacks.recognition.stand_ins import confirmed
 from drjax.attacks.recognition.tsne import TSNEFamily
 from drjax.attacks.recognition.umap import UMAPFamily
 from drjax.core import memory, validate
-from drjax.core.progress import track
+from drjax.core.progress import announce, track
 from drjax.core.types import Array
 from drjax.dr import PCA, TruncatedSVD
 
@@ -94,6 +94,8 @@ def recognise(
         8.0 * ARRAYS * n**2, "recognising this release", f"distances of all pairs of {n:,} records", "name the method"
     )
     tried = [family for family in FAMILIES if methods is None or family.name in methods]
+    seconds = (n / 200) ** 2 * sum(family.seconds for family in tried)
+    announce("comparisons of this release with known methods", seconds, enabled=progress)
     if shuffled:
         if target_row:
             raise ValueError(f"target_row must be left out where rows are shuffled, got {target_row}")

@@ -42,7 +42,7 @@ N_REFINED = 5
 class IsomapFamily:
     """Isomap."""
 
-    name, doubtful = Isomap.name, 1.0
+    name, doubtful, seconds = Isomap.name, 1.0, 1.2
 
     def candidates(self, release: Release) -> list[Candidate]:
         """See `Family`."""

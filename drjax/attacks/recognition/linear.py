@@ -92,7 +92,7 @@ class LinearFamily:
     Behind steps that centre the features both have the same scores.
     """
 
-    doubtful = 1.0
+    doubtful, seconds = 1.0, 0.02
 
     def __init__(self, method: type[PCA | TruncatedSVD]) -> None:
         """A family of the methods of one class."""

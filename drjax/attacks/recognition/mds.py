@@ -23,7 +23,7 @@ KEPT = 8
 class MDSFamily:
     """Metric multidimensional scaling."""
 
-    name, doubtful = MDS.name, 2.0
+    name, doubtful, seconds = MDS.name, 2.0, 0.05
 
     def candidates(self, release: Release) -> list[Candidate]:
         """See `Family`. Where nothing fits the map as it is, it may have been multiplied by a number."""

@@ -18,7 +18,7 @@ SAME = 0.01
 class RandomProjectionFamily:
     """Sparse random projection of the records as they are."""
 
-    name, doubtful = SparseRandomProjection.name, 1.0
+    name, doubtful, seconds = SparseRandomProjection.name, 1.0, 0.05
 
     def candidates(self, release: Release) -> list[Candidate]:
         """See `Family`. Records that do not outnumber their features fit every map: nothing is tried."""

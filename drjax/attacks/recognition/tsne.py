@@ -55,7 +55,7 @@ class _Repulsions(NamedTuple):
 class TSNEFamily:
     """t-SNE, exact or by the Barnes-Hut algorithm."""
 
-    name, doubtful = TSNE.name, 4.0
+    name, doubtful, seconds = TSNE.name, 4.0, 0.7
 
     def candidates(self, release: Release) -> list[Candidate]:
         """See `Family`."""

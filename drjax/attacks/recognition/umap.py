@@ -64,7 +64,7 @@ class _Pairs:
 class UMAPFamily:
     """UMAP, by umap-learn or drjax."""
 
-    name, doubtful = UMAP.name, 2.0
+    name, doubtful, seconds = UMAP.name, 2.0, 0.6
 
     def candidates(self, release: Release) -> list[Candidate]:
         """See `Family`."""

@@ -44,6 +44,8 @@ def run_with_features(attack: EmbeddingAttack, key: Array, threat: EmbeddingThre
     if len(practice) < MIN_PRACTICE:
         raise ValueError(f"n_validation must leave at least {MIN_PRACTICE} usable reconstructions, got {len(practice)}")
     x, facts = _corrected(found.x, truth, practice, threat, which), found.facts
+    fitted = GaussianPrior.fit((truth - found.x)[practice])
+    each = fitted.left_open(np.eye(len(which))[which], np.zeros(int(which.sum())))
     exact = attack.equations(dataclasses.replace(both, features=KnownFeatures(which, truth[:, which])))
     if exact is not None:
         # Half of the public records say how the errors go together, the other half how well that does.
@@ -53,9 +55,10 @@ def run_with_features(attack: EmbeddingAttack, key: Array, threat: EmbeddingThre
             for guess in (_corrected(found.x, truth, fitted, threat, which), exact)
         ]
         facts = {**(facts or {}), "features": "errors" if losses[0] < losses[1] else "equations"}
-        x = x if losses[0] < losses[1] else exact
-    x = x[:m]
-    return Reconstruction(x, None, x[:, None], found.residual_norm[:m], found.status[:m], facts=facts)
+        if losses[1] <= losses[0]:
+            x, each = exact, np.mean((exact[held_out] - truth[held_out]) ** 2, axis=0)
+    x, each = x[:m], np.tile(np.where(which, 0, each), (m, 1))
+    return Reconstruction(x, None, x[:, None], found.residual_norm[:m], found.status[:m], facts=facts, feature_mse=each)
 
 
 def _corrected(

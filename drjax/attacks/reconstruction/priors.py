@@ -178,6 +178,16 @@ class GaussianPrior:
                 x[lanes] = _truncated_mode(mean, spread, box[0][lanes], box[1][lanes])
         return x
 
+    def left_open(self, operator: np.ndarray, noise_variance: np.ndarray) -> np.ndarray:
+        """Variance of every feature (d,) given measurements operator (q, d) @ x with noise of variance (q,)."""
+        scale = np.ones(len(self.mean)) if self.scale is None else self.scale
+        unit, operator = self.standard(), operator * scale
+        loading = unit.spread(operator)
+        gram = loading @ operator.T + np.diag(noise_variance)
+        jitter = max(1e-13 * np.trace(gram) / len(gram), np.finfo(np.float64).tiny ** 0.5)
+        gain = scipy.linalg.cho_solve(scipy.linalg.cho_factor(gram + jitter * np.eye(len(gram))), loading)
+        return np.maximum(np.diagonal(unit.covariance) - (gain * loading).sum(axis=0), 0) * scale**2
+
     def _span(self, operator: np.ndarray) -> np.ndarray | None:
         """Orthonormal (d, r + q): all directions of the factor and the operator, or None where they are not few."""
         if self.factor is None or 2 * (len(self.factor) + len(operator)) >= len(self.mean):

@@ -15,6 +15,7 @@ from drjax.core.types import Array, Cost, Embedding, PyTree, Status, hyperparams
 from drjax.dr import base, metrics, quality
 from drjax.dr.pca.leading import leading_scores
 from drjax.dr.pca.method import PCA
+from drjax.dr.tsne import reference
 from drjax.dr.tsne.affinity import joint_probabilities
 from drjax.dr.tsne.cpu import Descent, tsne_batch
 from drjax.dr.tsne.fits_cpu import START_STD, tsne_fits
@@ -128,6 +129,10 @@ class TSNE:
     def deterministic(self) -> bool:
         """True with a PCA start: the key is ignored."""
         return self.init == "pca"
+
+    def by_library(self, x: np.ndarray, seed: int) -> np.ndarray:
+        """The map (n, k) of records (n, d) as scikit-learn makes it by default, with its approximations."""
+        return reference.fit(self, x, seed)
 
     def cost(self, n: int, d: int, *, itemsize: int = 4) -> Cost:
         """What shadows take: all distances, in float64 at first, and affinities of each map; see `DRMethod.cost`."""

@@ -20,6 +20,7 @@ import numpy as np
 from drjax.attacks.reconstruction.closed_form import components, left_over
 from drjax.attacks.reconstruction.closed_form.components import CHECKS, Measured, Scores
 from drjax.attacks.reconstruction.closed_form.downdate import Decomposition, decompose
+from drjax.attacks.reconstruction.mixture_prior import MixturePrior
 from drjax.attacks.reconstruction.priors import GaussianPrior, Prior
 from drjax.core import validate
 from drjax.core.types import Array, Reconstruction, Status
@@ -59,12 +60,12 @@ def reconstruct_pca(
             K_c = K and offsets from 0.
 
     Returns:
-        x (m, d); residual_norm (m,) the length of the part that the release leaves undetermined; expected_mse (m,) in
-        view of it and of the noise. Status DEGENERATE where the release says nothing of the target (its scores are all
-        zero, or those of all records), MISFIT where the known records and any one more do not give such scores, or
-        their noise leaves nothing: `misfit` says why. In both cases x is the prior's mean, else the known records', and
-        residual_norm nan. UNCERTIFIED for one component without `noise`. No release has a part in another's answer.
-        Fields have no leading axis if coords has rank 2.
+        x (m, d); residual_norm (m,) the length of the part that the release leaves undetermined; expected_mse (m,) and
+        feature_mse (m, d) in view of it and of the noise. Status DEGENERATE where the release says nothing of the
+        target (its scores are all zero, or those of all records), MISFIT where the known records and any one more do
+        not give such scores, or their noise leaves nothing: `misfit` says why. In both cases x is the prior's mean,
+        else the known records', and residual_norm nan. UNCERTIFIED for one component without `noise`. No release has a
+        part in another's answer. Fields have no leading axis if coords has rank 2.
 
     Raises:
         ValueError: arrays not finite or of shapes that do not match, an index, bounds or noise out of range.
@@ -85,7 +86,8 @@ def reconstruct_pca(
     mean = known.mean(axis=0)
     if not len(span.basis):
         x, nothing = np.tile(mean if prior is None else prior.mean, (m, 1)), np.full(m, np.nan)
-        found = Reconstruction(x, None, x[:, None], nothing, np.full(m, np.uint32(Status.DEGENERATE)), nothing)
+        degenerate, each = np.full(m, np.uint32(Status.DEGENERATE)), np.full((m, d), np.nan)
+        found = Reconstruction(x, None, x[:, None], nothing, degenerate, nothing, feature_mse=each)
         return found if given.ndim == 3 else _first(found)
     found, seen, others = _measured(span, given, scores, target_index, noise, is_centred=is_centred)
     status = found.status
@@ -95,9 +97,11 @@ def reconstruct_pca(
 
     usable = is_answer(status)
     x = np.tile(mean if prior is None else np.asarray(prior.mean, np.float64), (m, 1))
-    expected = np.full(m, float(known.var(axis=0).mean()))
+    each = np.tile(known.var(axis=0), (m, 1))
+    expected = np.full(m, float(each[0].mean()))
     if usable.any():
-        chosen = GaussianPrior.along(mean, span.basis, found.expected[0]) if prior is None else prior
+        alone = GaussianPrior.along(mean, span.basis, found.expected[0])
+        chosen = alone if prior is None else prior
         low, high = (None if limit is None else limit[usable] for limit in (lower, upper))
         variance = alike(found, span.singular, len(known) + 1, scores.shape[2])[usable]
         values = found.z[usable] + span.basis @ span.mean
@@ -107,11 +111,16 @@ def reconstruct_pca(
             x[usable] = np.clip(x[usable], low, high)
         offset = x[usable] - span.mean
         predicted = (offset**2).sum(axis=1) - ((offset @ span.basis.T) ** 2).sum(axis=1)
-        # What a best prediction leaves of a square is less by its own.
-        left_open = np.maximum(found.outside[usable] ** 2 - np.maximum(predicted, 0), 0)
+        across = _as_gaussian(chosen, alone).left_open(span.basis, np.zeros(len(span.basis)))
+        left_open = _missed(np.sqrt(np.maximum(predicted, 0)), found.outside[usable], across)
         expected[usable] = (found.error[usable] + left_open) / d
+        # No direction inside tells of another; what is left open outside is shared as the prior has it.
+        inside = (found.share * found.variance)[usable] @ span.basis**2
+        each[usable] = inside + left_open[:, None] * across / max(float(across.sum()), np.finfo(np.float64).tiny)
+        if lower is not None and upper is not None:
+            each[usable] = np.where((lower == upper)[usable], 0, each[usable])
     residual = np.where(usable, found.outside, np.nan)
-    result = Reconstruction(x, None, x[:, None], residual, status, expected)
+    result = Reconstruction(x, None, x[:, None], residual, status, expected, feature_mse=each)
     return result if given.ndim == 3 else _first(result)
 
 
@@ -163,10 +172,29 @@ def noise_of(known: Array, coords: Array, *, is_centred: bool = True) -> float |
     return level if level > 10 * float(np.median(seen.floor)) else 0.0
 
 
+def _as_gaussian(prior: Prior, otherwise: GaussianPrior) -> GaussianPrior:
+    """The Gaussian of a prior's mean and covariance; another one of a prior that tells none."""
+    if isinstance(prior, MixturePrior):
+        return GaussianPrior(prior.mean, prior.covariance, scale=prior.components[0].scale)
+    return prior if isinstance(prior, GaussianPrior) else otherwise
+
+
+def _missed(predicted: np.ndarray, length: np.ndarray, across: np.ndarray) -> np.ndarray:
+    """Squared errors (m,) to expect outside the span, of predictions and truths of these lengths (m,).
+
+    The angle between the two is that of a prediction which leaves the variances `across` (d,) open: truth and
+    prediction differ by those where the truth is as long as expected.
+    """
+    cosine = predicted / np.sqrt(np.maximum(predicted**2 + across.sum(), np.finfo(np.float64).tiny))
+    return np.maximum(length**2 + predicted**2 - 2 * length * predicted * cosine, 0)
+
+
 def _first(found: Reconstruction) -> Reconstruction:
     """The fields of the one release without their leading axis."""
     assert found.expected_mse is not None
-    return Reconstruction(found.x[0], None, found.x, found.residual_norm[0], found.status[0], found.expected_mse[0])
+    assert found.feature_mse is not None
+    single = found.residual_norm[0], found.status[0], found.expected_mse[0]
+    return Reconstruction(found.x[0], None, found.x, *single, feature_mse=found.feature_mse[0])
 
 
 def _measured(

@@ -70,9 +70,9 @@ def reconstruct_srp(
         recovered: The matrix, if it has been recovered before; for releases that share it.
 
     Returns:
-        Reconstruction with residual_norm nan. Status NOT_CONVERGED where a column was not recovered exactly,
-        DEGENERATE where the release measures nothing of the target, NON_FINITE (and x nan) where a coordinate is not
-        finite.
+        Reconstruction with residual_norm nan, and feature_mse (m, d) of the prior given the coordinates. Status
+        NOT_CONVERGED where a column was not recovered exactly, DEGENERATE where the release measures nothing of the
+        target, NON_FINITE (and x nan) where a coordinate is not finite.
 
     Raises:
         ValueError: Shapes that do not fit, known not finite, an argument out of range.
@@ -96,14 +96,15 @@ def reconstruct_srp(
         if len(np.unique(sizes)) > 1:
             # Releases of one size share the recovery; no release has a part in another's.
             options = {"target_index": target_index, "prior": prior, "density": density, "bounds": bounds}
-            x, status = np.empty((m, d)), np.empty(m, np.uint32)
+            x, each, status = np.empty((m, d)), np.empty((m, d)), np.empty(m, np.uint32)
             for size in np.unique(sizes):
                 part = reconstruct_srp(known, releases[sizes == size], precision=size, **options)
                 x[sizes == size], status[sizes == size] = part.x, part.status
-            return Reconstruction(x, None, x[:, None], np.full(m, np.nan), status)
+                each[sizes == size] = part.feature_mse
+            return Reconstruction(x, None, x[:, None], np.full(m, np.nan), status, feature_mse=each)
 
     status = np.where(np.isfinite(releases).all((1, 2)), Status.OK, Status.NON_FINITE).astype(np.uint32)
-    x = np.full((m, d), np.nan)
+    x, each = np.full((2, m, d), np.nan)
     groups = _groups_by_known_coords(releases, target_index, np.flatnonzero(status == Status.OK))
     if groups:
         known_coords = np.concatenate([np.delete(releases[lanes[0]], target_index, axis=0) for lanes in groups], axis=1)
@@ -125,17 +126,18 @@ def reconstruct_srp(
         if measures.any():
             values = releases[lanes, target_index][:, measures]
             x[lanes] = prior.condition(operator[measures], values, noise[columns][measures])
+            each[lanes] = prior.left_open(operator[measures], noise[columns][measures])
         else:
-            x[lanes] = prior.mean
+            x[lanes], each[lanes] = prior.mean, np.diagonal(prior.covariance)
             status[lanes] |= np.uint32(Status.DEGENERATE)
         if not recovered.is_exact[columns].all():
             status[lanes] |= np.uint32(Status.NOT_CONVERGED)
     if bounds is not None:
         x = np.clip(x, *bounds)
-    result = Reconstruction(x, None, x[:, None], np.full(m, np.nan), status)
+    result = Reconstruction(x, None, x[:, None], np.full(m, np.nan), status, feature_mse=each)
     if coords.ndim == 3:
         return result
-    return Reconstruction(x[0], None, x[:1], result.residual_norm[0], status[0])
+    return Reconstruction(x[0], None, x[:1], result.residual_norm[0], status[0], feature_mse=each[0])
 
 
 def recover_matrix(

@@ -1,0 +1,226 @@
+"""What came of an attack on one published embedding, and how far to rely on it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from drjax.attacks.attack import EmbeddingAttack
+from drjax.attacks.intervals import LEVEL, UNCALIBRATED, Calibration
+from drjax.attacks.recognition import Belief
+from drjax.attacks.registry import ATTACKS
+from drjax.core.types import Reconstruction, Status, count_status
+
+SHOWN = 0.1
+"""Share of a feature's variance below which the squared error to expect is said to show the feature."""
+
+LISTED = 12
+"""Features listed in words, at most; files have all."""
+
+Verdict = Literal["reliable", "partly", "not reconstructed"]
+
+REFUSED = Status.MISFIT | Status.NON_FINITE | Status.DEGENERATE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What came of a release.
+
+    Attributes:
+        attack: Attack that was run.
+        found: Reconstruction, without a leading axis, with intervals.
+        usual: Mean and standard deviation (2, d) of the records that say what to expect of one.
+        names: Names of the features, d of them; empty if they have none.
+        errors: Attack -> mean squared error (v,) on practice releases; empty where only one attack was possible.
+        misfit: Why the release is none of the method's, where the attack says so.
+        belief: What the release shows of how it was made; None where it was not asked.
+        contradiction: What the map says against what was stated of it; empty if nothing.
+        notes: Sentences on what was not checked.
+        order: (n,) int, rows of the release in the order [target; known], where these were matched; else None.
+        row: Row of the target in the release.
+        calibration: What practice releases say of the predicted errors.
+        has_public: Whether public records say what to expect; the known ones if not.
+    """
+
+    attack: EmbeddingAttack
+    found: Reconstruction
+    usual: np.ndarray
+    names: tuple[str, ...] = ()
+    errors: Mapping[str, np.ndarray]
+    misfit: tuple[str, ...] = ()
+    belief: Belief | None = None
+    contradiction: str = ""
+    notes: tuple[str, ...] = ()
+    order: np.ndarray | None = None
+    row: int = 0
+    calibration: Calibration = UNCALIBRATED
+    has_public: bool = False
+
+    @property
+    def status(self) -> Status:
+        """Flags of the answer."""
+        return Status(int(self.found.status))
+
+    @functools.cached_property
+    def varies(self) -> np.ndarray:
+        """(d,) bool, features in which records differ."""
+        return self.usual[1] > 1e-9 * np.maximum(np.abs(self.usual[0]), np.finfo(np.float64).tiny)
+
+    @functools.cached_property
+    def is_shown(self) -> np.ndarray:
+        """(d,) bool, features that differ between records and whose error is expected to be small beside that."""
+        if self.found.feature_mse is None or self.status & REFUSED:
+            return np.zeros(self.found.x.shape, bool)
+        return self.varies & (self.found.feature_mse < SHOWN * self.usual[1] ** 2)
+
+    @property
+    def verdict(self) -> Verdict:
+        """How far to rely on the answer."""
+        if self.contradiction or not self.is_shown.any():
+            return "not reconstructed"
+        is_certain = self.status & ~Status.PARTIAL == Status.OK
+        return "reliable" if is_certain and self.is_shown[self.varies].all() else "partly"
+
+    @property
+    def why(self) -> tuple[str, ...]:
+        """Sentences on what the verdict rests on."""
+        lines = []
+        if self.status & Status.MISFIT:
+            lines.append("These are not the coordinates of the known records and one more, made as stated or believed.")
+            lines += [f"What does not fit: {reason}." for reason in self.misfit]
+        if self.contradiction:
+            lines.append(self.contradiction)
+        if self.status & Status.UNCERTIFIED:
+            lines.append(
+                "Nothing in the release checks this answer: it is right if the release was made just as stated."
+            )
+        if self.status & Status.NOT_CONVERGED:
+            lines.append("The search did not end at a record that explains the release.")
+        if self.status & Status.PARTIAL:
+            lines.append("Most of what features vary by is left open: there the record is about what one would guess.")
+        return (*lines, *self.notes)
+
+    @property
+    def share(self) -> float:
+        """Squared error to expect over the records' own mean variance; nan where none is predicted."""
+        expected = self.found.expected_mse
+        variance = max(float(np.mean(self.usual[1] ** 2)), np.finfo(np.float64).tiny)
+        return np.nan if expected is None else float(expected) / variance
+
+    def name_of(self, feature: int) -> str:
+        """Name of a feature, or its number."""
+        return self.names[feature] if self.names else f"feature {feature}"
+
+    def verdict_in_words(self) -> str:
+        """ "partly: these features", and how many."""
+        shown = np.flatnonzero(self.is_shown)
+        if self.verdict != "partly":
+            return self.verdict
+        listed = ", ".join(self.name_of(int(one)) for one in shown[:LISTED])
+        more = f" and {len(shown) - LISTED} more" if len(shown) > LISTED else ""
+        return f"partly: {len(shown)} of {int(self.varies.sum())} features ({listed}{more})"
+
+    def about_intervals(self) -> str:
+        """What the intervals rest on, one sentence."""
+        of_whom = "public" if self.has_public else "known"
+        if self.calibration.n_releases:
+            factor = max(self.calibration.factor)
+            widened = f", which widened them up to {factor:.3g} times" if factor > 1 else ""
+            tried = f"checked on {self.calibration.n_releases} releases of {of_whom} records{widened}"
+        else:
+            tried = "as the attack predicts its errors; --public would have them checked on public records"
+        return f"Intervals hold a feature with a probability of {LEVEL:.0%}, {tried}."
+
+    def in_words(self) -> list[str]:
+        """Lines for a command line: verdict, release, attack, features with intervals, and how far to rely on them."""
+        found = self.found
+        lines = [f"Verdict: {self.verdict_in_words()}"]
+        if self.belief is not None:
+            lines += [f"Release: {line}" for line in self.belief.in_words().splitlines()]
+        if self.order is not None:
+            lines.append(f"Row of the unknown record: {self.row}, found by matching the others with known records.")
+        lines.append(f"Attack: {self.attack.label}.")
+        if self.errors:
+            variance = max(float(np.mean(self.usual[1] ** 2)), np.finfo(np.float64).tiny)
+            tried = ", ".join(
+                f"{ATTACKS['embedding'][name].label} {float(error.mean()) / variance:.2g}"
+                for name, error in self.errors.items()
+            )
+            n = len(next(iter(self.errors.values())))
+            lines.append(f"Mean squared error on {n} releases of known answer, of the records' variance: {tried}.")
+        lines += self._features()
+        lines += self.why
+        lines.append(f"Status {count_status(found.status)}; undetermined part: norm {float(found.residual_norm):.3g}")
+        if np.isfinite(self.share):
+            lines.append(f"Error to expect: {min(self.share, 1):.3g} of the records' own mean variance")
+        return lines
+
+    def _features(self) -> list[str]:
+        """One line for each of the first features, those shown first."""
+        x, interval = self.found.x, self.found.interval
+        order = np.argsort(~self.is_shown, kind="stable")[:LISTED]
+        names = [self.name_of(int(one)) for one in order]
+        width = max(len(name) for name in names)
+        lines = [f"Reconstructed {x.size} features, with 90% intervals:"]
+        for name, feature in zip(names, order, strict=True):
+            line = f"  {name:<{width}}  {x[feature]:.6g}"
+            if interval is not None and np.isfinite(interval[feature]).all():
+                low, high = interval[feature]
+                line += f"  [{low:.6g}, {high:.6g}]"
+            lines.append(line if self.is_shown[feature] else f"{line}  not shown")
+        if x.size > LISTED:
+            lines.append(f"  and {x.size - LISTED} more")
+        return [*lines, self.about_intervals()]
+
+    def facts(self) -> dict[str, Any]:
+        """All of it as plain values, for a JSON file."""
+        found, interval = self.found, self.found.interval
+        features = []
+        for j, value in enumerate(found.x):
+            low, high = (None, None) if interval is None else (float(one) for one in interval[j])
+            features.append(
+                {
+                    "name": self.name_of(j),
+                    "value": float(value),
+                    "low": low,
+                    "high": high,
+                    "expected_error": None if found.feature_mse is None else float(np.sqrt(found.feature_mse[j])),
+                    "shown": bool(self.is_shown[j]),
+                }
+            )
+        return {
+            "verdict": self.verdict,
+            "verdict_in_words": self.verdict_in_words(),
+            "row": self.row,
+            "why": list(self.why),
+            "release": None if self.belief is None else self.belief.in_words().splitlines(),
+            "attack": self.attack.name,
+            "status": [flag.name for flag in Status if flag and flag in self.status] or ["OK"],
+            "share": None if not np.isfinite(self.share) else self.share,
+            "about_intervals": self.about_intervals(),
+            "intervals": {
+                "level": LEVEL,
+                "practice_releases": self.calibration.n_releases,
+                "factors": list(self.calibration.factor),
+                "reference": "public records" if self.has_public else "known records",
+            },
+            "practice_errors": {name: float(error.mean()) for name, error in self.errors.items()},
+            "features": features,
+        }
+
+    def __repr__(self) -> str:
+        """The verdict, the attack, the first features and what is known of the error; a few lines."""
+        found = self.found
+        first = ", ".join(f"{value:.4g}" for value in found.x[:6]) + (", ..." if found.x.size > 6 else "")
+        lines = [f"{self.verdict_in_words()}: [{first}] by {self.attack.label}, status {self.status.name}"]
+        if found.expected_mse is not None:
+            lines.append(f"mean squared error to expect: {float(found.expected_mse):.3g}")
+        if self.errors:
+            tried = ", ".join(f"{name} {error.mean():.3g}" for name, error in self.errors.items())
+            lines.append(f"on releases of known answer: {tried}")
+        belief = [] if self.belief is None else self.belief.in_words().splitlines()
+        return "\n".join([*lines, *self.misfit, *belief][:10])

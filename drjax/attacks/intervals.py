@@ -1,0 +1,230 @@
+"""Intervals of reconstructed features: where the truth is with a probability of 90%.
+
+An attack predicts the squared error of every feature. A feature that the release shows well errs by about a normal
+number of that variance. Of one that it hardly shows the records that the adversary has say what it may be: they are
+weighted by what the answer says beyond them, and their quantiles are the ends, so that skewed features and such of few
+values have intervals of their own shape. Where public records exist, predicted deviations are multiplied by the factor
+at which as many truths as asked for lie inside on releases of public records (split conformal prediction, with one
+factor for all features).
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+from typing import NamedTuple
+
+import numpy as np
+
+from drjax.attacks.attack import EmbeddingThreat, predicted_mse
+from drjax.core import validate
+from drjax.core.statistics import normal_quantile
+from drjax.core.types import Reconstruction, is_usable
+
+LEVEL = 0.9
+"""Probability that a feature is within its interval."""
+
+FLOOR = 1e-6
+"""Least deviation of a feature's error that is told from rounding, over the feature's standard deviation."""
+
+MOST_RECORDS = 500
+"""Records that say what a feature may be, at most; the first ones."""
+
+FEW = 40.0
+"""Effective number of weighted records (Kish) below which an error is taken to be normal."""
+
+FACTORS = 2.0 ** np.arange(0, 12.1, 0.125)
+"""Factors on predicted deviations among which one is chosen."""
+
+LEAST_TRIED = 30
+"""Features of practice releases, in all, that a factor is chosen on at the least."""
+
+FEW_VALUES = 20
+"""Different values of a feature among the records up to which its errors are not those of a continuous one."""
+
+
+class Calibration(NamedTuple):
+    """What practice releases say of the errors of an attack.
+
+    Attributes:
+        factor: Factors on predicted deviations, of continuous features and of such of few values; 1 where nothing was
+            learned.
+        feature_mse: Mean squared errors (d,) of an attack that does not tell features apart; None if it does, or if
+            nothing was learned.
+        n_releases: Practice releases, 0 for none.
+    """
+
+    factor: tuple[float, float] = (1.0, 1.0)
+    feature_mse: np.ndarray | None = None
+    n_releases: int = 0
+
+
+UNCALIBRATED = Calibration()
+
+
+def intervals(
+    found: Reconstruction,
+    threat: EmbeddingThreat,
+    calibration: Calibration = UNCALIBRATED,
+    *,
+    level: float = LEVEL,
+) -> np.ndarray:
+    """Intervals (m, d, 2) of the features of m reconstructions, in their units; nan where no error is predicted.
+
+    O(m s d log s) for s records that say what a feature may be.
+
+    Args:
+        found: Reconstructions (m, d) of the threat's releases, settled.
+        threat: Releases and knowledge.
+        calibration: From `calibrated`, of the same attack.
+        level: Probability, in (0, 1).
+
+    Raises:
+        ValueError: level not in (0, 1).
+
+    Source: Vovk, Gammerman & Shafer (2005) for the factor; Kish (1965) for the effective number of records.
+    """
+    validate.open_unit(level=level)
+    mse = _feature_mse(found, threat, calibration)
+    if mse is None:
+        return np.full((*found.x.shape, 2), np.nan)
+    reference = _Reference.of(threat)
+    factor = np.where(reference.is_continuous, *calibration.factor)
+    return _intervals(found.x, np.sqrt(mse), reference, factor, level, threat.bounds)
+
+
+def calibrated(found: Reconstruction, tried: EmbeddingThreat, *, level: float = LEVEL) -> Calibration:
+    """What an attack's answers on practice releases say of its predicted errors.
+
+    The factor is the least of `FACTORS`, none below 1, with which the intervals hold a share `level` of the features
+    whose error is predicted to be more than rounding and less than what they vary by; 1 where there are fewer than
+    `LEAST_TRIED`.
+
+    Args:
+        found: Reconstructions (m, d) of the practice releases, settled.
+        tried: Practice threat with the truth, from `drjax.attacks.practice.practice`.
+        level: Probability, in (0, 1).
+    """
+    assert tried.truth is not None
+    usable = is_usable(np.asarray(found.status)) & np.isfinite(found.x).all(axis=1)
+    if not usable.any():
+        return UNCALIBRATED
+    x, truth = np.asarray(found.x, np.float64)[usable], tried.truth[usable]
+    own = None if found.feature_mse is not None else ((x - truth) ** 2).mean(axis=0)
+    learned = Calibration((1.0, 1.0), own, int(usable.sum()))
+    mse = _feature_mse(found, tried, learned)
+    assert mse is not None
+    deviation, reference = np.sqrt(mse[usable]), _Reference.of(tried)
+    counts = reference.varies & (deviation > FLOOR * reference.deviation) & (deviation < reference.deviation)
+    factors = []
+    for group in (reference.is_continuous, ~reference.is_continuous):
+        which = counts & group
+        factors.append(1.0)
+        if which.sum() < LEAST_TRIED:
+            continue
+
+        def holds(place: int, which: np.ndarray = which) -> bool:
+            ends = _intervals(x, deviation, reference, np.full(x.shape[1], FACTORS[place]), level, tried.bounds)
+            return ((ends[..., 0] <= truth) & (truth <= ends[..., 1]))[which].mean() >= level
+
+        factors[-1] = float(FACTORS[min(bisect.bisect_left(range(len(FACTORS)), True, key=holds), len(FACTORS) - 1)])
+    return learned._replace(factor=tuple(factors))
+
+
+def with_intervals(
+    found: Reconstruction, threat: EmbeddingThreat, calibration: Calibration = UNCALIBRATED
+) -> Reconstruction:
+    """The reconstructions with `interval`, and `expected_mse` and `feature_mse` where the attack has none itself."""
+    mse = _feature_mse(found, threat, calibration)
+    expected = found.expected_mse
+    if expected is None and mse is not None:
+        expected = mse.mean(axis=1)
+    ends = intervals(found, threat, calibration)
+    if mse is not None:
+        reference = _Reference.of(threat)
+        mse = _widened(np.sqrt(mse), reference, np.where(reference.is_continuous, *calibration.factor)) ** 2
+    return found._replace(interval=ends, feature_mse=mse, expected_mse=expected)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Reference:
+    """Records that say what a feature may be: sorted values (s, d), and their mean and deviation (d,)."""
+
+    values: np.ndarray
+    mean: np.ndarray
+    deviation: np.ndarray
+
+    @classmethod
+    def of(cls, threat: EmbeddingThreat) -> _Reference:
+        x = threat.expected_of.astype(np.float64)
+        return cls(np.sort(x[:MOST_RECORDS], axis=0), x.mean(axis=0), x.std(axis=0))
+
+    @property
+    def is_continuous(self) -> np.ndarray:
+        """(d,) bool."""
+        return 1 + (np.diff(self.values, axis=0) > 0).sum(axis=0) > FEW_VALUES
+
+    @property
+    def varies(self) -> np.ndarray:
+        return self.deviation > 1e-9 * np.maximum(np.abs(self.mean), np.finfo(np.float64).tiny)
+
+
+def _feature_mse(found: Reconstruction, threat: EmbeddingThreat, calibration: Calibration) -> np.ndarray | None:
+    """Squared errors (m, d) to expect: the attack's own, or those of practice in proportion to what it predicts."""
+    if found.feature_mse is not None:
+        return np.maximum(np.asarray(found.feature_mse, np.float64), 0)
+    if calibration.feature_mse is not None:
+        return np.tile(calibration.feature_mse, (len(found.x), 1))
+    expected = predicted_mse(found)
+    if not np.isfinite(expected).all():
+        return None
+    variance = threat.expected_of.astype(np.float64).var(axis=0)
+    return expected[:, None] * variance / max(variance.mean(), np.finfo(np.float64).tiny)
+
+
+def _intervals(
+    x: np.ndarray,
+    deviation: np.ndarray,
+    reference: _Reference,
+    factor: np.ndarray,
+    level: float,
+    bounds: tuple[float, float] | None,
+) -> np.ndarray:
+    usual, wide = reference.deviation, np.maximum(_widened(deviation, reference, factor), FLOOR * reference.deviation)
+    half = normal_quantile(level) * wide
+    ends = np.stack([x - half, x + half], axis=-1)
+    is_open = reference.varies & (wide > 0.1 * usual)
+    for lane, feature in zip(*np.nonzero(is_open), strict=True):
+        at = float(x[lane, feature])
+        expected = float(reference.mean[feature]), float(usual[feature])
+        own = _among_records(at, float(wide[lane, feature]), reference.values[:, feature], expected, level)
+        if own is not None:
+            ends[lane, feature] = min(own[0], at), max(own[1], at)
+    return ends if bounds is None else np.clip(ends, *bounds)
+
+
+def _widened(deviation: np.ndarray, reference: _Reference, factor: np.ndarray) -> np.ndarray:
+    """Predicted deviations (m, d) times factors (d,), up to what records vary by: no answer leaves no more open."""
+    usual = reference.deviation
+    return np.where(deviation < usual, np.minimum(factor * deviation, usual), deviation)
+
+
+def _among_records(
+    x: float, deviation: float, values: np.ndarray, usual: tuple[float, float], level: float
+) -> tuple[float, float] | None:
+    """Quantiles of ascending values, weighted by what an answer says beyond them; None where too few count."""
+    mean, own = usual
+    if deviation >= own:
+        middle = np.median(values)
+        low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2], method="weibull")
+        stretch = deviation / own
+        return float(middle + stretch * (low - middle)), float(middle + stretch * (high - middle))
+    precision = 1 / deviation**2 - 1 / own**2
+    centre = (x / deviation**2 - mean / own**2) / precision
+    weights = np.exp(-precision * ((values - centre) ** 2 - np.min((values - centre) ** 2)) / 2)
+    if weights.sum() ** 2 < FEW * (weights**2).sum():
+        return None
+    share = np.cumsum(weights) / weights.sum()
+    low = values[np.searchsorted(share, (1 - level) / 2)]
+    high = values[min(np.searchsorted(share, (1 + level) / 2), len(values) - 1)]
+    return float(low), float(high)

@@ -1,0 +1,117 @@
+"""Whether a map bears out what somebody says of how it was made."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from drjax.attacks.recognition.belief import Belief, Candidate
+from drjax.attacks.recognition.inputs import distances, prepare
+from drjax.core.types import DRMethod
+from drjax.dr import Pipeline, UnitVariance, publishes_scores
+from drjax.dr.pipeline.steps import Step
+
+NEAR = 0.2
+"""Share by which a perplexity or a number of neighbours may be off and count as the same."""
+
+SAME = 1e-6
+"""Largest difference between distances of records that count as the same, over their mean."""
+
+SEARCHED = ("perplexity", "n_neighbors", "metric")
+"""Hyperparameters that a map tells, by their names in methods."""
+
+
+@dataclass(frozen=True)
+class Stated:
+    """What somebody says of how a map was made.
+
+    Attributes:
+        method: Method, a `drjax.dr.Pipeline` where steps stand around it; what is not stated has its default.
+        fields: Names of the hyperparameters that are stated.
+        has_steps: Whether the steps around it are stated, be it that there are none.
+    """
+
+    method: DRMethod
+    fields: frozenset[str] = frozenset()
+    has_steps: bool = False
+
+    @classmethod
+    def whole(cls, method: DRMethod) -> Stated:
+        """Everything about a method is stated."""
+        return cls(method, frozenset(field.name for field in dataclasses.fields(_own(method))), True)
+
+    @property
+    def family(self) -> str:
+        """Name of the family of `drjax.attacks.recognition.FAMILIES` that the method's maps would be of."""
+        return "pca" if publishes_scores(_own(self.method)) else _own(self.method).name
+
+    def leaves_open(self, found: Candidate) -> bool:
+        """Whether a map tells something about the method of a hypothesis that is not stated."""
+        return not self.has_steps or any(name not in self.fields for name in SEARCHED if hasattr(found.own, name))
+
+
+def agreeing(belief: Belief, stated: Stated, x: np.ndarray) -> Candidate | None:
+    """The hypothesis believed in, or one that the map does not tell from it, that is what is stated; None if none is.
+
+    Args:
+        belief: Belief from `drjax.attacks.recognition.recognise`.
+        stated: What is stated; a perplexity or number of neighbours may be off by `NEAR`.
+        x: (n, d), the records of the map, with a stand-in for the unknown one.
+    """
+    if belief.best is None:
+        return None
+    return next((one for one, before, metric in _told(belief) if _is_same(one, before, metric, stated, x)), None)
+
+
+def _told(belief: Belief) -> Iterator[tuple[Candidate, tuple[Step, ...], str]]:
+    assert belief.best is not None
+    for one in (belief.best, *belief.tied):
+        yield one, one.before, one.metric
+        for before, metric in one.same:
+            yield one, before, metric
+
+
+def _is_same(one: Candidate, before: tuple[Step, ...], metric: str, stated: Stated, x: np.ndarray) -> bool:
+    own, theirs = one.own, _own(stated.method)
+    if own.name != theirs.name and not (publishes_scores(own) and publishes_scores(theirs)):
+        return False
+    for name in SEARCHED:
+        if name not in stated.fields or not hasattr(own, name):
+            continue
+        value, other = getattr(theirs, name), getattr(own, name)
+        if name == "metric":
+            if not stated.has_steps and metric != value:
+                return False
+        elif abs(other - value) > NEAR * value:
+            return False
+    if not stated.has_steps:
+        return True
+    if is_whitened(one.method) != is_whitened(stated.method):
+        return False
+    their_metric = getattr(theirs, "metric", "euclidean") if "metric" in stated.fields else metric
+    their_before = stated.method.before if isinstance(stated.method, Pipeline) else ()
+    between = _between(x, before, metric), _between(x, their_before, their_metric)
+    is_free = own.name in ("tsne", "umap") or is_whitened(stated.method)
+    ours, wanted = (each / each.mean() if is_free else each for each in between)
+    return bool(np.abs(ours - wanted).max() <= SAME * wanted.mean())
+
+
+def is_whitened(method: DRMethod) -> bool:
+    """Whether coordinates are scaled to unit variance."""
+    return isinstance(method, Pipeline) and any(isinstance(step, UnitVariance) for step in method.after)
+
+
+def _own(method: DRMethod) -> Any:
+    return method.method if isinstance(method, Pipeline) else method
+
+
+def _between(x: np.ndarray, before: tuple[Step, ...], metric: str) -> np.ndarray:
+    """Distances (n, n) of records (n, d) behind steps, those left out that do nothing for them."""
+    for step in before:
+        behind = prepare(x, (step,))
+        x = x if behind is None else behind
+    return distances(x, metric)

@@ -1,0 +1,1 @@
+"""How often intervals of reconstructed features hold the truth."""

@@ -1,0 +1,76 @@
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer
+from sklearn.decomposition import PCA
+from sklearn.manifold import TSNE
+from sklearn.preprocessing import StandardScaler
+
+from drjax import dr
+from drjax.attacks.recognition import recognise
+from drjax.attacks.recognition.agreement import Stated, agreeing
+
+STANDARD = dr.Standardise()
+
+
+@pytest.fixture(scope="module")
+def records():
+    x = load_breast_cancer().data
+    return x[np.random.default_rng(0).permutation(len(x))[:81]]
+
+
+@pytest.fixture(scope="module")
+def standardised(records):
+    coords = PCA(2).fit_transform(StandardScaler().fit_transform(records))
+    return recognise(jax.random.key(0), records[1:], coords, methods=("pca",))
+
+
+@pytest.mark.parametrize(
+    ("method", "is_agreed"),
+    [
+        (dr.Pipeline(before=(STANDARD,), method=dr.PCA()), True),
+        (dr.Pipeline(before=(STANDARD, dr.FirstPCA(n_components=500)), method=dr.PCA()), True),
+        (dr.Pipeline(before=(STANDARD,), method=dr.ClassicalMDS()), True),
+        (dr.PCA(), False),
+        (dr.Pipeline(before=(dr.MinMax(),), method=dr.PCA()), False),
+        (dr.Pipeline(before=(STANDARD,), method=dr.MDS()), False),
+        (dr.Pipeline(before=(STANDARD,), method=dr.PCA(), after=(dr.UnitVariance(),)), False),
+    ],
+)
+def test_a_map_bears_out_how_it_was_made_and_nothing_else(records, standardised, method, is_agreed):
+    assert (agreeing(standardised, Stated.whole(method), records) is not None) == is_agreed
+
+
+def test_what_is_left_open_is_not_compared(records, standardised):
+    found = agreeing(standardised, Stated(dr.PCA()), records)
+    assert found.method == dr.Pipeline(before=(STANDARD,), method=dr.PCA())
+    assert agreeing(standardised, Stated(dr.PCA(), has_steps=True), records) is None
+
+
+@pytest.mark.parametrize(
+    ("stated", "is_agreed"),
+    [
+        (Stated(dr.TSNE(perplexity=12.0), frozenset({"perplexity"})), True),
+        (Stated(dr.TSNE(perplexity=30.0), frozenset({"perplexity"})), False),
+        (Stated(dr.TSNE(perplexity=30.0)), True),
+        (Stated(dr.TSNE(perplexity=12.0, metric="cosine"), frozenset({"metric"})), False),
+        (Stated(dr.Pipeline(before=(dr.MinMax(),), method=dr.TSNE()), has_steps=True), False),
+    ],
+)
+def test_a_map_contradicts_a_wrong_perplexity_metric_or_step(tsne_map, stated, is_agreed):
+    records, belief = tsne_map
+    assert (agreeing(belief, stated, records) is not None) == is_agreed
+
+
+@pytest.fixture(scope="module")
+def tsne_map(records):
+    coords = TSNE(perplexity=12, random_state=0).fit_transform(records)
+    belief = recognise(jax.random.key(0), records[1:], coords, methods=("tsne",))
+    return np.concatenate([records[1:2], records[1:]]), belief
+
+
+def test_without_a_belief_nothing_agrees(records, standardised):
+    nothing = dataclasses.replace(standardised, method=None)
+    assert agreeing(nothing, Stated(dr.PCA()), records) is None

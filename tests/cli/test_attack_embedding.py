@@ -1,0 +1,220 @@
+"""`drjax attack embedding`, as its user sees it: words, files and refusals."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+from sklearn.datasets import load_wine
+from sklearn.decomposition import PCA
+from sklearn.manifold import TSNE
+from sklearn.preprocessing import StandardScaler
+
+import drjax
+from drjax import dr
+from drjax.attacks.embedding import attack_embedding, attack_rows
+from drjax.attacks.recognition.agreement import Stated
+from drjax.cli.main import main
+from drjax.core.types import Status
+
+WINE = load_wine(as_frame=True).data.sample(178, random_state=1)
+
+
+def written(path, values):
+    np.savetxt(path, values, delimiter=",", header=",".join("xyzuv"[: values.shape[1]]), comments="")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A standardised table of 61 wines as scikit-learn's PCA and t-SNE publish it, 40 further wines, and pictures."""
+    path = tmp_path_factory.mktemp("maps")
+    x, public = WINE[:61], WINE[61:101]
+    x[1:].to_csv(path / "known.csv", index=False)
+    public.to_csv(path / "public.csv", index=False)
+    standard = StandardScaler().fit_transform(x)
+    written(path / "pca.csv", PCA(2).fit_transform(standard))
+    written(path / "tsne.csv", TSNE(perplexity=8, random_state=0).fit_transform(standard))
+    return path
+
+
+def run(folder, out, *words, coords="pca.csv"):
+    names = ["--known", folder / "known.csv", "--coords", folder / coords, "--out", out, "--quiet", *words]
+    main(["attack", "embedding", *(str(word) for word in names)])
+
+
+def refused(capsys, folder, tmp_path, *words, coords="pca.csv"):
+    with pytest.raises(SystemExit) as stopped:
+        run(folder, tmp_path / "refused.npz", *words, coords=coords)
+    assert stopped.value.code == 2
+    assert not list(tmp_path.iterdir())
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    return error
+
+
+def test_a_record_is_told_with_intervals_in_words_arrays_json_and_a_page(folder, tmp_path, capsys):
+    run(folder, tmp_path / "found.npz")
+    said = capsys.readouterr().out
+    assert said.startswith("Verdict: reliable\nRelease: believed: PCA of standardised records")
+    truth = WINE.iloc[0].to_numpy()
+    assert "  alcohol " in said
+    assert "as the attack predicts its errors; --public would have them checked on public records" in said
+    with np.load(tmp_path / "found.npz") as found:
+        np.testing.assert_allclose(found["x"], truth, rtol=1e-3)
+        low, high = found["interval"].T
+        assert (low <= found["x"]).all()
+        assert (found["x"] <= high).all()
+        assert found["interval"].shape == (13, 2)
+        assert found["feature_mse"].shape == (13,)
+    facts = json.loads((tmp_path / "found.json").read_text())
+    assert facts["verdict"] == "reliable"
+    assert [one["name"] for one in facts["features"]] == list(WINE.columns)
+    assert all(one["shown"] and one["low"] <= one["value"] <= one["high"] for one in facts["features"])
+    page = (tmp_path / "found.html").read_text()
+    assert "The record was taken back" in page
+    assert "color_intensity" in page
+
+
+def test_public_records_check_the_intervals(folder, tmp_path, capsys):
+    run(
+        folder, tmp_path / "found.npz", "--public", folder / "public.csv", "--method", "pca", "--attack", "behind-steps"
+    )
+    said = capsys.readouterr().out
+    assert "checked on 12 releases of public records" in said
+    assert json.loads((tmp_path / "found.json").read_text())["intervals"]["practice_releases"] == 12
+
+
+@pytest.mark.parametrize(
+    ("words", "is_contradicted"),
+    [
+        (["--perplexity", "auto"], False),
+        (["--perplexity", "9"], False),
+        (["--perplexity", "25"], True),
+        (["--metric", "cosine"], True),
+        (["--scale", "min-max"], True),
+    ],
+)
+def test_what_is_stated_is_compared_with_the_map_and_the_rest_is_recognised(
+    folder, tmp_path, capsys, words, is_contradicted
+):
+    run(folder, tmp_path / "found.npz", "--method", "tsne", *words, "--attack", "map", coords="tsne.csv")
+    said = capsys.readouterr().out
+    assert "believed: t-SNE with perplexity 8" in said
+    assert ("contradicts what was stated: it is t-SNE with perplexity 8" in said) == is_contradicted
+    if is_contradicted:
+        assert "Verdict: not reconstructed" in said
+        assert int(np.load(tmp_path / "found.npz")["status"]) & Status.UNCERTIFIED
+
+
+def test_a_method_of_another_map_is_contradicted(folder, tmp_path, capsys):
+    run(folder, tmp_path / "found.npz", "--method", "isomap", coords="tsne.csv")
+    said = capsys.readouterr().out
+    assert "Verdict: not reconstructed" in said
+    assert "The map does not bear out Isomap" in said
+
+
+def test_several_unknown_rows_are_attacked_one_by_one(tmp_path, capsys):
+    x = WINE.to_numpy()[:40]
+    np.save(tmp_path / "known.npy", np.delete(x, [3, 7], axis=0))
+    np.save(tmp_path / "pca.npy", PCA(5).fit_transform(x))
+    np.save(tmp_path / "public.npy", WINE.to_numpy()[40:100])
+    out = tmp_path / "found.npz"
+    words = ["--known", tmp_path / "known.npy", "--public", tmp_path / "public.npy", "--method", "pca"]
+    run(tmp_path, out, *words, "--target-row", 3, 7, "--attack", "closed-form", coords="pca.npy")
+    said = capsys.readouterr().out
+    assert "Row 3\n" in said
+    assert "Row 7\n" in said
+    with np.load(out) as found:
+        np.testing.assert_array_equal(found["rows"], [3, 7])
+        usual = WINE.to_numpy().std(axis=0)
+        error = np.mean(((found["x"] - x[[3, 7]]) / usual) ** 2)
+        assert error < np.mean(((x.mean(axis=0) - x[[3, 7]]) / usual) ** 2)
+        assert found["interval"].shape == (2, 13, 2)
+    assert [one["row"] for one in json.loads(out.with_suffix(".json").read_text())["rows"]] == [3, 7]
+    assert "Row 7: The record" in out.with_suffix(".html").read_text()
+
+
+def test_known_features_come_back_as_they_are_and_help_with_the_others():
+    x, public = WINE.to_numpy()[:30], WINE.to_numpy()[30:130]
+    coords = np.round(PCA(1).fit_transform(x), 0)
+    options = {"public": public, "attack": "closed-form"}
+    plain = attack_embedding(jax.random.key(0), dr.PCA(n_components=1), x[1:], coords, **options)
+    own = np.full(13, np.nan)
+    own[[0, 6]] = x[0, [0, 6]]
+    told = attack_embedding(jax.random.key(0), dr.PCA(n_components=1), x[1:], coords, known_features=own, **options)
+    np.testing.assert_allclose(told.found.x[[0, 6]], x[0, [0, 6]])
+    rest = np.setdiff1d(np.arange(12), [0, 6])
+    usual = WINE.to_numpy().std(axis=0)[rest]
+    errors = [np.mean(((one.found.x - x[0])[rest] / usual) ** 2) for one in (plain, told)]
+    assert errors[1] < errors[0]
+
+
+def test_a_picture_of_images_is_on_the_page(tmp_path):
+    x = drjax.load("digits").x[:60]
+    np.save(tmp_path / "known.npy", x[1:].reshape(-1, 8, 8))
+    np.save(tmp_path / "pca.npy", PCA(2).fit_transform(x.astype(np.float64)))
+    run(tmp_path, tmp_path / "found.npz", "--known", tmp_path / "known.npy", coords="pca.npy")
+    page = (tmp_path / "found.html").read_text()
+    assert "half the width of the interval" in page or "how far each pixel may be off" in page
+    assert np.load(tmp_path / "found.npz")["x"].shape == (64,)
+
+
+def test_bad_input_is_one_line_that_says_what_to_do(folder, tmp_path, capsys):
+    x = WINE[:61]
+    bad = tmp_path.parent / f"{tmp_path.name}-bad"
+    bad.mkdir()
+
+    def save(name, table):
+        table.to_csv(bad / name, index=False)
+        return bad / name
+
+    error = refused(capsys, folder, tmp_path, "--known", save("all.csv", x))
+    assert "coords must have shape (62, 2) for 61 known records and 1 unknown, got (61, 2): leave out of known" in error
+    other = save("other.csv", WINE[61:100].rename(columns={"hue": "hew"}))
+    assert "public must have the columns of known in their order, got" in refused(
+        capsys, folder, tmp_path, "--public", other
+    )
+    coords = np.loadtxt(folder / "pca.csv", delimiter=",", skiprows=1)
+    coords[4, 1] = np.nan
+    written(bad / "same.csv", np.ones_like(coords) * [1, 2])
+    written(bad / "nan.csv", coords)
+    assert "nan.csv" in refused(capsys, bad, tmp_path, "--known", folder / "known.csv", coords="nan.csv")
+    error = refused(capsys, bad, tmp_path, "--known", folder / "known.csv", coords="same.csv")
+    assert "coords must have rows that differ, got 1 different ones of 61" in error
+    (bad / "plot.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    error = refused(capsys, bad, tmp_path, "--known", folder / "known.csv", coords="plot.png")
+    assert "is a picture, and must be a table or an array of numbers" in error
+    words = ["--public", folder / "public.csv", "--known-features"]
+    error = refused(capsys, folder, tmp_path, *words, "colour=3")
+    assert "known_features must be NAME=VALUE with a column (alcohol, malic_acid" in error
+    assert "got 'hue=high'" in refused(capsys, folder, tmp_path, *words, "hue=high")
+    error = refused(capsys, folder, tmp_path, "--known-features", "hue=1")
+    assert "public must be given with known_features" in error
+    assert "target_row must be one row without --method" in refused(capsys, folder, tmp_path, "--target-row", "1", "2")
+
+
+def test_several_rows_differ():
+    x = WINE.to_numpy()[:30]
+    coords = PCA(2).fit_transform(x)
+    with pytest.raises(ValueError, match="target_row must be rows that differ"):
+        attack_rows(jax.random.key(0), dr.PCA(), x[2:], coords, target_rows=(1, 1))
+
+
+def test_the_front_door_takes_frames_names_and_several_rows():
+    x, public = WINE[:40], WINE[40:100]
+    coords = PCA(3).fit_transform(x)
+    answer = drjax.attack(x[1:], coords, public=public, known_features={"hue": x.iloc[0]["hue"]})
+    assert answer.names == tuple(WINE.columns)
+    assert "reliable" in repr(answer) or "partly" in repr(answer)
+    np.testing.assert_allclose(answer.found.x, x.iloc[0], rtol=1e-2)
+    rows = drjax.attack(x[2:], coords, method="pca", public=public, target_row=(0, 1), attack="closed-form")
+    assert [one.row for one in rows] == [0, 1]
+    with pytest.raises(ValueError, match="known_features must be by columns of known or numbers from 0 to 12"):
+        drjax.attack(x[1:], coords, public=public, known_features={"hew": 1.0})
+
+
+def test_a_stated_method_is_kept_where_nobody_can_compare_it():
+    x = WINE.to_numpy()[:15]
+    answer = attack_embedding(jax.random.key(0), Stated(dr.PCA()), x[1:], PCA(2).fit_transform(x))
+    assert any("Nobody compared the map with the method" in note for note in answer.notes)
+    assert answer.belief is None

@@ -28,8 +28,8 @@ MOST_DECIMALS = 9
 LEAST_WITH_FEATURES = 20
 """Public records that known features take at the least."""
 
-SAME_POINTS = 0.5
-"""Share of the points of a map that may lie on others."""
+LEAST_DIFFERENT = 0.1
+"""Share of the points of a map that differ, at the least."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +133,7 @@ def case_of(
             f"unknown, got {published.shape}: leave out of known the target alone, and keep the order of the release"
         )
     n_points = len(np.unique(published, axis=0))
-    if n_points < (1 - SAME_POINTS) * min(n, len(np.unique(known, axis=0))):
+    if n_points < LEAST_DIFFERENT * min(n, len(np.unique(known, axis=0))):
         raise ValueError(
             f"coords must have rows that differ, got {n_points} different ones of {n}: take the coordinates as they "
             "were published, with all their digits"

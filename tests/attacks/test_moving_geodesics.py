@@ -10,7 +10,7 @@ from drjax import dr
 from drjax.attacks.attack import EmbeddingThreat
 from drjax.attacks.reconstruction import geodesic_releases as releases
 from drjax.attacks.reconstruction import moving_geodesics as attack
-from drjax.attacks.reconstruction.moving_equations import Equations, Whitened
+from drjax.attacks.reconstruction.moving_equations import Equations, Linearised, Whitened, damped_step
 from drjax.attacks.reconstruction.moving_graph import edges_of, paths_of, product_derivative
 from drjax.attacks.registry import ATTACKS, answer
 from drjax.core.types import Status
@@ -210,10 +210,10 @@ def test_directions_that_the_equations_hardly_show_leave_a_covariance_that_can_b
     left, right = (np.linalg.qr(rng.normal(size=(n, 20)))[0] for n in (80, 20))
     slope = left @ np.diag(np.logspace(0, -14, 20)) @ right.T
     prior = Whitened(np.zeros(20), np.eye(20), np.eye(20), np.zeros(20, bool))
-    found = attack.Linearised.of(slope, prior, 1e-9)
+    found = Linearised.of(slope, prior, 1e-9)
     expected = right @ np.diag(1 / (1 + (np.logspace(0, -14, 20) / 1e-9) ** 2)) @ right.T
     np.testing.assert_allclose(found.covariance, expected, atol=1e-3)
     assert np.linalg.eigvalsh(found.covariance).min() > -1e-12
     # Equations that show one direction alone, with next to no noise: a step is finite.
     normal = 1e28 * np.ones((20, 20)) + np.eye(20)
-    assert np.isfinite(attack.damped_step(normal, np.ones(20), 0.0)).all()
+    assert np.isfinite(damped_step(normal, np.ones(20), 0.0)).all()

@@ -12,7 +12,7 @@ import numpy as np
 from drjax.attacks.recognition.belief import Belief, Candidate
 from drjax.attacks.recognition.inputs import distances, prepare
 from drjax.core.types import DRMethod
-from drjax.dr import Pipeline, UnitVariance, publishes_scores
+from drjax.dr import PCA, Pipeline, UnitVariance, publishes_scores
 from drjax.dr.pipeline.steps import Step
 
 NEAR = 0.2
@@ -47,7 +47,7 @@ class Stated:
     @property
     def family(self) -> str:
         """Name of the family of `drjax.attacks.recognition.FAMILIES` that the method's maps would be of."""
-        return "pca" if publishes_scores(_own(self.method)) else _own(self.method).name
+        return PCA.name if publishes_scores(_own(self.method)) else _own(self.method).name
 
     def leaves_open(self, found: Candidate) -> bool:
         """Whether a map tells something about the method of a hypothesis that is not stated."""
@@ -95,7 +95,7 @@ def _is_same(one: Candidate, before: tuple[Step, ...], metric: str, stated: Stat
     their_metric = getattr(theirs, "metric", "euclidean") if "metric" in stated.fields else metric
     their_before = stated.method.before if isinstance(stated.method, Pipeline) else ()
     between = _between(x, before, metric), _between(x, their_before, their_metric)
-    is_free = own.name in ("tsne", "umap") or is_whitened(stated.method)
+    is_free = own.unit is None or is_whitened(stated.method)
     ours, wanted = (each / each.mean() if is_free else each for each in between)
     return bool(np.abs(ours - wanted).max() <= SAME * wanted.mean())
 

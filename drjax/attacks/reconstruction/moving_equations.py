@@ -25,6 +25,9 @@ EDGES = 512
 
 TINY = np.finfo(np.float64).tiny
 
+ROUNDING = 4 * np.finfo(np.float64).eps
+"""Share of the trace of normal equations that is rounding of their smallest eigenvalues."""
+
 
 class Whitened(NamedTuple):
     """A Gaussian prior in units in which it is standard normal: a record is mean + factor @ u.
@@ -132,6 +135,55 @@ class Equations:
         vectors, values = self.release.vectors.T, self.release.values
         product = -0.5 * paths**2 @ vectors
         return (product - product.mean(axis=0) - vectors * values).ravel() / values.max()
+
+
+class Linearised(NamedTuple):
+    """The equations about a record, to first order.
+
+    Attributes:
+        noise: Standard deviation of an equation's error, over the largest eigenvalue.
+        jacobian: (n q, p), their derivative in u, the record in units of the prior, over the noise.
+        root: (p, p), whose product with its transpose is the covariance of u given the equations.
+    """
+
+    noise: float
+    jacobian: np.ndarray
+    root: np.ndarray
+
+    @property
+    def covariance(self) -> np.ndarray:
+        """(p, p)."""
+        return self.root @ self.root.T
+
+    @classmethod
+    def at(cls, equations: Equations, prior: Whitened, x: np.ndarray, noise: float) -> Linearised:
+        """About a record (d,)."""
+        return cls.of(equations.linearised(x)[1], prior, noise)
+
+    @classmethod
+    def of(cls, slope: np.ndarray, prior: Whitened, noise: float) -> Linearised:
+        """From the derivative (n q, d) in the record."""
+        jacobian = slope @ prior.factor / noise
+        # Of the product of the jacobian with itself rounding would hide what the equations hardly show.
+        _, singular, directions = np.linalg.svd(np.linalg.qr(jacobian, mode="r"))
+        precisions = np.ones(len(directions))
+        precisions[: len(singular)] += singular**2
+        return cls(noise, jacobian, directions.T / np.sqrt(precisions))
+
+    def promise(self, equations: Equations, prior: Whitened, x: np.ndarray) -> float:
+        """The objective that one step from a record (d,) would lead to, were slopes there as here."""
+        left, u = equations.residual(x) / self.noise, prior.unit(x)
+        pull = self.root.T @ (self.jacobian.T @ left + u)
+        return float(left @ left + u @ u - pull @ pull)
+
+
+def damped_step(normal: np.ndarray, pull: np.ndarray, damping: float) -> np.ndarray:
+    """The step (p,) against half a gradient (p,), of normal equations (p, p) that are positive definite to rounding.
+
+    Source: Marquardt (1963).
+    """
+    own = np.diag(normal)
+    return -np.linalg.solve(normal + np.diag(damping * own + ROUNDING * own.sum()), pull)
 
 
 @jax.jit

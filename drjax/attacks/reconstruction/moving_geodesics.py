@@ -16,7 +16,7 @@ import numpy as np
 
 from drjax.attacks.attack import MOSTLY_OPEN, Cost, EmbeddingAttack, EmbeddingThreat
 from drjax.attacks.reconstruction import geodesic_releases as releases
-from drjax.attacks.reconstruction.moving_equations import TINY, Equations, Whitened
+from drjax.attacks.reconstruction.moving_equations import TINY, Equations, Linearised, Whitened, damped_step
 from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.attacks.reconstruction.through_steps import is_held
 from drjax.attacks.shadow import DENSE_FLOPS
@@ -46,9 +46,6 @@ which damping falls, and steps that may make the fit worse. None does best every
 
 STEPS, LAST_STEPS = 25, 6
 """Steps of a descent, and of the last one, from a record of which rounding explains what is left."""
-
-ROUNDING = 4 * np.finfo(np.float64).eps
-"""Share of the trace of normal equations that is rounding of their smallest eigenvalues."""
 
 CLOSE = 2e-3
 """Norm of what is left, over the largest eigenvalue, below which descents are repeated for as long as they halve it."""
@@ -81,55 +78,6 @@ class End(NamedTuple):
     norm: float
     x: np.ndarray
     scale: float = 0.5
-
-
-class Linearised(NamedTuple):
-    """The equations about a record, to first order.
-
-    Attributes:
-        noise: Standard deviation of an equation's error, over the largest eigenvalue.
-        jacobian: (n q, p), their derivative in u, the record in units of the prior, over the noise.
-        root: (p, p), whose product with its transpose is the covariance of u given the equations.
-    """
-
-    noise: float
-    jacobian: np.ndarray
-    root: np.ndarray
-
-    @property
-    def covariance(self) -> np.ndarray:
-        """(p, p)."""
-        return self.root @ self.root.T
-
-    @classmethod
-    def at(cls, equations: Equations, prior: Whitened, x: np.ndarray, noise: float) -> Linearised:
-        """About a record (d,)."""
-        return cls.of(equations.linearised(x)[1], prior, noise)
-
-    @classmethod
-    def of(cls, slope: np.ndarray, prior: Whitened, noise: float) -> Linearised:
-        """From the derivative (n q, d) in the record."""
-        jacobian = slope @ prior.factor / noise
-        # Of the product of the jacobian with itself rounding would hide what the equations hardly show.
-        _, singular, directions = np.linalg.svd(np.linalg.qr(jacobian, mode="r"))
-        precisions = np.ones(len(directions))
-        precisions[: len(singular)] += singular**2
-        return cls(noise, jacobian, directions.T / np.sqrt(precisions))
-
-    def promise(self, equations: Equations, prior: Whitened, x: np.ndarray) -> float:
-        """The objective that one step from a record (d,) would lead to, were slopes there as here."""
-        left, u = equations.residual(x) / self.noise, prior.unit(x)
-        pull = self.root.T @ (self.jacobian.T @ left + u)
-        return float(left @ left + u @ u - pull @ pull)
-
-
-def damped_step(normal: np.ndarray, pull: np.ndarray, damping: float) -> np.ndarray:
-    """The step (p,) against half a gradient (p,), of normal equations (p, p) that are positive definite to rounding.
-
-    Source: Marquardt (1963).
-    """
-    own = np.diag(normal)
-    return -np.linalg.solve(normal + np.diag(damping * own + ROUNDING * own.sum()), pull)
 
 
 @dataclass

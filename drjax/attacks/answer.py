@@ -21,6 +21,9 @@ SHOWN = 0.1
 LISTED = 12
 """Features listed in words, at most; files have all."""
 
+MOST_WIDENED = 100.0
+"""Factor on predicted deviations from which on none of them counts."""
+
 Verdict = Literal["reliable", "partly", "not reconstructed"]
 
 REFUSED = Status.MISFIT | Status.NON_FINITE | Status.DEGENERATE
@@ -35,7 +38,8 @@ class Answer:
         found: Reconstruction, without a leading axis, with intervals.
         usual: Mean and standard deviation (2, d) of the records that say what to expect of one.
         names: Names of the features, d of them; empty if they have none.
-        errors: Attack -> mean squared error (v,) on practice releases; empty where only one attack was possible.
+        errors: Attack -> mean squared error (v,) on practice releases, each feature over its variance; empty where only
+            one attack was possible.
         misfit: Why the release is none of the method's, where the attack says so.
         belief: What the release shows of how it was made; None where it was not asked.
         contradiction: What the map says against what was stated of it; empty if nothing.
@@ -106,10 +110,10 @@ class Answer:
 
     @property
     def share(self) -> float:
-        """Squared error to expect over the records' own mean variance; nan where none is predicted."""
-        expected = self.found.expected_mse
-        variance = max(float(np.mean(self.usual[1] ** 2)), np.finfo(np.float64).tiny)
-        return np.nan if expected is None else float(expected) / variance
+        """Squared error to expect over variance, in the mean over features that vary; nan where none is predicted."""
+        if self.found.feature_mse is None or not self.varies.any():
+            return np.nan
+        return float(np.mean(self.found.feature_mse[self.varies] / self.usual[1][self.varies] ** 2))
 
     def name_of(self, feature: int) -> str:
         """Name of a feature, or its number."""
@@ -130,6 +134,8 @@ class Answer:
         if self.calibration.n_releases:
             factor = max(self.calibration.factor)
             widened = f", which widened them up to {factor:.3g} times" if factor > 1 else ""
+            if factor >= MOST_WIDENED:
+                widened = ", which bear out no smaller ones than those of the records themselves"
             tried = f"checked on {self.calibration.n_releases} releases of {of_whom} records{widened}"
         else:
             tried = "as the attack predicts its errors; --public would have them checked on public records"
@@ -145,18 +151,18 @@ class Answer:
             lines.append(f"Row of the unknown record: {self.row}, found by matching the others with known records.")
         lines.append(f"Attack: {self.attack.label}.")
         if self.errors:
-            variance = max(float(np.mean(self.usual[1] ** 2)), np.finfo(np.float64).tiny)
             tried = ", ".join(
-                f"{ATTACKS['embedding'][name].label} {float(error.mean()) / variance:.2g}"
-                for name, error in self.errors.items()
+                f"{ATTACKS['embedding'][name].label} {error.mean():.2g}" for name, error in self.errors.items()
             )
             n = len(next(iter(self.errors.values())))
-            lines.append(f"Mean squared error on {n} releases of known answer, of the records' variance: {tried}.")
+            lines.append(f"Mean squared error on {n} releases of known answer, of the features' variances: {tried}.")
         lines += self._features()
         lines += self.why
-        lines.append(f"Status {count_status(found.status)}; undetermined part: norm {float(found.residual_norm):.3g}")
+        norm = float(found.residual_norm)
+        left = f"; undetermined part: norm {norm:.3g}" if np.isfinite(norm) else ""
+        lines.append(f"Status {count_status(found.status)}{left}")
         if np.isfinite(self.share):
-            lines.append(f"Error to expect: {min(self.share, 1):.3g} of the records' own mean variance")
+            lines.append(f"Error to expect: {min(self.share, 1):.3g} of what features vary by")
         return lines
 
     def _features(self) -> list[str]:

@@ -22,6 +22,9 @@ N_SHADOW, LEAST_SHADOWS, SHADOW_SECONDS = 1000, 100, 30.0
 SHARE_OF_VALIDATION = 0.1
 """Share of the shadow releases that trainings are stopped on, and attacks tried on."""
 
+ENOUGH = 13
+"""Such releases that are enough: twelve for trials, and one on which trainings are stopped there."""
+
 MOST_DECIMALS = 9
 """Coordinates that are equal to themselves rounded to so many decimals are taken for rounded."""
 
@@ -77,7 +80,9 @@ class Case:
             rounding = {"decimals": self.decimals, "dtype": self.dtype}
             if some is None:
                 return shadow_sets.stand_in_shadows(shadow_key, method, self.known, **rounding)
-            n = max(2, round(SHARE_OF_VALIDATION * len(some))) if len(some) > 4 else 0
+            # Enough to try attacks on, of few records no more than a quarter.
+            enough = max(round(SHARE_OF_VALIDATION * len(some)), min(ENOUGH, len(some) // 4), 2)
+            n = enough if len(some) > 4 else 0
             # Errors on some of them say how known features go with the others.
             n = n if self.features is None else max(n, len(some) // 2)
             make = functools.partial(shadow_sets.stranger_shadows, n_hidden=n_hidden)

@@ -110,9 +110,9 @@ def _as_published(threat: EmbeddingThreat, known: np.ndarray, truth: np.ndarray,
     Ours where the release under attack is ours, where the method has no such library, and of many records.
     """
     method = threat.method
-    own: Any = method.method if isinstance(method, Pipeline) else method
-    if threat.alike or not hasattr(own, "by_library") or len(known) > MOST_LIBRARY:
+    if not library_seconds(threat, len(truth)):
         return coords
+    own: Any = method.method if isinstance(method, Pipeline) else method
     made = []
     for seed, x in enumerate(truth):
         records = np.concatenate([x[None], known])
@@ -124,6 +124,14 @@ def _as_published(threat: EmbeddingThreat, known: np.ndarray, truth: np.ndarray,
             made.append(own.by_library(records, seed))
     found = np.stack(made)
     return found if threat.decimals is None else np.round(found, threat.decimals)
+
+
+def library_seconds(threat: EmbeddingThreat, m: int) -> float:
+    """Time that m practice releases take which a library makes, within a factor of two; 0 where none does."""
+    own = threat.method.method if isinstance(threat.method, Pipeline) else threat.method
+    n = len(threat.known)
+    has_library = not threat.alike and hasattr(own, "by_library") and n <= MOST_LIBRARY
+    return m * (0.3 + 0.003 * n) if has_library else 0.0
 
 
 def errors_of(
@@ -145,17 +153,34 @@ def found_on(attack: EmbeddingAttack, key: Array, tried: EmbeddingThreat) -> Rec
     return answer(attack, key, dataclasses.replace(tried, truth=None))
 
 
-def errors_in(found: Reconstruction, tried: EmbeddingThreat, is_scored: np.ndarray | None = None) -> np.ndarray:
-    """Mean squared errors (m,) of what was found of practice releases; infinite where that is nothing."""
+def errors_in(
+    found: Reconstruction,
+    tried: EmbeddingThreat,
+    is_scored: np.ndarray | None = None,
+    unit: np.ndarray | None = None,
+) -> np.ndarray:
+    """Mean squared errors (m,) of what was found of practice releases; infinite where that is nothing.
+
+    Args:
+        found: Reconstructions of them.
+        tried: Practice threat.
+        is_scored: Features that count, (d,) bool; all of them if None.
+        unit: What a feature counts in, (d,) > 0; units of the input if None.
+    """
     assert tried.truth is not None
     which = slice(None) if is_scored is None else is_scored
-    errors = np.mean((np.asarray(found.x, np.float64) - tried.truth)[:, which] ** 2, axis=1)
+    away = np.asarray(found.x, np.float64) - tried.truth
+    errors = np.mean((away if unit is None else away / unit)[:, which] ** 2, axis=1)
     usable = is_usable(np.asarray(found.status)) & np.isfinite(errors)
     return np.where(usable, errors, np.inf)
 
 
 def compared(
-    candidates: Mapping[str, EmbeddingAttack], threat: EmbeddingThreat, errors: Callable[[str], np.ndarray]
+    candidates: Mapping[str, EmbeddingAttack],
+    threat: EmbeddingThreat,
+    errors: Callable[[str], np.ndarray],
+    *,
+    usual: float | None = None,
 ) -> dict[str, np.ndarray]:
     """Errors of attacks on practice releases, the cheapest first; where one leaves nothing to win, of quick ones alone.
 
@@ -163,10 +188,11 @@ def compared(
         candidates: Attacks that fit the threat, by name.
         threat: Practice threat, from `practice`.
         errors: Runs the attack of a name on it, and gives its `errors_of`.
+        usual: Error of the mean record in the units of the errors; those of the input if None.
     """
     truth = threat.truth
     assert truth is not None
-    nothing = EXACT * float(np.mean(np.var(truth, axis=0, dtype=np.float64)))
+    nothing = EXACT * (float(np.mean(np.var(truth, axis=0, dtype=np.float64))) if usual is None else usual)
     found: dict[str, np.ndarray] = {}
     is_exact = False
     costs = {name: attack.cost(threat).seconds for name, attack in candidates.items()}

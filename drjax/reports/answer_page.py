@@ -82,14 +82,13 @@ def _sections(
     one: Mapping[str, Any], prefix: str, usual: np.ndarray, range_of: tuple[float, float], shape: tuple[int, ...]
 ) -> list[Section]:
     features = one["features"]
-    error = "not known" if one["share"] is None else f"{number(one['share'])} of the records' variance"
-    facts = [
-        ("Release", "as stated" if one["release"] is None else " ".join(one["release"])),
-        ("Attack", one["attack"]),
-        ("Status", ", ".join(one["status"])),
-        ("Error to expect", error),
+    error = "not known" if one["share"] is None else f"{number(one['share'])} of what features vary by"
+    facts = (("Attack", one["attack"]), ("Status", ", ".join(one["status"])), ("Error to expect", error))
+    made = ("As stated.",) if one["release"] is None else tuple(one["release"])
+    found: list[Section] = [
+        Facts(title=f"{prefix}How it was found", facts=facts),
+        Text(title=f"{prefix}How the release was made", points=made),
     ]
-    found: list[Section] = [Facts(title=f"{prefix}How it was found", facts=tuple(facts))]
     is_image = len(shape) == 2 or (len(shape) == 3 and shape[2] == 3)
     if is_image:
         found.append(_pictures(features, prefix, range_of, shape))
@@ -108,7 +107,7 @@ def _sections(
         found.append(Table(title=f"{prefix}The record", headers=headers, rows=rows, note=one["about_intervals"]))
     if one["practice_errors"]:
         points = tuple(f"{name}: {number(error)}" for name, error in one["practice_errors"].items())
-        title = f"{prefix}Mean squared errors of attacks where the answer is known"
+        title = f"{prefix}Squared errors of attacks where the answer is known, over variance"
         found.append(Text(title=title, points=points))
     return found
 

@@ -213,6 +213,23 @@ def test_the_front_door_takes_frames_names_and_several_rows():
         drjax.attack(x[1:], coords, public=public, known_features={"hew": 1.0})
 
 
+def test_units_of_features_change_neither_the_choice_nor_what_is_expected():
+    x, public = WINE.to_numpy()[:40], WINE.to_numpy()[40:80]
+    coords = np.round(PCA(2).fit_transform(StandardScaler().fit_transform(x)), 3)
+    units = np.logspace(-4, 4, 13)
+    method = dr.Pipeline(before=(dr.Standardise(),), method=dr.PCA())
+    key = jax.random.key(0)
+    plain = attack_embedding(key, method, x[1:], coords, public=public)
+    other = attack_embedding(key, method, x[1:] * units, coords, public=public * units)
+    assert plain.attack.name == other.attack.name
+    assert plain.verdict == other.verdict
+    np.testing.assert_allclose(other.share, plain.share, rtol=0.02)
+    away = (other.found.x / units - plain.found.x) / x.std(axis=0)
+    assert np.abs(away).max() < 0.02
+    widths = [np.diff(one.found.interval, axis=1)[:, 0] for one in (plain, other)]
+    np.testing.assert_allclose(widths[1] / units, widths[0], rtol=0.05)
+
+
 def test_a_stated_method_is_kept_where_nobody_can_compare_it():
     x = WINE.to_numpy()[:15]
     answer = attack_embedding(jax.random.key(0), Stated(dr.PCA()), x[1:], PCA(2).fit_transform(x))

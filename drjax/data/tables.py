@@ -24,6 +24,9 @@ import pyarrow.parquet
 from drjax.data import table_cells
 from drjax.data.dataset import Dataset, Provenance, coded, duplicates_note, unit_range
 
+INDEX = r"__index_level_\d+__"
+"""Names under which pandas writes the numbers of rows of a frame into a file."""
+
 MAX_CATEGORIES = 1000
 """More distinct values than this in a categorical column are taken for an identifier or free text."""
 
@@ -171,7 +174,7 @@ def read_csv(name: str, blob: bytes, *, keep_empty: bool = False) -> Columns:
 
 
 def read_parquet(name: str, blob: bytes) -> Columns:
-    """The columns of a Parquet file by name.
+    """The columns of a Parquet file by name, without the numbers of rows that pandas puts beside them.
 
     Raises:
         ValueError: not a Parquet file, or two columns of one name.
@@ -181,7 +184,8 @@ def read_parquet(name: str, blob: bytes) -> Columns:
     except (pa.ArrowException, OSError) as error:
         raise ValueError(f"{name} is not a readable Parquet file: {' '.join(str(error).split())}") from error
     _check_unique(name, table.column_names)
-    return dict(zip(table.column_names, table.columns, strict=True))
+    columns = zip(table.column_names, table.columns, strict=True)
+    return {name: column for name, column in columns if not re.fullmatch(INDEX, name)}
 
 
 def _check_header(name: str, header: list[str]) -> None:

@@ -3,6 +3,8 @@ import dataclasses
 import jax
 import numpy as np
 import pytest
+from sklearn.manifold import TSNE
+from sklearn.preprocessing import StandardScaler
 
 from drjax import dr
 from drjax.attacks import intervals, practice
@@ -203,3 +205,23 @@ def test_public_records_stand_in_for_targets_where_an_attack_needs_no_shadows():
         )
         == intervals.UNCALIBRATED
     )
+
+
+def test_practice_maps_of_published_tsne_are_made_by_scikit_learn():
+    x, public = records(30, 0), records(24, 2)
+    method = dr.Pipeline(before=(dr.Standardise(),), method=dr.TSNE(perplexity=5.0, max_iter=250))
+    threat = dataclasses.replace(
+        threat_of(public, 1),
+        method=method,
+        known=x[1:],
+        coords=np.zeros((1, 30, 2)),
+        shadows=lambda: shadows_of(jax.random.key(0), method, x[1:], public, n_validation=4),
+    )
+    tried = practice.practice(threat)
+    first = StandardScaler().fit_transform(np.concatenate([tried.truth[:1], x[1:]]))
+    peer = TSNE(perplexity=5, max_iter=250, random_state=0).fit_transform(first)
+    np.testing.assert_allclose(tried.coords[0], peer, rtol=1e-3, atol=1e-3)
+    assert practice.library_seconds(threat, 3) > 0
+    own = practice.practice(dataclasses.replace(threat, alike=True))
+    np.testing.assert_array_equal(own.coords, threat.shadows().validation_coords[1:])
+    assert practice.library_seconds(dataclasses.replace(threat, method=dr.PCA()), 3) == 0

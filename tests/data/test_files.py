@@ -1,10 +1,11 @@
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
 from PIL import Image
 
-from drjax.data import count_duplicates, load, load_file
+from drjax.data import count_duplicates, load, load_file, load_values
 
 
 def write(path, text):
@@ -113,6 +114,14 @@ def test_parquet_gives_what_the_same_csv_gives(tmp_path):
     ours, peer = (load(tmp_path / file, categorical=["city"]) for file in ("a.parquet", "a.csv"))
     np.testing.assert_array_equal(ours.x, peer.x)
     assert ours.feature_names == peer.feature_names
+
+
+def test_the_numbers_of_rows_that_pandas_writes_into_parquet_are_no_feature(tmp_path):
+    frame = pd.DataFrame({"a": [0.1, 0.4, 0.3], "b": [1.0, 2.0, 4.0]}, index=[7, 3, 5])
+    frame.to_parquet(tmp_path / "a.parquet")
+    assert pyarrow.parquet.read_schema(tmp_path / "a.parquet").names == ["a", "b", "__index_level_0__"]
+    assert load(tmp_path / "a.parquet").feature_names == ("a", "b")
+    assert load_values(tmp_path / "a.parquet").shape == (3, 2)
 
 
 def test_parquet_that_cannot_be_used_says_why(tmp_path):

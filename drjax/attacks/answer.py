@@ -138,7 +138,10 @@ class Answer:
                 widened = ", which bear out no smaller ones than those of the records themselves"
             tried = f"checked on {self.calibration.n_releases} releases of {of_whom} records{widened}"
         else:
-            tried = "as the attack predicts its errors; --public would have them checked on public records"
+            tried = (
+                f"as the attack predicts its errors, the {of_whom} records saying what to expect"
+                f"{'' if self.has_public else '; --public would have them checked on public records'}"
+            )
         return f"Intervals hold a feature with a probability of {LEVEL:.0%}, {tried}."
 
     def in_words(self) -> list[str]:

@@ -58,7 +58,7 @@ def test_a_record_is_told_with_intervals_in_words_arrays_json_and_a_page(folder,
     assert said.startswith("Verdict: reliable\nRelease: believed: PCA of standardised records")
     truth = WINE.iloc[0].to_numpy()
     assert "  alcohol " in said
-    assert "as the attack predicts its errors; --public would have them checked on public records" in said
+    assert "as the attack predicts its errors, the known records saying what to expect; --public would have" in said
     with np.load(tmp_path / "found.npz") as found:
         np.testing.assert_allclose(found["x"], truth, rtol=1e-3)
         low, high = found["interval"].T

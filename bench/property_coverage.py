@@ -94,8 +94,13 @@ def by_cross_fit(
     fitted = cross_fit(key, "descriptors", halves, invariants.descriptors)
     given = invariants.descriptors(victim.maps)
     low, high = fitted.interval(given, level).T
+    inside = (low <= victim.shares) & (victim.shares <= high)
+    ends = victim.shares.min(), victim.shares.max()
+    third = np.minimum(3 * (victim.shares - ends[0]) / max(ends[1] - ends[0], 1e-12), 2).astype(int)
+    thirds_of = {f"coverage_third_{i + 1}": float(inside[third == i].mean()) for i in range(3)}
     return {
-        "coverage": float(((low <= victim.shares) & (victim.shares <= high)).mean()),
+        "coverage": float(inside.mean()),
+        **thirds_of,
         "width": float((high - low).mean()),
         "victim_error": float(np.abs(fitted.predict(given) - victim.shares).mean()),
         "held_out_error": float(np.concatenate(fitted.errors).mean()),

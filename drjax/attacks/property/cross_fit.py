@@ -1,9 +1,11 @@
 """An attack trained once on maps of each part of the shadow records, and tried on the maps of the other parts.
 
 The victim's records are new to the attack. Maps of the records that it was trained on are not, and errors on them would
-be too small; here no map is ever judged by a model that has seen one of its records.
+be too small; here no map is ever judged by a model that has seen one of its records. An attack errs more at some shares
+than at others, so a share is compared with maps of shares near it.
 
-Source: Barber, Candes, Ramdas & Tibshirani (2021), "Predictive inference with the jackknife+", section 3 (CV+).
+Source: Vovk (2015), "Cross-conformal predictors", and Vovk, Lindsay, Nouretdinov & Gammerman (2003), "Mondrian
+confidence machine", for predictions that hold in each category; weights in place of categories are ours.
 """
 
 from __future__ import annotations
@@ -20,8 +22,15 @@ import numpy as np
 from drjax.attacks.property import models
 from drjax.attacks.property.models import PropertyModel
 from drjax.attacks.property.shadow_maps import ShadowMaps
-from drjax.core.statistics import conformal_radius
+from drjax.core import validate
 from drjax.core.types import Array
+
+NEAR, ENOUGH = 0.1, 1.6
+"""Standard deviation of the shares that count as near, in units of their range, where there are many maps; and what it
+is at the least, over (1 - level) times the maps, so that at the ends of the range enough of them count."""
+
+N_CANDIDATES = 501
+"""Shares that are tried, evenly over the range."""
 
 Inputs = Callable[[Any], Any]
 """Function from maps to what a kind of attack takes."""
@@ -34,11 +43,13 @@ class CrossFit:
     Attributes:
         models: Models, one for each part, trained on the maps of all others.
         errors: Absolute errors |expected - true| of each part's model on the part's maps.
+        shares: True shares of each part's maps.
         inputs: What the models take of maps.
     """
 
     models: tuple[PropertyModel, ...]
     errors: tuple[np.ndarray, ...]
+    shares: tuple[np.ndarray, ...]
     inputs: Inputs
 
     def predict(self, maps: Any) -> np.ndarray:
@@ -46,21 +57,33 @@ class CrossFit:
         return np.mean(self._each(maps), axis=0)
 
     def interval(self, maps: Any, level: float) -> np.ndarray:
-        """(g, 2) intervals in [0, 1] by CV+.
+        """(g, 2) intervals in the range of the parts' shares.
 
-        If a map and the m shadow maps were exchangeable, its share would be inside with a probability of at least
-        2 level - 1 - 2 / (m + 2) for two parts; nearly always it is about `level`.
+        An interval spans the shares p at which the errors |expected - p| are not among the largest 1 - level of those
+        of the parts' maps, maps of shares near p counting more (`NEAR`). Were all maps of one share, and exchangeable,
+        that would hold it with a probability of at least 2 level - 1, less 2 / (maps + 2), for two parts; nearly always
+        it is about `level`, and so in each third of the shares.
 
         Raises:
             ValueError: level not in (0, 1).
         """
-        found = self._each(maps)
-        ends = []
-        for sign in (-1, 1):
-            reached = [sign * own[:, None] + errors for own, errors in zip(found, self.errors, strict=True)]
-            each = np.sort(np.concatenate(reached, axis=1), axis=1)
-            ends.append([sign * conformal_radius(one, level) for one in each])
-        return np.clip(np.stack(ends, axis=1), 0, 1)
+        validate.open_unit(level=level)
+        together = np.concatenate(self.shares)
+        low, high = together.min(), together.max()
+        near = max(NEAR * (high - low), ENOUGH * (high - low) / ((1 - level) * len(together)), np.finfo(float).tiny)
+        candidates = np.linspace(low, high, N_CANDIDATES)
+        weights = [np.exp(-(((shares[:, None] - candidates) / near) ** 2) / 2) for shares in self.shares]
+        total = 1 + sum(weight.sum(axis=0) for weight in weights)
+        found = np.empty((self._each(maps).shape[1], 2))
+        for row, own in enumerate(self._each(maps).T):
+            larger = np.ones(N_CANDIDATES)
+            for expected, errors, weight in zip(own, self.errors, weights, strict=True):
+                larger += ((errors[:, None] >= np.abs(expected - candidates)) * weight).sum(axis=0)
+            # Rounding of weights must not make the largest share of all too small.
+            inside = np.flatnonzero(larger / total > (1 - level) - 1e-12)
+            best = inside if len(inside) else np.argmax(larger / total, keepdims=True)
+            found[row] = candidates[best[0]], candidates[best[-1]]
+        return found
 
     def _each(self, maps: Any) -> np.ndarray:
         given = self.inputs(maps)
@@ -93,7 +116,7 @@ def cross_fit(
         model = models.fit(own_key, train, shares, kind=attack, config=config, progress=progress)
         found.append(model)
         errors.append(np.abs(model.predict(given[i]).expected - part.shares))
-    return CrossFit(tuple(found), tuple(errors), inputs)
+    return CrossFit(tuple(found), tuple(errors), tuple(np.asarray(part.shares) for part in parts), inputs)
 
 
 def errors_of_guessing(parts: Sequence[ShadowMaps]) -> list[np.ndarray]:

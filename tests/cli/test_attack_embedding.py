@@ -12,8 +12,11 @@ from sklearn.preprocessing import StandardScaler
 
 import drjax
 from drjax import dr
+from drjax.attacks import embedding
+from drjax.attacks.attack import Cost
 from drjax.attacks.embedding import attack_embedding, attack_rows
 from drjax.attacks.recognition.agreement import Stated
+from drjax.attacks.registry import ATTACKS
 from drjax.cli.main import main
 from drjax.core.types import Status
 
@@ -228,6 +231,21 @@ def test_units_of_features_change_neither_the_choice_nor_what_is_expected():
     assert np.abs(away).max() < 0.02
     widths = [np.diff(one.found.interval, axis=1)[:, 0] for one in (plain, other)]
     np.testing.assert_allclose(widths[1] / units, widths[0], rtol=0.05)
+
+
+def test_an_attack_too_slow_for_practice_counts_where_the_release_confirms_it(monkeypatch):
+    x, public = WINE.to_numpy()[:41], WINE.to_numpy()[41:81]
+    coords = PCA(2).fit_transform(StandardScaler().fit_transform(x))
+    method = dr.Pipeline(before=(dr.Standardise(),), method=dr.PCA())
+    slow = {name: one for name, one in ATTACKS["embedding"].items() if name in ("ridge", "behind-steps")}
+    monkeypatch.setattr(embedding, "_pool", lambda fits, threat: slow)
+    monkeypatch.setattr(type(slow["behind-steps"]), "cost", lambda self, threat: Cost(20.0 * threat.n_releases, 0.0))
+    answer = attack_embedding(jax.random.key(0), method, x[1:], coords, public=public)
+    assert list(answer.errors) == ["ridge"]
+    assert answer.attack.name == "behind-steps"
+    np.testing.assert_allclose(answer.found.x, x[0], rtol=1e-4)
+    monkeypatch.setattr(embedding, "LATE_SECONDS", 10.0)
+    assert attack_embedding(jax.random.key(0), method, x[1:], coords, public=public).attack.name == "ridge"
 
 
 def test_a_stated_method_is_kept_where_nobody_can_compare_it():

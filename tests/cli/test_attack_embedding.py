@@ -238,8 +238,8 @@ def test_an_attack_too_slow_for_practice_counts_where_the_release_confirms_it(mo
     coords = PCA(2).fit_transform(StandardScaler().fit_transform(x))
     method = dr.Pipeline(before=(dr.Standardise(),), method=dr.PCA())
     slow = {name: one for name, one in ATTACKS["embedding"].items() if name in ("ridge", "behind-steps")}
-    monkeypatch.setattr(embedding, "_pool", lambda fits, threat: slow)
-    monkeypatch.setattr(type(slow["behind-steps"]), "cost", lambda self, threat: Cost(20.0 * threat.n_releases, 0.0))
+    monkeypatch.setattr(embedding, "_pool", lambda *_: slow)
+    monkeypatch.setattr(type(slow["behind-steps"]), "cost", lambda _, threat: Cost(20.0 * threat.n_releases, 0.0))
     answer = attack_embedding(jax.random.key(0), method, x[1:], coords, public=public)
     assert list(answer.errors) == ["ridge"]
     assert answer.attack.name == "behind-steps"

@@ -14,18 +14,8 @@ from scipy.spatial import KDTree
 from skimage.draw import disk
 from skimage.measure import find_contours
 
-MIN_CONTRAST = 0.12
-"""Least difference of a marker from the ground in one of red, green and blue, of 1."""
-
-MAX_COLORS = 12
-MIN_COLOR_SHARE = 0.02
-"""Least share of all marked pixels that have a colour of their own."""
-
-SAME_COLOR = 0.25
-"""How far from a colour's line to the ground a mixture of the two may lie, in lengths of that line."""
-
-STRICTNESS = 3.0
-"""How fast a pixel stops being of a colour when another one's line to the ground is nearer."""
+from drjax.attacks.property.edges import Edge, edge_of
+from drjax.attacks.property.marker_colors import MIN_CONTRAST, color_shares, marker_colors
 
 GRID = 2
 """Cells of the vote per pixel and axis."""
@@ -41,6 +31,10 @@ MIN_FILLED = 0.75
 
 MIN_REST = 0.35
 """Marked area beside all found markers that is taken for one more, in areas of a marker."""
+
+
+MIN_OWN = 0.04
+"""Least area of a marker's colour that no other marker explains, in areas of a marker."""
 
 
 class Contours(NamedTuple):
@@ -71,6 +65,8 @@ class Markers(NamedTuple):
         palette: (c, 3) in [0, 1].
         is_overlapping: (m,) whether another one is nearer than two radii.
         explained: Share of all edges that are arcs of the found markers.
+        shares: (c, h, w) share of each colour of the palette in every pixel, in [0, 1].
+        edge: What outlines the markers, if it has another colour; `radius` is then that of their insides.
     """
 
     centres: np.ndarray
@@ -79,6 +75,8 @@ class Markers(NamedTuple):
     palette: np.ndarray
     is_overlapping: np.ndarray
     explained: float
+    shares: np.ndarray
+    edge: Edge | None
 
 
 def find_markers(image: np.ndarray, ground: np.ndarray) -> Markers | None:
@@ -87,79 +85,49 @@ def find_markers(image: np.ndarray, ground: np.ndarray) -> Markers | None:
     About a second for a thousand markers on 640 x 480 pixels.
     """
     contrast = np.abs(image - ground).max(axis=-1)
-    palette = marker_colors(image, ground, contrast)
-    shares = color_shares(image, ground, palette)
+    edge = edge_of(image, ground, MIN_CONTRAST)
+    palette, shares = _insides(image, ground, contrast, edge)
+    if len(palette) == 0:
+        return None
     contours = [contours_of(share) for share in shares]
     radius = common_radius(contours)
     if radius is None:
         return None
     filled = np.max([np.minimum(1, 2 * share) for share in shares], axis=0)
+    if edge is not None:
+        filled = np.maximum(filled, contrast > MIN_CONTRAST)
     found = [_centres(own, share, filled, radius) for own, share in zip(contours, shares, strict=True)]
     total = sum(float(own.lengths.sum()) for own in contours)
     centres, arcs = (np.concatenate(parts) for parts in zip(*found, strict=True))
     colors = np.repeat(np.arange(len(palette)), [len(c) for c, _ in found])
     kept = _without_ghosts(centres, colors, arcs, radius)
+    explained = float(arcs.sum()) / total
+    centres, colors, arcs = centres[kept], colors[kept], arcs[kept]
+    kept = _with_own_pixels(centres, colors, arcs, shares, radius)
     centres, colors = centres[kept], colors[kept]
     if len(centres) == 0:
         return None
     near = KDTree(centres).query(centres, k=2)[0][:, 1] if len(centres) > 1 else np.full(1, np.inf)
     radius = _disc_radius(contours, shares, radius)
-    return Markers(centres, radius, colors, palette, near < 2 * radius, float(arcs.sum()) / total)
+    reach = radius if edge is None else edge.radius
+    return Markers(centres, radius, colors, palette, near < 2 * reach, explained, np.stack(shares), edge)
 
 
-def marker_colors(image: np.ndarray, ground: np.ndarray, contrast: np.ndarray) -> np.ndarray:
-    """(c, 3) colours of what is drawn, at most `MAX_COLORS`, the most frequent first; mixtures with the ground left
-    out.
+def _insides(
+    image: np.ndarray, ground: np.ndarray, contrast: np.ndarray, edge: Edge | None
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """The palette (c, 3) of the markers' insides, and the share (h, w) of each.
+
+    Inside an edge of another colour a marker ends where it mixes with that colour: the edge is the ground then, and the
+    ground one more colour, which is left out.
     """
-    flat = (ndimage.maximum_filter(image, (3, 3, 1)) - ndimage.minimum_filter(image, (3, 3, 1))).max(axis=-1)
-    marked = contrast > MIN_CONTRAST
-    inner = marked & (flat < 0.1)
-    if inner.sum() < 0.05 * marked.sum():
-        # Markers of a few pixels have no inside: their darkest pixels stand for it.
-        inner = marked & (contrast >= 0.95 * ndimage.maximum_filter(contrast, 3))
-    pixels = image[inner]
-    if len(pixels) == 0:
-        return np.zeros((0, 3))
-    bins, which, counts = np.unique(
-        np.round(pixels * 15).astype(np.int64) @ (256, 16, 1), return_inverse=True, return_counts=True
-    )
-    del bins
-    means = np.stack([np.bincount(which, pixels[:, k]) / counts for k in range(3)], axis=1)
-    kept: list[np.ndarray] = []
-    taken: list[int] = []
-    for i in np.argsort(-counts, kind="stable"):
-        offset = means[i] - ground
-        for j, color in enumerate(kept):
-            along, across = _split(offset, color - ground)
-            # Lighter is an edge, darker several translucent markers over each other.
-            if (across < SAME_COLOR and along > 0) or np.abs(means[i] - color).max() < 0.15:
-                taken[j] += int(counts[i])
-                break
-        else:
-            kept.append(means[i])
-            taken.append(int(counts[i]))
-    order = [j for j in np.argsort(taken)[::-1] if taken[j] >= MIN_COLOR_SHARE * len(pixels)]
-    return np.stack([kept[j] for j in order[:MAX_COLORS]])
-
-
-def _split(offset: np.ndarray, direction: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Part of an offset (..., 3) along a direction, and length of the part across, in lengths of the direction."""
-    squared = float(direction @ direction)
-    along = offset @ direction / squared
-    across = np.linalg.norm(offset - along[..., None] * direction, axis=-1) / np.sqrt(squared)
-    return along, across
-
-
-def color_shares(image: np.ndarray, ground: np.ndarray, palette: np.ndarray) -> list[np.ndarray]:
-    """Share (h, w) of each colour, in [0, 1]: how far a pixel is from the ground to it; 0 if of another colour."""
-    split = [_split(image - ground, color - ground) for color in palette]
-    lengths = [np.linalg.norm(color - ground) for color in palette]
-    off = [across * length for (_, across), length in zip(split, lengths, strict=True)]
-    nearest = np.min(off, axis=0) if off else np.zeros(image.shape[:2])
-    return [
-        np.clip(np.minimum(along, 1) - STRICTNESS * (own - nearest) / length, 0, 1)
-        for (along, _), own, length in zip(split, off, lengths, strict=True)
-    ]
+    if edge is None:
+        palette = marker_colors(image, ground, contrast)
+        return palette, color_shares(image, ground, palette)
+    from_edge = np.where(contrast > MIN_CONTRAST, np.abs(image - edge.color).max(axis=-1), 0)
+    palette = marker_colors(image, edge.color, from_edge)
+    palette = palette[np.abs(palette - ground).max(axis=1) > MIN_CONTRAST]
+    return palette, color_shares(image, edge.color, np.concatenate([palette, ground[None]]))[:-1]
 
 
 def contours_of(share: np.ndarray) -> Contours:
@@ -234,6 +202,27 @@ def _without_ghosts(centres: np.ndarray, colors: np.ndarray, arcs: np.ndarray, r
     for i, j in KDTree(centres).query_pairs(GHOST * radius) if len(centres) else ():
         if colors[i] != colors[j] and kept[i] and kept[j]:
             kept[i if arcs[i] < arcs[j] else j] = False
+    return kept
+
+
+def _with_own_pixels(
+    centres: np.ndarray, colors: np.ndarray, arcs: np.ndarray, shares: list[np.ndarray], radius: float
+) -> np.ndarray:
+    """Which to keep (m,): those with pixels of their colour that no other one explains. Short arcs go first."""
+    kept = np.ones(len(centres), bool)
+    least = max(1.0, MIN_OWN * np.pi * radius**2)
+    for color, share in enumerate(shares):
+        own = np.nonzero(colors == color)[0]
+        y, x = np.nonzero(share > 0.3)
+        if len(own) == 0 or len(y) == 0:
+            continue
+        inside = KDTree(np.stack([x, y], axis=1) + 0.5).query_ball_point(centres[own], 1.15 * radius + 0.1)
+        times = np.bincount(np.concatenate([np.array(p, int) for p in inside]), minlength=len(y))
+        for i in np.argsort(arcs[own], kind="stable"):
+            pixels = np.array(inside[i], int)
+            if (times[pixels] == 1).sum() < least:
+                kept[own[i]] = False
+                times[pixels] -= 1
     return kept
 
 

@@ -300,3 +300,15 @@ def pixels_of(coords: Array, size: int, margin: float = MARGIN) -> np.ndarray:
     extent = np.where(high > low, high - low, 1)
     unit = np.where(high > low, ((maps - low) / extent + margin) / (1 + 2 * margin), 0.5)
     return size * np.stack([unit[..., 0], 1 - unit[..., 1]], axis=-1)
+
+
+def coverage_on_host(corner: np.ndarray, radius: float, n: int) -> np.ndarray:
+    """`coverage` in float64, without JAX."""
+    areas = np.zeros((n + 1, n + 1))
+    xs = np.clip(corner[0] + np.arange(n + 1), -radius, radius)
+    over_x = (xs * np.sqrt(np.maximum(radius**2 - xs**2, 0)) + radius**2 * np.arcsin(xs / radius)) / 2
+    for row in range(n + 1):
+        y = min(max(corner[1] + row, -radius), radius)
+        half = np.sqrt(max(radius**2 - y**2, 0.0))
+        _areas(xs, over_x, y, half, _antiderivative(half, radius), radius, areas[row])
+    return np.clip(np.diff(np.diff(areas, axis=0), axis=1), 0, 1)

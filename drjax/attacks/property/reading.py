@@ -10,8 +10,10 @@ import numpy as np
 from PIL import Image
 from scipy import ndimage
 
-from drjax.attacks.property import raster
-from drjax.attacks.property.markers import MIN_CONTRAST, find_markers
+from drjax.attacks.property import raster, redraw
+from drjax.attacks.property.edges import MIN_ALONE
+from drjax.attacks.property.marker_colors import MIN_CONTRAST
+from drjax.attacks.property.markers import Markers, find_markers
 from drjax.core import validate
 from drjax.data.images import read_image
 
@@ -21,6 +23,18 @@ MIN_SIDE = 48
 MIN_MARKERS = 10
 MIN_EXPLAINED = 0.5
 """Least share of all edges that have to be arcs of markers, for a picture to be a scatter plot."""
+
+MOST_MISSHAPEN, MOST_MISSHAPEN_IF_SMALL, SMALL = 0.25, 0.35, 2.5
+"""Most that markers that lie alone may differ from discs, in areas of a disc, and that of radii below 2.5 pixels.
+
+Squares, triangles and crosses differ by 0.3 to 0.6, JPEG's discs of 1.8 pixels by 0.29.
+"""
+
+MOST_SURPLUS = 0.15
+"""Most of the found markers' area that may show the ground: white edges do."""
+
+MOST_MISSING = 0.04
+"""Most of the coloured pixels that may lie in no found marker."""
 
 MIN_EMPTY = 0.15
 """Least share of a picture that shows the ground."""
@@ -33,6 +47,9 @@ FULL = 0.4
 
 CORNER = 8
 """Pixels by which the sides of a box may miss each other: legends have round corners."""
+
+MIN_SHEET = 0.2
+"""Least share of a picture that a sheet of another colour than the rest covers."""
 
 Box = tuple[int, int, int, int]
 """left, top, right, bottom, in pixels; right and bottom are the first ones outside."""
@@ -81,7 +98,8 @@ def read_picture(path: str | Path, *, size: int = 300, radius: float | None = No
 
     Raises:
         FileNotFoundError: nothing at `path`.
-        ValueError: no image, one too small, or one without a scatter plot of round markers.
+        ValueError: no image, one too small, one without a scatter plot of round markers, or one that the found markers,
+            drawn again, do not look like.
     """
     validate.integer(size=size)
     image = _load(Path(path))
@@ -104,6 +122,7 @@ def read_picture(path: str | Path, *, size: int = 300, radius: float | None = No
             f"path must be a scatter plot of round markers of one size, but of what {path} shows only "
             f"{found.explained:.0%} looks like one"
         )
+    _check_redrawn(path, inside, ground, found)
     low, high = found.centres.min(axis=0), found.centres.max(axis=0)
     points = (found.centres - low) / np.maximum(high - low, 1e-9)
     points[:, 1] = 1 - points[:, 1]
@@ -121,6 +140,28 @@ def read_picture(path: str | Path, *, size: int = 300, radius: float | None = No
     )
 
 
+def _check_redrawn(path: str | Path, image: np.ndarray, ground: np.ndarray, found: Markers) -> None:
+    """Raises ValueError where the found markers, drawn again, do not look like the picture."""
+    marked = np.abs(image - ground).max(axis=-1) > MIN_CONTRAST
+    reach = found.radius if found.edge is None else found.edge.radius
+    by_color = redraw.compare(found.centres, found.colors, found.radius, found.shares, marked, reach)
+    what, instead = "", "pass coordinates instead"
+    missing = float(np.average(by_color.missing, weights=(found.shares > 0.5).sum(axis=(1, 2))))
+    shapes = by_color.misshapen[by_color.n_compared >= MIN_ALONE]
+    if by_color.n_compared.sum() < MIN_ALONE:
+        what, instead = "no three markers lie alone, so that their size cannot be checked", f"or {instead}"
+        instead = f"draw smaller markers {instead}"
+    elif (shapes > (MOST_MISSHAPEN_IF_SMALL if found.radius < SMALL else MOST_MISSHAPEN)).any():
+        what = f"markers that lie alone differ from discs by {shapes.max():.0%} of their area"
+    elif by_color.surplus > MOST_SURPLUS:
+        what = f"{by_color.surplus:.0%} of the area of the found markers shows the ground"
+    elif missing > MOST_MISSING:
+        what, instead = f"{missing:.1%} of the coloured pixels are in no found marker", f"labels, or {instead}"
+        instead = f"draw smaller markers without {instead}"
+    if what:
+        raise ValueError(f"path must be a scatter plot of round markers that are seen, but in {path} {what}: {instead}")
+
+
 def _load(path: Path) -> np.ndarray:
     """(h, w, 3) in [0, 1], over white."""
     if not path.is_file():
@@ -136,16 +177,26 @@ def _load(path: Path) -> np.ndarray:
 
 
 def _ground(image: np.ndarray) -> np.ndarray:
-    """The most frequent colour (3,)."""
+    """The most frequent colour (3,), or the second most frequent one if the first surrounds a sheet of it."""
     bins = np.round(image * 15).astype(np.int64) @ (256, 16, 1)
     values, counts = np.unique(bins, return_counts=True)
-    return np.median(image[bins == values[counts.argmax()]], axis=0)
+    order = np.argsort(-counts, kind="stable")[:2]
+    first, *others = [np.median(image[bins == values[i]], axis=0) for i in order]
+    for other, i in zip(others, order[1:], strict=True):
+        if counts[i] > MIN_SHEET * bins.size and np.abs(first - other).max() > LINE_CONTRAST:
+            left, top, right, bottom = _ground_box(image, other)
+            is_inside = left > 0 and top > 0 and right < image.shape[1] and bottom < image.shape[0]
+            if is_inside and counts[i] > (right - left) * (bottom - top) / 2:
+                return other
+    return first
 
 
 def _axes_box(image: np.ndarray, ground: np.ndarray) -> Box:
     """The inside of the axes: of a frame, of a ground of another colour than the rest, or of two axis lines."""
     height, width = image.shape[:2]
     left, top, right, bottom = _ground_box(image, ground)
+    if (left, top, right, bottom) != (0, 0, width, height):
+        return left, top, right, bottom
     contrast = np.abs(image[top:bottom, left:right] - ground).max(axis=-1)
     rows, columns = _segments(contrast)
     boxes = _boxes(rows, columns)

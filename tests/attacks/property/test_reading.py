@@ -85,6 +85,72 @@ def test_finds_the_markers_of_200_points(name, tmp_path):
     assert found.confidence > 0.9
 
 
+@pytest.mark.parametrize(("color", "width"), [("black", 1.0), ("black", 0.5), ("white", 0.5)])
+def test_a_marker_and_its_edge_are_one(color, width, tmp_path):
+    points, labels = clusters(200)
+    figure, ax = plt.subplots()
+    ax.scatter(*points.T, s=36, c=raster.PALETTE[labels] / 255, edgecolors=color, linewidths=width)
+    figure.savefig(tmp_path / "plot.png")
+    places = ax.transData.transform(points)
+    places[:, 1] = 480 - places[:, 1]
+    plt.close(figure)
+    found = read_picture(tmp_path / "plot.png")
+    recall, precision, _ = matched(places, raster.radius_of(36), found.pixels)
+    assert recall >= 0.9  # of some only the edge is left to see
+    assert precision >= 0.98
+
+
+def test_a_grid_on_a_sheet_is_no_frame(tmp_path):
+    points, labels = clusters(200)
+    figure, ax = plt.subplots(figsize=(7, 5))
+    ax.set_facecolor("#E5ECF6")  # plotly's
+    ax.grid(True, color="white", linewidth=2)
+    ax.set_axisbelow(True)
+    ax.spines[:].set_visible(False)
+    for label in range(4):
+        ax.scatter(*points[labels == label].T, s=16, linewidths=0, label=f"class {label}")
+    figure.subplots_adjust(right=0.8)
+    ax.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
+    figure.savefig(tmp_path / "plot.png")
+    places = ax.transData.transform(points)
+    places[:, 1] = 500 - places[:, 1]
+    plt.close(figure)
+    found = read_picture(tmp_path / "plot.png")
+    recall, precision, _ = matched(np.floor(places + 0.5) + 0.5, raster.radius_of(16), found.pixels)
+    assert recall >= 0.95
+    assert precision >= 0.98
+
+
+def markers_of_several_shapes(path, points, labels):
+    figure, ax = plt.subplots()
+    for label, shape in enumerate("os^D"):
+        ax.scatter(*points[labels == label].T, marker=shape)
+    figure.savefig(path)
+    plt.close(figure)
+
+
+def crosses(path, points, _):
+    figure, ax = plt.subplots()
+    ax.scatter(*points.T, marker="x")
+    figure.savefig(path)
+    plt.close(figure)
+
+
+def crowd(path, *_):
+    points, _labels = clusters(1000)
+    figure, ax = plt.subplots()
+    ax.scatter(*points.T)
+    figure.savefig(path)
+    plt.close(figure)
+
+
+@pytest.mark.parametrize("draw", [markers_of_several_shapes, crosses, crowd])
+def test_what_found_markers_do_not_explain_is_refused(draw, tmp_path):
+    draw(tmp_path / "plot.png", *clusters(300))
+    with pytest.raises(ValueError, match="path must be a scatter plot"):
+        read_picture(tmp_path / "plot.png")
+
+
 @pytest.mark.parametrize(("s", "least"), [(4, 0.9), (12, 0.8)])
 def test_finds_most_markers_of_1000_points_although_they_overlap(s, least, tmp_path):
     points, _ = clusters(1000)

@@ -48,6 +48,7 @@ class Answer:
         row: Row of the target in the release.
         calibration: What practice releases say of the predicted errors.
         has_public: Whether public records say what to expect; the known ones if not.
+        is_confirmed: Whether the status OK says that the release bears the answer out.
     """
 
     attack: EmbeddingAttack
@@ -63,6 +64,7 @@ class Answer:
     row: int = 0
     calibration: Calibration = UNCALIBRATED
     has_public: bool = False
+    is_confirmed: bool = True
 
     @property
     def status(self) -> Status:
@@ -86,7 +88,7 @@ class Answer:
         """How far to rely on the answer."""
         if self.contradiction or not self.is_shown.any():
             return "not reconstructed"
-        is_certain = self.status & ~Status.PARTIAL == Status.OK
+        is_certain = self.is_confirmed and self.status & ~Status.PARTIAL == Status.OK
         return "reliable" if is_certain and self.is_shown[self.varies].all() else "partly"
 
     @property
@@ -98,7 +100,11 @@ class Answer:
             lines += [f"What does not fit: {reason}." for reason in self.misfit]
         if self.contradiction:
             lines.append(self.contradiction)
-        if self.status & Status.UNCERTIFIED:
+        if not self.is_confirmed and not self.status & REFUSED:
+            lines.append(
+                "The attack learned from other releases or neighbours; nothing in this one confirms its answer."
+            )
+        elif self.status & Status.UNCERTIFIED:
             lines.append(
                 "Nothing in the release checks this answer: it is right if the release was made just as stated."
             )

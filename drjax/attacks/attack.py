@@ -310,6 +310,8 @@ class EmbeddingAttack(Attack):
         each: Whether an audit of every record runs it unless told otherwise.
         most_each: Most records of such an audit that it takes; None for any number.
         shares_each: Whether `run_each` shares work between records; if not, a run is resumed between them.
+        confirms: Whether the status OK says that the release bears the answer out; of what is learned from other
+            releases or neighbours it says that nothing went wrong, unless the release is certified beside.
     """
 
     kind: ClassVar[str] = "embedding"
@@ -318,6 +320,7 @@ class EmbeddingAttack(Attack):
     each: ClassVar[bool] = False
     most_each: ClassVar[int | None] = None
     shares_each: ClassVar[bool] = False
+    confirms: ClassVar[bool] = True
 
     def suits(self, method: DRMethod, *, seed_known: bool) -> str | None:
         """Why it is no attack on the method, as the end of a sentence that begins with its name; None if it is one."""
@@ -379,3 +382,4 @@ class LearnedAttack(EmbeddingAttack):
     needs_shadows: bool = True
     needs_public: bool = True
     takes_hidden = True
+    confirms = False

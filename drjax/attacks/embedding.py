@@ -178,6 +178,7 @@ def _answered(key: Array, case: Case, stated: Stated | None, row: int, *, shuffl
         row=row,
         calibration=best.calibration,
         has_public=case.public is not None,
+        is_confirmed=chosen.confirms or (case.hidden is None and certificate.can_tell(made.method)),
     )
 
 

@@ -248,6 +248,20 @@ def test_an_attack_too_slow_for_practice_counts_where_the_release_confirms_it(mo
     assert attack_embedding(jax.random.key(0), method, x[1:], coords, public=public).attack.name == "ridge"
 
 
+def test_nothing_that_was_learned_elsewhere_is_reliable(folder, tmp_path, capsys):
+    x, public = WINE.to_numpy()[:61], WINE.to_numpy()[61:]
+    answer = attack_embedding(
+        jax.random.key(0), dr.PCA(n_components=12), x[1:], PCA(12).fit_transform(x), public=public, attack="ridge"
+    )
+    assert answer.is_shown.any()
+    assert int(answer.found.status) & ~Status.PARTIAL == Status.OK
+    assert answer.verdict == "partly"
+    assert any("nothing in this one confirms its answer" in line for line in answer.why)
+    # A map of t-SNE tells of any answer whether it is at rest with it.
+    run(folder, tmp_path / "found.npz", "--attack", "map", coords="tsne.csv")
+    assert "nothing in this one confirms" not in capsys.readouterr().out
+
+
 def test_a_stated_method_is_kept_where_nobody_can_compare_it():
     x = WINE.to_numpy()[:15]
     answer = attack_embedding(jax.random.key(0), Stated(dr.PCA()), x[1:], PCA(2).fit_transform(x))

@@ -215,6 +215,7 @@ class AffinitiesAtRest(EmbeddingAttack):
     )
     needs_shadows: bool = True
     needs_public: bool = True
+    confirms = False
 
     def suits(self, method: DRMethod, *, seed_known: bool) -> str | None:
         """See `EmbeddingAttack`."""

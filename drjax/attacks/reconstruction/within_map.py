@@ -87,6 +87,7 @@ class NeighboursInMap(EmbeddingAttack):
     each = True
     most_each = 8000  # three matrices of all pairs
     shares_each = True
+    confirms = False
 
     def cost(self, threat: EmbeddingThreat) -> Cost:
         """See `Attack`."""

@@ -214,6 +214,7 @@ class Answer:
             "why": list(self.why),
             "release": None if self.belief is None else self.belief.in_words().splitlines(),
             "attack": self.attack.name,
+            "attack_label": self.attack.label,
             "status": [flag.name for flag in Status if flag and flag in self.status] or ["OK"],
             "share": None if not np.isfinite(self.share) else self.share,
             "about_intervals": self.about_intervals(),
@@ -223,7 +224,9 @@ class Answer:
                 "factors": list(self.calibration.factor),
                 "reference": "public records" if self.has_public else "known records",
             },
-            "practice_errors": {name: float(error.mean()) for name, error in self.errors.items()},
+            "practice_errors": {
+                ATTACKS["embedding"][name].label: float(error.mean()) for name, error in self.errors.items()
+            },
             "features": features,
         }
 

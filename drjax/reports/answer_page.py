@@ -83,7 +83,7 @@ def _sections(
 ) -> list[Section]:
     features = one["features"]
     error = "not known" if one["share"] is None else f"{number(one['share'])} of what features vary by"
-    facts = (("Attack", one["attack"]), ("Status", ", ".join(one["status"])), ("Error to expect", error))
+    facts = (("Attack", one["attack_label"]), ("Status", ", ".join(one["status"])), ("Error to expect", error))
     made = ("As stated.",) if one["release"] is None else tuple(one["release"])
     found: list[Section] = [
         Facts(title=f"{prefix}How it was found", facts=facts),

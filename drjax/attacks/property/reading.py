@@ -66,7 +66,7 @@ class Reading:
         colors: (m,) which colour, 0 being the first row of the palette.
         palette: (c, 3) red, green and blue in [0, 255].
         ground: (3,) colour of what is around the markers, on the same scale.
-        radius: Radius of a marker, in pixels of the file.
+        radius: Radius of a marker, inside its edge where that has another colour, in pixels of the file.
         n_overlapping: Points whose marker touches another one's. Of markers that lie right over each other one is
             found, so the more overlap there is, the more are missing.
         confidence: Share in [0, 1] of the edges in the plot that are arcs of the found markers.

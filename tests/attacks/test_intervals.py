@@ -9,6 +9,7 @@ from sklearn.preprocessing import StandardScaler
 from drjax import dr
 from drjax.attacks import intervals, practice
 from drjax.attacks.attack import EmbeddingThreat
+from drjax.attacks.reconstruction.closed_form import pca
 from drjax.attacks.reconstruction.closed_form.pca import reconstruct_pca
 from drjax.attacks.reconstruction.closed_form.srp import reconstruct_srp
 from drjax.attacks.reconstruction.priors import GaussianPrior
@@ -225,3 +226,18 @@ def test_practice_maps_of_published_tsne_are_made_by_scikit_learn():
     own = practice.practice(dataclasses.replace(threat, alike=True))
     np.testing.assert_array_equal(own.coords, threat.shadows().validation_coords[1:])
     assert practice.library_seconds(dataclasses.replace(threat, method=dr.PCA()), 3) == 0
+
+
+def test_a_prediction_longer_than_the_truth_outside_the_span_is_not_taken_for_exact():
+    across = np.array([2.0, 1.0])
+    # As long as expected, the truth differs from the prediction by what is open.
+    as_expected = pca._missed(np.array([1.5]), np.sqrt([1.5**2 + 3.0]), across)
+    np.testing.assert_allclose(as_expected, 3.0)
+    # Drawn: truths of a given length at the angle that the prediction has with them.
+    rng = np.random.default_rng(0)
+    prediction = 2.0 * np.array([1.0, 0.0, 0.0])
+    truths = prediction + rng.normal(size=(200_000, 3))
+    truths = truths[np.abs(np.linalg.norm(truths, axis=1) - 1.0) < 0.05]
+    squared = np.mean(((truths - prediction) ** 2).sum(axis=1))
+    found = pca._missed(np.array([2.0]), np.array([1.0]), np.ones(3))[0]
+    assert 0.5 * squared < found < 2 * squared

@@ -97,7 +97,10 @@ class Answer:
         lines = []
         if self.status & Status.MISFIT:
             lines.append("These are not the coordinates of the known records and one more, made as stated or believed.")
-            lines += [f"What does not fit: {reason}." for reason in self.misfit]
+            if self.belief is None or self.belief.method is not None:  # else the belief says so itself
+                lines += [f"What does not fit: {reason.rstrip('.')}." for reason in self.misfit]
+            elif self.belief.order is not None:
+                lines.append("Pass --shuffled (in Python shuffled=True) to have rows matched.")
         if self.contradiction:
             lines.append(self.contradiction)
         if not self.is_confirmed and not self.status & REFUSED:

@@ -269,7 +269,7 @@ def _believed(key: Array, case: Case, stated: Stated | None, row: int, *, shuffl
         said = f"The map does not bear out {stated.method.title}: {' '.join(belief.why)}"
     else:
         said = f"The map contradicts what was stated: it is {belief.title}."
-    return _Made(stated.method, belief, f"{said} Leave out --method to have the release recognised.", order=order)
+    return _Made(stated.method, belief, f"{said} Leave out the method to have the release recognised.", order=order)
 
 
 def _fits(threat: EmbeddingThreat, attack: str | None) -> dict[str, EmbeddingAttack]:

@@ -33,8 +33,8 @@ MOST_RECORDS = 500
 FEW = 40.0
 """Effective number of weighted records (Kish) below which an error is taken to be normal."""
 
-FACTORS = 2.0 ** np.arange(0, 12.1, 0.125)
-"""Factors on predicted deviations among which one is chosen."""
+FACTORS = 2.0 ** np.arange(0, 20.1, 0.125)
+"""Factors on predicted deviations among which one is chosen: from `FLOOR` they reach what a feature varies by."""
 
 LEAST_TRIED = 30
 """Features of practice releases, in all, that a factor is chosen on at the least."""
@@ -47,14 +47,14 @@ class Calibration(NamedTuple):
     """What practice releases say of the errors of an attack.
 
     Attributes:
-        factor: Factors on predicted deviations, of continuous features and of such of few values; 1 where nothing was
-            learned.
+        factor: Factors on predicted deviations: of continuous features, of such of few values, and of those that are
+            predicted to rounding; 1 where nothing was learned.
         feature_mse: Mean squared errors (d,) of an attack that does not tell features apart; None if it does, or if
             nothing was learned.
         n_releases: Practice releases, 0 for none.
     """
 
-    factor: tuple[float, float] = (1.0, 1.0)
+    factor: tuple[float, float, float] = (1.0, 1.0, 1.0)
     feature_mse: np.ndarray | None = None
     n_releases: int = 0
 
@@ -89,16 +89,15 @@ def intervals(
     if mse is None:
         return np.full((*found.x.shape, 2), np.nan)
     reference = _Reference.of(threat)
-    factor = np.where(reference.is_continuous, *calibration.factor)
-    return _intervals(found.x, np.sqrt(mse), reference, factor, level, threat.bounds)
+    wide = reference.widened(np.sqrt(mse), calibration.factor)
+    return _intervals(found.x, wide, reference, level, threat.bounds)
 
 
 def calibrated(found: Reconstruction, tried: EmbeddingThreat, *, level: float = LEVEL) -> Calibration:
     """What an attack's answers on practice releases say of its predicted errors.
 
-    The factor is the least of `FACTORS`, none below 1, with which the intervals hold a share `level` of the features
-    whose error is predicted to be more than rounding and less than what they vary by; 1 where there are fewer than
-    `LEAST_TRIED`.
+    A factor is the least of `FACTORS`, none below 1, with which the intervals hold a share `level` of the features of
+    its kind whose error is predicted to be less than what they vary by; 1 where there are fewer than `LEAST_TRIED`.
 
     Args:
         found: Reconstructions (m, d) of the practice releases, settled.
@@ -111,38 +110,39 @@ def calibrated(found: Reconstruction, tried: EmbeddingThreat, *, level: float = 
         return UNCALIBRATED
     x, truth = np.asarray(found.x, np.float64)[usable], tried.truth[usable]
     own = None if found.feature_mse is not None else ((x - truth) ** 2).mean(axis=0)
-    learned = Calibration((1.0, 1.0), own, int(usable.sum()))
+    learned = Calibration(feature_mse=own, n_releases=int(usable.sum()))
     mse = _feature_mse(found, tried, learned)
     assert mse is not None
     deviation, reference = np.sqrt(mse[usable]), _Reference.of(tried)
-    counts = reference.varies & (deviation > FLOOR * reference.deviation) & (deviation < reference.deviation)
-    factors = []
-    for group in (reference.is_continuous, ~reference.is_continuous):
+    counts = reference.varies & (deviation < reference.deviation)
+    factors = [1.0, 1.0, 1.0]
+    for kind, group in enumerate(reference.kinds(deviation)):
         which = counts & group
-        factors.append(1.0)
         if which.sum() < LEAST_TRIED:
             continue
 
         def holds(place: int, which: np.ndarray = which) -> bool:
-            ends = _intervals(x, deviation, reference, np.full(x.shape[1], FACTORS[place]), level, tried.bounds)
+            wide = reference.widened(deviation, (FACTORS[place],) * 3)
+            ends = _intervals(x, wide, reference, level, tried.bounds)
             return ((ends[..., 0] <= truth) & (truth <= ends[..., 1]))[which].mean() >= level
 
-        factors[-1] = float(FACTORS[min(bisect.bisect_left(range(len(FACTORS)), True, key=holds), len(FACTORS) - 1)])
-    return learned._replace(factor=tuple(factors))
+        place = bisect.bisect_left(range(len(FACTORS)), True, key=holds)
+        factors[kind] = float(FACTORS[min(place, len(FACTORS) - 1)])
+    return learned._replace(factor=(factors[0], factors[1], factors[2]))
 
 
 def with_intervals(
     found: Reconstruction, threat: EmbeddingThreat, calibration: Calibration = UNCALIBRATED
 ) -> Reconstruction:
     """The reconstructions with `interval`, and `expected_mse` and `feature_mse` where the attack has none itself."""
-    mse = _feature_mse(found, threat, calibration)
-    expected = found.expected_mse
-    if expected is None and mse is not None:
-        expected = mse.mean(axis=1)
+    mse, expected = _feature_mse(found, threat, calibration), found.expected_mse
     ends = intervals(found, threat, calibration)
     if mse is not None:
-        reference = _Reference.of(threat)
-        mse = _widened(np.sqrt(mse), reference, np.where(reference.is_continuous, *calibration.factor)) ** 2
+        reference, deviation = _Reference.of(threat), np.sqrt(mse)
+        is_widened = reference.factor(deviation, calibration.factor) > 1
+        wide = np.where(is_widened, reference.widened(deviation, calibration.factor) ** 2, mse)
+        expected = wide.mean(axis=1) if expected is None else np.asarray(expected) + (wide - mse).mean(axis=1)
+        mse = wide
     return found._replace(interval=ends, feature_mse=mse, expected_mse=expected)
 
 
@@ -166,7 +166,26 @@ class _Reference:
 
     @property
     def varies(self) -> np.ndarray:
+        """(d,) bool."""
         return self.deviation > 1e-9 * np.maximum(np.abs(self.mean), np.finfo(np.float64).tiny)
+
+    def kinds(self, deviation: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(m, d) bool each: continuous, of few values, and predicted to rounding, by predicted deviations (m, d)."""
+        is_exact = deviation <= FLOOR * self.deviation
+        return ~is_exact & self.is_continuous, ~is_exact & ~self.is_continuous, is_exact
+
+    def factor(self, deviation: np.ndarray, factors: tuple[float, float, float]) -> np.ndarray:
+        """(m, d), the factor of each feature's kind."""
+        return np.select(self.kinds(deviation), factors)
+
+    def widened(self, deviation: np.ndarray, factors: tuple[float, float, float]) -> np.ndarray:
+        """Predicted deviations (m, d) times the factor of their kind, up to what records vary by.
+
+        No answer leaves no more open: from there on the records alone decide.
+        """
+        least = np.maximum(deviation, FLOOR * self.deviation)
+        wide = np.minimum(self.factor(deviation, factors) * least, self.deviation)
+        return np.where(deviation < self.deviation, wide, deviation)
 
 
 def _feature_mse(found: Reconstruction, threat: EmbeddingThreat, calibration: Calibration) -> np.ndarray | None:
@@ -184,13 +203,13 @@ def _feature_mse(found: Reconstruction, threat: EmbeddingThreat, calibration: Ca
 
 def _intervals(
     x: np.ndarray,
-    deviation: np.ndarray,
+    wide: np.ndarray,
     reference: _Reference,
-    factor: np.ndarray,
     level: float,
     bounds: tuple[float, float] | None,
 ) -> np.ndarray:
-    usual, wide = reference.deviation, np.maximum(_widened(deviation, reference, factor), FLOOR * reference.deviation)
+    """Intervals (m, d, 2) about answers x (m, d) whose errors have the deviations `wide` (m, d)."""
+    usual = reference.deviation
     half = normal_quantile(level) * wide
     ends = np.stack([x - half, x + half], axis=-1)
     is_open = reference.varies & (wide > 0.1 * usual)
@@ -201,12 +220,6 @@ def _intervals(
         if own is not None:
             ends[lane, feature] = min(own[0], at), max(own[1], at)
     return ends if bounds is None else np.clip(ends, *bounds)
-
-
-def _widened(deviation: np.ndarray, reference: _Reference, factor: np.ndarray) -> np.ndarray:
-    """Predicted deviations (m, d) times factors (d,), up to what records vary by: no answer leaves no more open."""
-    usual = reference.deviation
-    return np.where(deviation < usual, np.minimum(factor * deviation, usual), deviation)
 
 
 def _among_records(

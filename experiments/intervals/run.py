@@ -26,18 +26,16 @@ from sklearn.random_projection import SparseRandomProjection
 
 from drjax import dr
 from drjax.attacks import certificate, intervals, practice
-from drjax.attacks.attack import EmbeddingThreat, Shadows
+from drjax.attacks.attack import EmbeddingThreat
 from drjax.attacks.registry import ATTACKS, answer
-from drjax.attacks.shadow_sets import shadows_of
 from drjax.core import validate
-from drjax.data import Dataset, load
 from drjax.dr import Pipeline, Standardise
 from drjax.reports import records
 from drjax.reports.ladder import number, percent
 from experiments import command
 from experiments.cells import Cell, Computed, Group, Line, by, cell_of
 from experiments.markdown import markdown_table
-from experiments.pipelines.releases import TABLES, Release, drawn, in_turn, made
+from experiments.pipelines.releases import Release, drawn, in_turn, made, sources, threat_of
 from experiments.sweep import RESULTS, Asked, Sweep, cell_name
 
 
@@ -83,7 +81,7 @@ class Config:
     """What decides the results.
 
     Attributes:
-        data: Keys of `TABLES`, or names of data sets as `drjax.data.load` takes them.
+        data: Keys of `releases.TABLES`, or names of data sets as `drjax.data.load` takes them.
         maps: Keys of `RELEASES`.
         n_known: Records that the adversary knows.
         n_public: Other records of the same kind that it has; fewer where a set is smaller.
@@ -123,32 +121,11 @@ def _compute(config: Config, missing: Sequence[Cell]) -> Iterator[Computed]:
         release = RELEASES[str(cell.fields["map"])]
         known, targets, others = drawn(str(cell.fields["data"]), config.n_known, config.targets, config.seed)
         coords = made(release, known, list(targets), config.seed)
-        threat = _threat(jax.random.key(config.seed), release, known, coords, others[: config.n_public])
-        with jax.enable_x64(True):
-            yield cell, _measured(jax.random.key(config.seed), release, threat, targets)
-
-
-def _threat(
-    key: jax.Array, release: Release, known: np.ndarray, coords: np.ndarray, public: np.ndarray
-) -> EmbeddingThreat:
-    """Who knows what of the maps (m, n, k)."""
-    dtype = "float32" if coords.dtype == np.float32 else "float64"
-
-    @functools.cache
-    def shadows() -> Shadows:
+        public, key = others[: config.n_public], jax.random.key(config.seed)
         n = max(2, len(public) // 10)
-        return shadows_of(key, release.method, known, public, n_validation=n, decimals=release.decimals, dtype=dtype)
-
-    return EmbeddingThreat(
-        method=release.method,
-        known=known,
-        coords=coords,
-        shadows=shadows,
-        public=public,
-        decimals=release.decimals,
-        dtype=dtype,
-        alike=False,
-    )
+        threat = threat_of(key, release, known, coords, public, n_validation=n)
+        with jax.enable_x64(True):
+            yield cell, _measured(key, release, threat, targets)
 
 
 def _measured(key: jax.Array, release: Release, threat: EmbeddingThreat, targets: np.ndarray) -> dict[str, Any]:
@@ -222,18 +199,13 @@ def _row(kind: str, data: str, lines: Sequence[Line]) -> tuple[str, ...]:
     return kind, data, factor, coverages[0], shown[0], coverages[1], shown[1], elsewhere
 
 
-def _sources(asked: Asked[Config], left: Sequence[Group]) -> dict[str, Dataset]:
-    del left
-    return {name: load(name) for name in asked.config.data if name not in TABLES}
-
-
 SWEEP = Sweep(
     name="intervals",
     about=__doc__,
     scales={"smoke": SMOKE, "cpu": Config()},
     plain="cpu",
     groups=groups,
-    sources=_sources,
+    sources=lambda asked, _: sources(asked.config.data),
     identity=by("map", "data"),
     said=_said,
     options=Config(),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import numpy as np
 import umap
 from scipy.spatial.distance import pdist, squareform
@@ -16,8 +18,10 @@ from sklearn.manifold import MDS, TSNE, Isomap
 from sklearn.preprocessing import MinMaxScaler, Normalizer, RobustScaler, StandardScaler
 
 from drjax import dr
+from drjax.attacks.attack import EmbeddingThreat, Shadows
+from drjax.attacks.shadow_sets import shadows_of, stand_in_shadows
 from drjax.core.types import DRMethod
-from drjax.data import load
+from drjax.data import Dataset, load
 from drjax.dr import FirstPCA, MinMax, Pipeline, Robust, Standardise, UnitRows, UnitVariance
 
 Fit = Callable[[np.ndarray, int], np.ndarray]
@@ -162,3 +166,48 @@ def drawn(name: str, n_known: int, n_targets: int, seed: int) -> tuple[np.ndarra
 def made(release: Release, known: np.ndarray, targets: Sequence[np.ndarray], seed: int) -> np.ndarray:
     """Maps (m, n, k) of each target with the known records, the target first; each has a seed of its own."""
     return np.stack([release.fit(np.concatenate([x[None], known]), seed + i) for i, x in enumerate(targets)])
+
+
+def sources(names: Iterable[str]) -> dict[str, Dataset]:
+    """Data sets that are read from `drjax.data`, for their provenance."""
+    return {name: load(name) for name in names if name not in TABLES}
+
+
+def threat_of(
+    key: jax.Array,
+    release: Release,
+    known: np.ndarray,
+    coords: np.ndarray,
+    public: np.ndarray | None,
+    *,
+    n_validation: int = 0,
+) -> EmbeddingThreat:
+    """What the adversary has of maps (m, n, k) of a kind, told how they were made.
+
+    Args:
+        key: PRNG key of shadow releases.
+        release: Kind of the maps.
+        known: (n-1, d).
+        coords: (m, n, k), targets in row 0.
+        public: (s, d) other records; None if the adversary has none.
+        n_validation: How many of them, the last ones, are kept to try attacks on.
+    """
+    dtype = "float32" if coords.dtype == np.float32 else "float64"
+
+    @functools.cache
+    def shadows() -> Shadows:
+        rounding = {"decimals": release.decimals, "dtype": dtype}
+        if public is None:
+            return stand_in_shadows(key, release.method, known, **rounding)
+        return shadows_of(key, release.method, known, public, n_validation=n_validation, **rounding)
+
+    return EmbeddingThreat(
+        method=release.method,
+        known=known,
+        coords=coords,
+        shadows=shadows,
+        public=public,
+        decimals=release.decimals,
+        dtype=dtype,
+        alike=False,
+    )

@@ -20,21 +20,19 @@ import jax
 import numpy as np
 
 from drjax.attacks import certificate
-from drjax.attacks.attack import EmbeddingThreat, Shadows
+from drjax.attacks.attack import EmbeddingThreat
 from drjax.attacks.recognition import recognise
 from drjax.attacks.recognition.agreement import Stated, agreeing
 from drjax.attacks.recognition.belief import Belief
 from drjax.attacks.registry import ATTACKS, answer
-from drjax.attacks.shadow_sets import shadows_of, stand_in_shadows
 from drjax.core import validate
 from drjax.core.types import DRMethod, Reconstruction, Status, count_status
-from drjax.data import Dataset, load
 from drjax.reports import records
 from drjax.reports.ladder import number, percent
 from experiments import command
 from experiments.cells import Cell, Computed, Group, LeftOut, Line, by, cell_of
 from experiments.markdown import markdown_table
-from experiments.pipelines.releases import RELEASES, TABLES, Release, drawn, made
+from experiments.pipelines.releases import RELEASES, Release, drawn, made, sources, threat_of
 from experiments.sweep import RESULTS, Asked, Sweep, cell_name
 
 REFUSED = np.uint32(Status.MISFIT | Status.NOT_CONVERGED)
@@ -49,7 +47,7 @@ class Config:
     """What decides the results.
 
     Attributes:
-        data: Keys of `TABLES`, or names of data sets as `drjax.data.load` takes them.
+        data: Keys of `releases.TABLES`, or names of data sets as `drjax.data.load` takes them.
         maps: Keys of `RELEASES`.
         n_known: Records that the adversary knows; fewer where a set is smaller.
         n_public: Other records of the same kind that it has, where the attack cannot do without.
@@ -103,10 +101,10 @@ def _compute(config: Config, missing: Sequence[Cell]) -> Iterator[Computed]:
         targets = targets[: config.dear_targets] if release.is_dear else targets
         coords = made(release, known, list(targets), config.seed)
         key, attack = jax.random.key(config.seed), ATTACKS["embedding"][release.attack]
-        threat = _threat(key, release, known, coords, None)
+        threat = threat_of(key, release, known, coords, None)
         reason = attack.fits(threat)
         if reason is not None and config.n_public:
-            threat = _threat(key, release, known, coords, others[: config.n_public])
+            threat = threat_of(key, release, known, coords, others[: config.n_public])
             reason = attack.fits(threat)
         if reason is not None:
             yield cell, LeftOut(f"the attack {reason} (--n-public)")
@@ -122,29 +120,6 @@ def _compute(config: Config, missing: Sequence[Cell]) -> Iterator[Computed]:
                     **_recognised(key, release, known, targets, coords, config.recognised),
                 },
             )
-
-
-def _threat(
-    key: jax.Array, release: Release, known: np.ndarray, coords: np.ndarray, public: np.ndarray | None
-) -> EmbeddingThreat:
-    """Who knows what of the maps (m, n, k)."""
-    dtype = "float32" if coords.dtype == np.float32 else "float64"
-
-    def shadows() -> Shadows:
-        if public is None:
-            return stand_in_shadows(key, release.method, known, decimals=release.decimals, dtype=dtype)
-        return shadows_of(key, release.method, known, public, decimals=release.decimals, dtype=dtype)
-
-    return EmbeddingThreat(
-        method=release.method,
-        known=known,
-        coords=coords,
-        shadows=shadows,
-        public=public,
-        decimals=release.decimals,
-        dtype=dtype,
-        alike=False,
-    )
 
 
 def _attacked(key: jax.Array, release: Release, threat: EmbeddingThreat, targets: np.ndarray) -> dict[str, Any]:
@@ -252,18 +227,13 @@ def to_markdown(found: Iterable[Line]) -> str:
     return markdown_table(heads, rows)
 
 
-def _sources(asked: Asked[Config], left: Sequence[Group]) -> dict[str, Dataset]:
-    del left
-    return {name: load(name) for name in asked.config.data if name not in TABLES}
-
-
 SWEEP = Sweep(
     name="pipelines",
     about=__doc__,
     scales={"smoke": SMOKE, "cpu": Config()},
     plain="cpu",
     groups=groups,
-    sources=_sources,
+    sources=lambda asked, _: sources(asked.config.data),
     identity=by("map", "data"),
     said=_said,
     options=Config(),

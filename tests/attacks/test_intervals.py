@@ -68,7 +68,7 @@ def test_practice_releases_tell_by_how_much_an_error_is_larger_than_predicted(to
     learned = intervals.calibrated(sure, threat_of(public, 300, truth))
     assert learned.n_releases == 300
     assert learned.factor[0] == pytest.approx(times, rel=0.12)
-    assert learned.factor[1] == 1.0
+    assert learned.factor[1:] == (1.0, 1.0)
     ends = intervals.intervals(sure, threat_of(public, 300), learned)
     assert 0.89 < inside(ends, truth).mean() < 0.94
 
@@ -76,7 +76,27 @@ def test_practice_releases_tell_by_how_much_an_error_is_larger_than_predicted(to
 def test_errors_smaller_than_predicted_narrow_nothing(told):
     public, truth, found = told
     loose = found._replace(feature_mse=found.feature_mse * 9)
-    assert intervals.calibrated(loose, threat_of(public, 300, truth)).factor == (1.0, 1.0)
+    assert intervals.calibrated(loose, threat_of(public, 300, truth)).factor == (1.0, 1.0, 1.0)
+
+
+@pytest.mark.parametrize(("error", "is_exact"), [(1e-9, True), (0.05, False), (3.0, False)])
+def test_what_is_predicted_to_rounding_is_checked_as_well(told, error, is_exact):
+    public, truth, found = told
+    x = truth + error * RNG.normal(size=truth.shape)
+    sure = found._replace(x=x, feature_mse=np.full(x.shape, 1e-24), expected_mse=np.full(300, 1e-24))
+    threat = threat_of(public, 300, truth)
+    learned = intervals.calibrated(sure, threat)
+    whole = intervals.with_intervals(sure, threat, learned)
+    assert inside(whole.interval, truth).mean() > 0.86
+    if is_exact:
+        assert learned.factor == (1.0, 1.0, 1.0)
+        np.testing.assert_array_equal(whole.feature_mse, sure.feature_mse)
+        np.testing.assert_allclose(whole.expected_mse, 1e-24)
+    else:
+        np.testing.assert_allclose(
+            whole.feature_mse, np.minimum(error, public.std(axis=0)) ** 2 * np.ones_like(x), rtol=0.4
+        )
+        np.testing.assert_allclose(whole.expected_mse, whole.feature_mse.mean(axis=1))
 
 
 def test_an_answer_that_is_no_better_than_none_has_the_interval_of_the_records():

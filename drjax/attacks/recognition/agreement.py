@@ -59,7 +59,7 @@ def agreeing(belief: Belief, stated: Stated, x: np.ndarray) -> Candidate | None:
 
     Args:
         belief: Belief from `drjax.attacks.recognition.recognise`.
-        stated: What is stated; a perplexity or number of neighbours may be off by `NEAR`.
+        stated: Statement of how the map was made; a perplexity or number of neighbours may be off by `NEAR`.
         x: (n, d), the records of the map, with a stand-in for the unknown one.
     """
     if belief.best is None:

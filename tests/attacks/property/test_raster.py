@@ -54,10 +54,12 @@ def test_unsnapped_grey_differs_from_matplotlibs_only_by_its_shifts():
 
 
 @pytest.mark.parametrize("center", [(0.0, 0.0), (0.3, -0.45), (0.5, 0.5)])
-def test_coverage_is_the_area_of_disc_and_pixel(center):
+@pytest.mark.parametrize("is_on_host", [False, True])
+def test_coverage_is_the_area_of_disc_and_pixel(center, is_on_host):
     radius, n = 1.7, 7
     corner = np.array([-3.0, -3.0]) - center
-    found = np.asarray(raster.coverage(jnp.asarray(corner), radius, n))
+    on_device = raster.coverage(jnp.asarray(corner), radius, n)
+    found = raster.coverage_on_host(corner, radius, n) if is_on_host else np.asarray(on_device)
     np.testing.assert_allclose(found.sum(), np.pi * radius**2, rtol=1e-5)
 
     # Strips of each pixel, cut by the circle; their middles err by far less than float32 differences of areas near 9.

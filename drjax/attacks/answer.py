@@ -22,7 +22,7 @@ LISTED = 12
 """Features listed in words, at most; files have all."""
 
 MOST_WIDENED = 100.0
-"""Factor on predicted deviations from which on none of them counts."""
+"""Factor on predicted deviations above rounding from which on none of them counts."""
 
 Verdict = Literal["reliable", "partly", "not reconstructed"]
 
@@ -141,10 +141,12 @@ class Answer:
         """What the intervals rest on, one sentence."""
         of_whom = "public" if self.has_public else "known"
         if self.calibration.n_releases:
-            factor = max(self.calibration.factor)
-            widened = f", which widened them up to {factor:.3g} times" if factor > 1 else ""
-            if factor >= MOST_WIDENED:
+            *factors, of_exact = self.calibration.factor
+            widened = f", which widened them up to {max(factors):.3g} times" if max(factors) > 1 else ""
+            if max(factors) >= MOST_WIDENED:
                 widened = ", which bear out no smaller ones than those of the records themselves"
+            if of_exact > 1:
+                widened += "; predictions of no error at all did not hold there"
             tried = f"checked on {self.calibration.n_releases} releases of {of_whom} records{widened}"
         else:
             tried = (

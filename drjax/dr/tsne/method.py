@@ -131,7 +131,10 @@ class TSNE:
         return self.init == "pca"
 
     def by_library(self, x: np.ndarray, seed: int) -> np.ndarray:
-        """The map (n, k) of records (n, d) as scikit-learn makes it by default, with its approximations."""
+        """The map (n, k) of records (n, d) as scikit-learn makes it by default, with its approximations.
+
+        Some seconds at n = 1,000; ValueError as of scikit-learn.
+        """
         return reference.fit(self, x, seed)
 
     def cost(self, n: int, d: int, *, itemsize: int = 4) -> Cost:

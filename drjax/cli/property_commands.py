@@ -41,10 +41,13 @@ class Published:
     Attributes:
         plot: Image file (PNG, JPEG, BMP or TIFF) of a scatter plot with round markers.
         coords: Coordinates of the plot (CSV, NPY or NPZ), two columns.
+        most_hidden: Most of the markers in the image that others may hide, as a share; a plot that hides more is
+            refused. Shadow maps lose as many, as they are drawn and read back.
     """
 
     plot: Path | None = None
     coords: Path | None = None
+    most_hidden: float = observation.MOST_HIDDEN
 
     @property
     def file(self) -> Path:
@@ -66,7 +69,7 @@ class Published:
         """
         file = self.file
         if self.coords is None:
-            return observation.plot_of_picture(file)
+            return observation.plot_of_picture(file, most_hidden=self.most_hidden)
         return observation.plot_of_coords(datasets.load_values(file))
 
 
@@ -214,7 +217,8 @@ def _inputs(file: Path, plot: Plot, shadows: ShadowData) -> list[str]:
         found += (
             f" found, of radius {plot.reading.radius:.1f} pixels in {len(plot.reading.palette)} colour"
             f"{'s' if len(plot.reading.palette) != 1 else ''}, {plot.reading.n_overlapping:,} touching another; "
-            f"{plot.reading.confidence:.0%} of the edges are theirs"
+            f"{plot.reading.confidence:.0%} of the edges are theirs, and about {plot.reading.share_hidden:.0%} of all "
+            "markers are hidden"
         )
     n, has = len(shadows.has_property), int(shadows.has_property.sum())
     unknown = f", {shadows.n_unknown:,} of unknown attribute left out" if shadows.n_unknown else ""
@@ -231,6 +235,7 @@ def _reading_facts(plot: Plot) -> dict[str, Any]:
     return {
         "n_found": len(found.points),
         "n_overlapping": found.n_overlapping,
+        "share_hidden": found.share_hidden,
         "radius": found.radius,
         "confidence": found.confidence,
         "crop": found.crop,

@@ -24,13 +24,14 @@ from experiments.pca_gauss import run as pca_gauss
 from experiments.pca_membership import private
 from experiments.pca_membership import run as pca_membership
 from experiments.pipelines import run as pipelines
+from experiments.plot_styles import run as plot_styles
 from experiments.private_embeddings import run as private_embeddings
 from experiments.tsne_property import run as tsne_property
 
 MERGED_EARLIER = Path(__file__).parents[2] / "experiments/tsne_property/results/results.jsonl"
 COMMITTED = sorted(Path(__file__).parents[2].glob("experiments/*/results/**/*.jsonl"))
 EXPERIMENTS = (best_attacks, dr_reconstruction, equivalence, informed_adversary, pca_closed_form, pca_gauss, private)
-EXPERIMENTS = (*EXPERIMENTS, intervals, pca_membership, pipelines, private_embeddings, tsne_property)
+EXPERIMENTS = (*EXPERIMENTS, intervals, pca_membership, pipelines, plot_styles, private_embeddings, tsne_property)
 
 
 @dataclasses.dataclass(frozen=True)

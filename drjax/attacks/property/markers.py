@@ -20,7 +20,7 @@ from drjax.attacks.property.marker_colors import MIN_CONTRAST, color_shares, mar
 GRID = 2
 """Cells of the vote per pixel and axis."""
 
-GHOST = 0.5
+GHOST = 0.3
 """Least distance of two markers of different colours, in radii."""
 
 MIN_ARC = 0.14
@@ -67,6 +67,7 @@ class Markers(NamedTuple):
         explained: Share of all edges that are arcs of the found markers.
         shares: (c, h, w) share of each colour of the palette in every pixel, in [0, 1].
         edge: What outlines the markers, if it has another colour; `radius` is then that of their insides.
+        contour_radius: Radius of the contours of markers, in pixels; those of few pixels cut corners.
     """
 
     centres: np.ndarray
@@ -77,20 +78,27 @@ class Markers(NamedTuple):
     explained: float
     shares: np.ndarray
     edge: Edge | None
+    contour_radius: float
+
+    @property
+    def reach(self) -> float:
+        """Radius of a marker with its edge, in pixels."""
+        return self.radius if self.edge is None else self.edge.radius
 
 
-def find_markers(image: np.ndarray, ground: np.ndarray) -> Markers | None:
+def find_markers(image: np.ndarray, ground: np.ndarray, like: Markers | None = None) -> Markers | None:
     """Markers in an image (h, w, 3) in [0, 1] on a ground colour (3,); None if nothing round repeats itself.
 
-    About a second for a thousand markers on 640 x 480 pixels.
+    About a second for a thousand markers on 640 x 480 pixels. `like`: markers of the same radius, colours and edge.
     """
     contrast = np.abs(image - ground).max(axis=-1)
-    edge = edge_of(image, ground, MIN_CONTRAST)
-    palette, shares = _insides(image, ground, contrast, edge)
+    edge = edge_of(image, ground, MIN_CONTRAST) if like is None else like.edge
+    palette = _palette(image, ground, contrast, edge) if like is None else like.palette
     if len(palette) == 0:
         return None
+    shares = _insides(image, ground, palette, edge)
     contours = [contours_of(share) for share in shares]
-    radius = common_radius(contours)
+    radius = common_radius(contours) if like is None else like.contour_radius
     if radius is None:
         return None
     filled = np.max([np.minimum(1, 2 * share) for share in shares], axis=0)
@@ -108,26 +116,29 @@ def find_markers(image: np.ndarray, ground: np.ndarray) -> Markers | None:
     if len(centres) == 0:
         return None
     near = KDTree(centres).query(centres, k=2)[0][:, 1] if len(centres) > 1 else np.full(1, np.inf)
-    radius = _disc_radius(contours, shares, radius)
-    reach = radius if edge is None else edge.radius
-    return Markers(centres, radius, colors, palette, near < 2 * reach, explained, np.stack(shares), edge)
+    of_disc = _disc_radius(contours, shares, radius) if like is None else like.radius
+    reach = of_disc if edge is None else edge.radius
+    return Markers(centres, of_disc, colors, palette, near < 2 * reach, explained, np.stack(shares), edge, radius)
 
 
-def _insides(
-    image: np.ndarray, ground: np.ndarray, contrast: np.ndarray, edge: Edge | None
-) -> tuple[np.ndarray, list[np.ndarray]]:
-    """The palette (c, 3) of the markers' insides, and the share (h, w) of each.
+def _palette(image: np.ndarray, ground: np.ndarray, contrast: np.ndarray, edge: Edge | None) -> np.ndarray:
+    """(c, 3) colours of the markers' insides."""
+    if edge is None:
+        return marker_colors(image, ground, contrast)
+    from_edge = np.where(contrast > MIN_CONTRAST, np.abs(image - edge.color).max(axis=-1), 0)
+    palette = marker_colors(image, edge.color, from_edge)
+    return palette[np.abs(palette - ground).max(axis=1) > MIN_CONTRAST]
+
+
+def _insides(image: np.ndarray, ground: np.ndarray, palette: np.ndarray, edge: Edge | None) -> list[np.ndarray]:
+    """Share (h, w) of each of the insides' colours.
 
     Inside an edge of another colour a marker ends where it mixes with that colour: the edge is the ground then, and the
     ground one more colour, which is left out.
     """
     if edge is None:
-        palette = marker_colors(image, ground, contrast)
-        return palette, color_shares(image, ground, palette)
-    from_edge = np.where(contrast > MIN_CONTRAST, np.abs(image - edge.color).max(axis=-1), 0)
-    palette = marker_colors(image, edge.color, from_edge)
-    palette = palette[np.abs(palette - ground).max(axis=1) > MIN_CONTRAST]
-    return palette, color_shares(image, edge.color, np.concatenate([palette, ground[None]]))[:-1]
+        return color_shares(image, ground, palette)
+    return color_shares(image, edge.color, np.concatenate([palette, ground[None]]))[:-1]
 
 
 def contours_of(share: np.ndarray) -> Contours:
@@ -245,7 +256,7 @@ def _centres(own: Contours, share: np.ndarray, filled: np.ndarray, radius: float
         near = np.array(tree.query_ball_point(centre, radius + 3 * tolerance + 1), int)
         fitted, arc = _fitted(own, near[free[near]], centre, radius, tolerance)
         seen = float(own.lengths[arc].sum())
-        if seen < least or _mean_in_disc(filled, fitted, radius) < MIN_FILLED:
+        if seen < least or mean_in_disc(filled, fitted, radius) < MIN_FILLED:
             votes.silence(centre)
             continue
         centres.append(fitted)
@@ -321,7 +332,8 @@ def _fitted(
     return centre, arc
 
 
-def _mean_in_disc(filled: np.ndarray, centre: np.ndarray, radius: float) -> float:
+def mean_in_disc(filled: np.ndarray, centre: np.ndarray, radius: float) -> float:
+    """Mean of an image (h, w) over the pixels whose middles are in the disc around a place (x, y)."""
     rows, columns = disk((centre[1] - 0.5, centre[0] - 0.5), max(radius, 0.8), shape=filled.shape)
     return float(filled[rows, columns].mean()) if len(rows) else 0.0
 

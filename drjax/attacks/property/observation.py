@@ -21,6 +21,9 @@ from drjax.data.images import read_image
 INK = (255, 0, 0)
 """Red, green and blue of what `overlay` draws."""
 
+MOST_HIDDEN = 0.2
+"""Most of a plot's markers that others may hide: shadow maps are drawn and read back, and lose as many."""
+
 ZOOM = 3
 """What `overlay` enlarges a picture by, so that outlines do not cover what they outline."""
 
@@ -100,13 +103,17 @@ def plot_of_coords(coords: Array) -> Plot:
     return Plot(validate.matrix(coords, "coords", min_rows=invariants.MIN_POINTS, columns=2).astype(np.float64))
 
 
-def plot_of_picture(path: str | Path) -> Plot:
+def plot_of_picture(path: str | Path, *, most_hidden: float = MOST_HIDDEN) -> Plot:
     """A plot in an image file.
+
+    Args:
+        path: See `reading.read_picture`.
+        most_hidden: Most of its markers that others may hide, a share in [0, 1].
 
     Raises:
         ValueError, FileNotFoundError: as `reading.read_picture`.
     """
-    found = reading.read_picture(path)
+    found = reading.read_picture(path, most_hidden=most_hidden)
     # On a square of the same area as many markers overlap, and the axes are scaled to one length anyway.
     side = math.sqrt(float(np.prod(np.maximum(np.ptp(found.pixels, axis=0), 1)))) * (1 + 2 * raster.MARGIN)
     size, n_colors = max(round(side), reading.MIN_SIDE), len(found.palette)

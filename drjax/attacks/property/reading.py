@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 from PIL import Image
 from scipy import ndimage
+from scipy.spatial import KDTree
 
-from drjax.attacks.property import raster, redraw
+from drjax.attacks.property import raster, redraw, text
 from drjax.attacks.property.edges import MIN_ALONE
+from drjax.attacks.property.hidden import hidden_share
 from drjax.attacks.property.marker_colors import MIN_CONTRAST
-from drjax.attacks.property.markers import Markers, find_markers
+from drjax.attacks.property.markers import Markers, find_markers, mean_in_disc
 from drjax.core import validate
 from drjax.data.images import read_image
 
@@ -36,6 +38,12 @@ MOST_SURPLUS = 0.15
 MOST_MISSING = 0.04
 """Most of the coloured pixels that may lie in no found marker."""
 
+MOST_HIDDEN = 0.02
+"""Most of a plot's markers that others may hide, as a share."""
+
+MIN_FILLED = 0.9
+"""Least share of a disc that is drawn, for it to be a marker when words are looked for."""
+
 MIN_EMPTY = 0.15
 """Least share of a picture that shows the ground."""
 
@@ -44,6 +52,9 @@ LINE_CONTRAST = 0.07
 
 FULL = 0.4
 """Least share of the width or height that a line of a grid is seen along."""
+
+ALIKE = 0.7
+"""Least contrast of a line of a grid, as a share of that of another one."""
 
 CORNER = 8
 """Pixels by which the sides of a box may miss each other: legends have round corners."""
@@ -67,8 +78,8 @@ class Reading:
         palette: (c, 3) red, green and blue in [0, 255].
         ground: (3,) colour of what is around the markers, on the same scale.
         radius: Radius of a marker, inside its edge where that has another colour, in pixels of the file.
-        n_overlapping: Points whose marker touches another one's. Of markers that lie right over each other one is
-            found, so the more overlap there is, the more are missing.
+        n_overlapping: Points whose marker touches another one's.
+        share_hidden: Share in [0, 1] of the plot's markers that others hide: an estimate, see `hidden.hidden_share`.
         confidence: Share in [0, 1] of the edges in the plot that are arcs of the found markers.
         crop: Part of the file that was read, inside the axes if these are drawn.
     """
@@ -81,27 +92,33 @@ class Reading:
     ground: np.ndarray
     radius: float
     n_overlapping: int
+    share_hidden: float
     confidence: float
     crop: Box
 
 
-def read_picture(path: str | Path, *, size: int = 300, radius: float | None = None) -> Reading:
+def read_picture(
+    path: str | Path, *, size: int = 300, radius: float | None = None, most_hidden: float = MOST_HIDDEN
+) -> Reading:
     """Finds the markers of a scatter plot in an image file.
 
     Frame, ticks, labels, title, grid lines and framed legends are left out; markers may have any colours, but have to
-    be round and of one size. Transparent pixels count as white. Deterministic; about a second for 1,000 markers.
+    be round and of one size. Transparent pixels count as white. Deterministic; some 2 to 5 s for 100 to 1,000 markers.
 
     Args:
         path: PNG, JPEG, BMP or TIFF, see `drjax.data.images.read_image`.
         size: Pixels of a side of the normalised picture.
         radius: Radius of a marker in the pictures that the attack was trained on, in pixels; see `raster.draw`.
+        most_hidden: Most of the plot's markers that others may hide, a share in [0, 1]. The found ones are where they
+            are seen, but how many there are cannot be told from a plot of which many are hidden.
 
     Raises:
         FileNotFoundError: nothing at `path`.
-        ValueError: no image, one too small, one without a scatter plot of round markers, or one that the found markers,
-            drawn again, do not look like.
+        ValueError: no image, one too small, one without a scatter plot of round markers, one that the found markers,
+            drawn again, do not look like, or one that hides too many of them.
     """
     validate.integer(size=size)
+    validate.probability(most_hidden=most_hidden)
     image = _load(Path(path))
     ground = _ground(image)
     empty = float((np.abs(image - ground).max(axis=-1) < LINE_CONTRAST).mean())
@@ -113,7 +130,7 @@ def read_picture(path: str | Path, *, size: int = 300, radius: float | None = No
     crop = _axes_box(image, ground)
     inside = image[crop[1] : crop[3], crop[0] : crop[2]].copy()
     _erase_lines(inside, ground)
-    found = find_markers(inside, ground)
+    found = _without_text(inside, ground, find_markers(inside, ground))
     if found is None or len(found.centres) < MIN_MARKERS:
         n = 0 if found is None else len(found.centres)
         raise ValueError(f"path must be a scatter plot of at least {MIN_MARKERS} round markers, found {n} in {path}")
@@ -123,6 +140,13 @@ def read_picture(path: str | Path, *, size: int = 300, radius: float | None = No
             f"{found.explained:.0%} looks like one"
         )
     _check_redrawn(path, inside, ground, found)
+    share_hidden = hidden_share(inside, ground, found, np.random.default_rng(0))
+    if share_hidden > most_hidden:
+        raise ValueError(
+            f"path must be a scatter plot of which others hide at most {most_hidden:.0%} of the markers, but in {path} "
+            f"they hide an estimated {share_hidden:.0%}, and {len(found.centres):,} are found: draw smaller markers, "
+            "pass coordinates instead, or set most_hidden if what is seen will do"
+        )
     low, high = found.centres.min(axis=0), found.centres.max(axis=0)
     points = (found.centres - low) / np.maximum(high - low, 1e-9)
     points[:, 1] = 1 - points[:, 1]
@@ -135,18 +159,40 @@ def read_picture(path: str | Path, *, size: int = 300, radius: float | None = No
         ground=np.rint(ground * 255).astype(np.uint8),
         radius=found.radius,
         n_overlapping=int(found.is_overlapping.sum()),
+        share_hidden=share_hidden,
         confidence=found.explained,
         crop=crop,
     )
 
 
+def _without_text(image: np.ndarray, ground: np.ndarray, found: Markers | None) -> Markers | None:
+    """Markers of an image without its words and without legends, which are painted over in place."""
+    if found is None or len(found.centres) == 0:
+        return found
+    drawn = np.abs(image - ground).max(axis=-1) > MIN_CONTRAST
+    # Letters may have been taken for markers, but strokes do not fill a disc.
+    discs = np.array([at for at in found.centres if mean_in_disc(drawn, at, found.radius) > MIN_FILLED])
+    if len(discs) == 0:
+        return found
+    y, x = np.nonzero(drawn)
+    in_marker = np.zeros_like(drawn)
+    in_marker[y, x] = KDTree(discs).query(np.stack([x, y], axis=1) + 0.5)[0] <= found.reach + 0.75
+    words = text.words(drawn, in_marker)
+    if not words:
+        return found
+    far = found.reach + 1.5
+    legend = found.centres[text.in_legend(words, found.centres)]
+    keys = np.concatenate([np.floor(legend - far), np.ceil(legend + far)], axis=1).astype(int)
+    for left, top, right, bottom in [*words, *keys]:
+        image[max(0, top - 1) : bottom + 1, max(0, left - 1) : right + 1] = ground
+    return find_markers(image, ground)
+
+
 def _check_redrawn(path: str | Path, image: np.ndarray, ground: np.ndarray, found: Markers) -> None:
     """Raises ValueError where the found markers, drawn again, do not look like the picture."""
     marked = np.abs(image - ground).max(axis=-1) > MIN_CONTRAST
-    reach = found.radius if found.edge is None else found.edge.radius
-    by_color = redraw.compare(found.centres, found.colors, found.radius, found.shares, marked, reach)
+    by_color = redraw.compare(found.centres, found.colors, found.radius, found.shares, marked, found.reach)
     what, instead = "", "pass coordinates instead"
-    missing = float(np.average(by_color.missing, weights=(found.shares > 0.5).sum(axis=(1, 2))))
     shapes = by_color.misshapen[by_color.n_compared >= MIN_ALONE]
     if by_color.n_compared.sum() < MIN_ALONE:
         what, instead = "no three markers lie alone, so that their size cannot be checked", f"or {instead}"
@@ -155,8 +201,8 @@ def _check_redrawn(path: str | Path, image: np.ndarray, ground: np.ndarray, foun
         what = f"markers that lie alone differ from discs by {shapes.max():.0%} of their area"
     elif by_color.surplus > MOST_SURPLUS:
         what = f"{by_color.surplus:.0%} of the area of the found markers shows the ground"
-    elif missing > MOST_MISSING:
-        what, instead = f"{missing:.1%} of the coloured pixels are in no found marker", f"labels, or {instead}"
+    elif by_color.missing > MOST_MISSING:
+        what, instead = f"{by_color.missing:.1%} of the coloured pixels are in no found marker", f"labels, or {instead}"
         instead = f"draw smaller markers without {instead}"
     if what:
         raise ValueError(f"path must be a scatter plot of round markers that are seen, but in {path} {what}: {instead}")
@@ -205,13 +251,23 @@ def _axes_box(image: np.ndarray, ground: np.ndarray) -> Box:
         x0, y0, x1, y1 = max(frames, key=lambda b: (b[2] - b[0]) * (b[3] - b[1]))
         edge = _thickness(contrast.shape)
         return left + x0 + edge, top + y0 + edge, left + x1 - edge, top + y1 - edge
-    # Without a frame: the line of an axis is long and has nothing of the plot beyond it.
-    long_rows = [s for s in rows if s[1] - s[0] > FULL * (right - left) and s[2] > 0.6 * (bottom - top)]
-    long_columns = [s for s in columns if s[1] - s[0] > FULL * (bottom - top) and s[2] < 0.4 * (right - left)]
-    if long_rows and long_columns:
-        row, column = max(long_rows, key=lambda s: s[2]), min(long_columns, key=lambda s: s[2])
-        return left + int(column[3]) + 1, top, right, top + int(row[2]) - 1
+    row = _axis([s for s in rows if s[2] > 0.6 * (bottom - top)], rows, contrast)
+    column = _axis([s for s in columns if s[2] < 0.4 * (right - left)], columns, contrast.T)
+    if row is not None and column is not None:
+        return left + column[3] + 1, top, right, top + row[2] - 1
     return left, top, right, bottom
+
+
+def _axis(candidates: list[Box], lines: list[Box], contrast: np.ndarray) -> Box | None:
+    """The line of an axis without a frame: long, and of a contrast of its own; lines of a grid are alike."""
+
+    def strength(line: Box) -> float:
+        return float(np.median(contrast[line[2] : line[3] + 1, line[0] : line[1]]))
+
+    far = [line for line in lines if line[1] - line[0] > FULL * contrast.shape[1]]
+    strongest = max((strength(line) for line in far if line in candidates), default=0.0)
+    found = [line for line in far if strength(line) > ALIKE * strongest]
+    return found[0] if len(found) == 1 else None
 
 
 def _ground_box(image: np.ndarray, ground: np.ndarray) -> Box:

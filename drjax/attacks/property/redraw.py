@@ -20,14 +20,14 @@ class Comparison(NamedTuple):
     """Differences of a picture and its markers drawn again, by colour of the palette.
 
     Attributes:
-        missing: (c,) share of a colour's pixels that lie outside its markers, or in none of them.
+        missing: Share of the coloured pixels that lie in no marker.
         surplus: Share of the markers' pixels that show the ground.
         misshapen: (c,) difference of a marker that lies alone from a disc, in areas of the disc: the median, and nan
             for colours without any.
         n_compared: (c,) markers that lie alone.
     """
 
-    missing: np.ndarray
+    missing: float
     surplus: float
     misshapen: np.ndarray
     n_compared: np.ndarray
@@ -47,24 +47,22 @@ def compare(
         reach: Radius of a marker with its edge.
     """
     height, width = marked.shape
-    missing, misshapen, n_compared = [], [], []
+    misshapen, n_compared = [], []
     tree = KDTree(centres)
     nearest = tree.query(centres, k=2)[0][:, 1] if len(centres) > 1 else np.full(len(centres), np.inf)
     for color, share in enumerate(shares):
-        own = centres[colors == color]
-        y, x = np.nonzero(share > 0.5)
-        pixels = np.stack([x, y], axis=1) + 0.5
-        away = KDTree(own).query(pixels)[0] if len(own) else np.full(len(y), np.inf)
-        missing.append(float((away > radius + 0.75).mean()) if len(y) else 0.0)
         alone = centres[(colors == color) & (nearest > 2 * reach + ALONE)][:MOST_COMPARED]
         found = [_difference(share, at, radius, reach) for at in alone]
         misshapen.append(float(np.median(found)) if found else np.nan)
         n_compared.append(len(found))
+    y, x = np.nonzero(shares.max(axis=0) > 0.5)
+    away = tree.query(np.stack([x, y], axis=1) + 0.5)[0]
+    missing = float((away > radius + 0.75).mean()) if len(y) else 0.0
     y, x = np.mgrid[:height, :width]
     inside = tree.query(np.stack([x.ravel(), y.ravel()], axis=1) + 0.5, distance_upper_bound=max(radius - 0.75, 0.5))[0]
     inside = np.isfinite(inside).reshape(height, width)
     surplus = float((inside & ~marked).sum() / max(inside.sum(), 1))
-    return Comparison(np.array(missing), surplus, np.array(misshapen), np.array(n_compared))
+    return Comparison(missing, surplus, np.array(misshapen), np.array(n_compared))
 
 
 def _difference(share: np.ndarray, centre: np.ndarray, radius: float, reach: float) -> float:

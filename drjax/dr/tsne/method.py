@@ -131,10 +131,7 @@ class TSNE:
         return self.init == "pca"
 
     def by_library(self, x: np.ndarray, seed: int) -> np.ndarray:
-        """The map (n, k) of records (n, d) as scikit-learn makes it by default, with its approximations.
-
-        Some seconds at n = 1,000; ValueError as of scikit-learn.
-        """
+        """The map (n, k) of records (n, d) as scikit-learn makes it by default; some seconds at n = 1,000."""
         return reference.fit(self, x, seed)
 
     def cost(self, n: int, d: int, *, itemsize: int = 4) -> Cost:

@@ -75,7 +75,7 @@ def test_finds_the_markers_of_200_points(name, tmp_path):
     points, labels = clusters(200)
     path = tmp_path / f"plot.{options.pop('suffix', 'png')}"
     places, radius = plot(path, points, labels if options.pop("labels", False) else None, **options)
-    found = read_picture(path)
+    found = read_picture(path, most_hidden=1)
     recall, precision, error = matched(places, radius, found.pixels)
     assert recall >= 0.95
     # JPG halves the resolution of colours, and markers of 2 pixels overlap in ways that few pixels leave open.
@@ -94,7 +94,7 @@ def test_a_marker_and_its_edge_are_one(color, width, tmp_path):
     places = ax.transData.transform(points)
     places[:, 1] = 480 - places[:, 1]
     plt.close(figure)
-    found = read_picture(tmp_path / "plot.png")
+    found = read_picture(tmp_path / "plot.png", most_hidden=1)
     recall, precision, _ = matched(places, raster.radius_of(36), found.pixels)
     assert recall >= 0.9  # of some only the edge is left to see
     assert precision >= 0.98
@@ -115,7 +115,7 @@ def test_a_grid_on_a_sheet_is_no_frame(tmp_path):
     places = ax.transData.transform(points)
     places[:, 1] = 500 - places[:, 1]
     plt.close(figure)
-    found = read_picture(tmp_path / "plot.png")
+    found = read_picture(tmp_path / "plot.png", most_hidden=1)
     recall, precision, _ = matched(np.floor(places + 0.5) + 0.5, raster.radius_of(16), found.pixels)
     assert recall >= 0.95
     assert precision >= 0.98
@@ -151,11 +151,60 @@ def test_what_found_markers_do_not_explain_is_refused(draw, tmp_path):
         read_picture(tmp_path / "plot.png")
 
 
+def test_what_hides_many_markers_is_refused_unless_that_is_allowed(tmp_path):
+    points, _ = clusters(400)
+    places, _ = plot(tmp_path / "plot.png", points, s=36)
+    with pytest.raises(ValueError, match=r"hide an estimated \d+%, and \d+ are found"):
+        read_picture(tmp_path / "plot.png")
+    found = read_picture(tmp_path / "plot.png", most_hidden=1)
+    hidden = 1 - len(found.pixels) / len(places)
+    assert hidden > 0.1
+    assert hidden / 2 < found.share_hidden < 2 * hidden
+    with pytest.raises(ValueError, match="most_hidden must"):
+        read_picture(tmp_path / "plot.png", most_hidden=2)
+
+
+def test_a_title_and_a_legend_without_frames_are_left_out(tmp_path):
+    points, labels = clusters(150)
+    figure, ax = plt.subplots()
+    for label in range(4):
+        ax.scatter(*points[labels == label].T, s=12, linewidths=0, label=f"class {label}")
+    ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
+    ax.set_title("t-SNE of faces")
+    ax.axis("off")
+    figure.tight_layout()
+    figure.savefig(tmp_path / "plot.png")
+    places = ax.transData.transform(np.concatenate([points[labels == label] for label in range(4)]))
+    places[:, 1] = 480 - places[:, 1]
+    plt.close(figure)
+    found = read_picture(tmp_path / "plot.png")
+    assert len(found.pixels) <= 150
+    recall, precision, _ = matched(np.floor(places + 0.5) + 0.5, raster.radius_of(12), found.pixels)
+    assert min(recall, precision) > 0.98
+
+
+def test_lines_of_a_grid_are_no_axes(tmp_path):
+    points, _ = clusters(150)
+    figure, ax = plt.subplots()
+    ax.scatter(*points.T, s=12, linewidths=0, zorder=2)
+    ax.grid(True)
+    ax.spines[:].set_visible(False)
+    ax.set_xticks([points[:, 0].mean(), points[:, 0].max()])
+    ax.set_yticks([points[:, 1].min() + 2, points[:, 1].max()])
+    figure.savefig(tmp_path / "plot.png")
+    places = ax.transData.transform(points)
+    places[:, 1] = 480 - places[:, 1]
+    plt.close(figure)
+    found = read_picture(tmp_path / "plot.png")
+    recall, precision, _ = matched(np.floor(places + 0.5) + 0.5, raster.radius_of(12), found.pixels)
+    assert min(recall, precision) > 0.97
+
+
 @pytest.mark.parametrize(("s", "least"), [(4, 0.9), (12, 0.8)])
 def test_finds_most_markers_of_1000_points_although_they_overlap(s, least, tmp_path):
     points, _ = clusters(1000)
     places, radius = plot(tmp_path / "plot.png", points, s=s)
-    found = read_picture(tmp_path / "plot.png")
+    found = read_picture(tmp_path / "plot.png", most_hidden=1)
     recall, precision, error = matched(places, radius, found.pixels)
     assert recall > least
     assert precision > 0.9

@@ -1,0 +1,54 @@
+import sys
+
+import numpy as np
+import pytest
+
+from drjax.reports import records
+from experiments import command, sweep
+from experiments.cells import LeftOut
+from experiments.plot_styles import run as experiment
+from experiments.plot_styles.styles import Drawn
+
+
+def test_a_plot_of_discs_is_read_and_one_of_crosses_refused(tmp_path, capsys):
+    command.main(experiment.SWEEP, ["--scale", "smoke", "--out", str(tmp_path)])
+    discs, crosses = records.read_records(tmp_path / sweep.RESULTS)[1:]
+    assert (discs["outcome"], discs["n_drawn"]) == ("right", 200)
+    assert 196 <= discs["n_in_place"] <= discs["n_found"] <= 204
+    assert discs["off"] < 0.1
+    assert crosses["outcome"] == "refused"
+    assert "round markers" in crosses["why"]
+    assert str(tmp_path) not in crosses["why"]
+    assert "| matplotlib: crosses | refused |" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("found", "outcome"),
+    [
+        (np.arange(98), "right"),
+        (np.arange(97), "wrong"),
+        (np.arange(103) % 100, "wrong"),
+        (np.arange(100) // 2, "wrong"),
+    ],
+)
+def test_what_is_missing_or_doubled_or_elsewhere_is_wrong(found, outcome):
+    places = np.stack([20.0 * np.arange(100), np.zeros(100)], axis=1)
+    reading = type("Reading", (), {"pixels": places[found], "share_hidden": 0.0})
+    assert experiment._compared(reading, Drawn(places, 4.0))["outcome"] == outcome
+    away = type("Reading", (), {"pixels": places + 3.0, "share_hidden": 0.0})
+    assert experiment._compared(away, Drawn(places, 4.0))["n_in_place"] == 0
+
+
+def test_a_style_whose_library_is_not_there_is_left_out(monkeypatch):
+    monkeypatch.setitem(sys.modules, "plotly", None)
+    monkeypatch.setitem(sys.modules, "plotly.express", None)
+    config = experiment.Config(styles=("plotly: default, colours",), maps=("PCA",), n=(60,))
+    (group,) = experiment.groups(type("Asked", (), {"config": config}))
+    ((_, left),) = group.compute(group.cells)
+    assert left == LeftOut("plotly.express is not installed")
+
+
+@pytest.mark.parametrize("wrong", [{"styles": ("none",)}, {"maps": ("none",)}, {"n": (10,)}, {"seed": -1}])
+def test_a_configuration_is_checked(wrong):
+    with pytest.raises(ValueError, match=f"{next(iter(wrong))} must"):
+        experiment.Config(**wrong)

@@ -142,7 +142,8 @@ def rim_width(image: np.ndarray, ground: np.ndarray, found: Markers) -> float:
         shown = np.clip(np.abs(image - ground).max(axis=-1) / np.abs(found.edge.color - ground).max(), 0, 1)
     paleness, n = np.zeros(RIM_STEPS), np.zeros(RIM_STEPS)
     far = math.ceil(reach)
-    window = np.stack(np.mgrid[-far : far + 1, -far : far + 1][::-1], axis=-1).reshape(-1, 2)
+    y, x = np.mgrid[-far : far + 1, -far : far + 1]
+    window = np.stack([x.ravel(), y.ravel()], axis=1)
     for upper, lower in np.concatenate([pairs, pairs[:, ::-1]]):
         pixels = np.floor(centres[lower]).astype(int) + window
         pixels = pixels[((pixels >= 0) & (pixels < shown.shape[::-1])).all(axis=1)]

@@ -354,9 +354,12 @@ def _rest(share: np.ndarray, centres: np.ndarray, radius: float) -> np.ndarray:
         sizes[0] = 0
         # Strips between markers are no markers: some point of the rest has to be well inside of it.
         depth: Any = ndimage.distance_transform_edt(left)
-        large = np.nonzero(sizes >= MIN_REST * np.pi * radius**2)[0]
-        places = [] if len(large) == 0 else ndimage.maximum_position(depth, labels, large)
-        new = [(x + 0.5, y + 0.5) for y, x in places if depth[y, x] >= 0.5 * radius]
+        y, x = np.nonzero(left & (depth >= 0.5 * radius) & (sizes[labels] >= MIN_REST * np.pi * radius**2))
+        # The deepest pixel of each part, the first one of several.
+        deepest_first = np.lexsort((-depth[y, x], labels[y, x]))
+        _, first = np.unique(labels[y, x][deepest_first], return_index=True)
+        chosen = deepest_first[first]
+        new = list(zip(x[chosen] + 0.5, y[chosen] + 0.5, strict=True))
         if not new:
             return np.array(found).reshape(-1, 2)
         for x, y in new:

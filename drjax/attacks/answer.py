@@ -78,15 +78,18 @@ class Answer:
 
     @functools.cached_property
     def is_shown(self) -> np.ndarray:
-        """(d,) bool, features that differ between records and whose error is expected to be small beside that."""
-        if self.found.feature_mse is None or self.status & REFUSED:
+        """(d,) bool, features that differ between records and whose error is expected to be small beside that.
+
+        None where the map contradicts what the errors to expect rest on.
+        """
+        if self.found.feature_mse is None or self.contradiction or self.status & REFUSED:
             return np.zeros(self.found.x.shape, bool)
         return self.varies & (self.found.feature_mse < SHOWN * self.usual[1] ** 2)
 
     @property
     def verdict(self) -> Verdict:
         """How far to rely on the answer."""
-        if self.contradiction or not self.is_shown.any():
+        if not self.is_shown.any():
             return "not reconstructed"
         is_certain = self.is_confirmed and self.status & ~Status.PARTIAL == Status.OK
         return "reliable" if is_certain and self.is_shown[self.varies].all() else "partly"
@@ -119,8 +122,11 @@ class Answer:
 
     @property
     def share(self) -> float:
-        """Squared error to expect over variance, in the mean over features that vary; nan where none is predicted."""
-        if self.found.feature_mse is None or not self.varies.any():
+        """Squared error to expect over variance, in the mean over features that vary.
+
+        nan where none is predicted, or where the map contradicts what the prediction rests on.
+        """
+        if self.found.feature_mse is None or self.contradiction or not self.varies.any():
             return np.nan
         return float(np.mean(self.found.feature_mse[self.varies] / self.usual[1][self.varies] ** 2))
 
@@ -139,6 +145,8 @@ class Answer:
 
     def about_intervals(self) -> str:
         """What the intervals rest on, one sentence."""
+        if self.contradiction:
+            return "Intervals and errors rest on what was stated of the release: they do not hold if that is wrong."
         of_whom = "public" if self.has_public else "known"
         if self.calibration.n_releases:
             *factors, of_exact = self.calibration.factor

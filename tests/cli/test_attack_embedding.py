@@ -107,6 +107,12 @@ def test_what_is_stated_is_compared_with_the_map_and_the_rest_is_recognised(
     if is_contradicted:
         assert "Verdict: not reconstructed" in said
         assert int(np.load(tmp_path / "found.npz")["status"]) & Status.UNCERTIFIED
+        # Errors that rest on what is wrong say nothing of any feature.
+        assert "Intervals hold" not in said
+        assert "they do not hold if that is wrong" in said
+        assert "Error to expect" not in said
+        features = json.loads((tmp_path / "found.json").read_text())["features"]
+        assert not any(one["shown"] for one in features)
 
 
 def test_a_method_of_another_map_is_contradicted(folder, tmp_path, capsys):

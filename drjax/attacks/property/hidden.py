@@ -11,9 +11,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from scipy import ndimage
 from scipy.spatial import KDTree
 
+from drjax.attacks.property.marker_colors import color_shares
 from drjax.attacks.property.markers import Markers, find_markers
+from drjax.attacks.property.panel import Legend
 from drjax.attacks.property.raster import coverage_on_host
 from drjax.attacks.property.redraw import ALONE
 
@@ -32,6 +35,12 @@ DISTANCES = np.array([0, 0.3, 0.5, 0.75, 1, 1.25, 1.5, 1.75, 2, 2.5, 3, 4])
 RIM_STEP, RIM_STEPS = 0.5, 6
 """Pixels across a ring around a marker in which its rim is looked for, and number of rings."""
 
+LEAST_LIKELY = 0.01
+"""Frequency of markers so near to others, beside that of places drawn around them, below which there are none."""
+
+THROUGH, FLAT = (0.08, 0.5), 0.03
+"""Share of a marker's colour in what shows through a legend, and most that it differs from the pixels around it."""
+
 PROPOSALS = 20
 """Places that are drawn for each copy: those nearer to others than markers are to each other are dropped."""
 
@@ -39,6 +48,7 @@ PROPOSALS = 20
 def hidden_share(image: np.ndarray, ground: np.ndarray, found: Markers, rng: np.random.Generator) -> float:
     """Share of all markers that are not found because others lie over them: an estimate, in [0, 1].
 
+    Markers in one place, as of records that are alike, are one in a picture, and do not count: nobody can tell them.
     Copies keep the distances that found markers have from each other: points of t-SNE avoid each other. Standard error
     0.005 at a share of 0.02. Of blobs of points the mean is right, of t-SNE it is up to twice the true share.
 
@@ -59,8 +69,19 @@ def hidden_share(image: np.ndarray, ground: np.ndarray, found: Markers, rng: np.
         n_laid = stamps.lay(picture, _places(found, n_copies, rng), rng)
         again = find_markers(picture, ground, like=found)
         n_lost += m + n_laid - (0 if again is None else len(again.centres))
-        n_added += n_laid
-    return float(np.clip(n_lost / max(n_added, 1) / (2 + ADDED), 0, 1))
+        n_added += n_copies
+    return float(np.clip(n_lost / n_added / (2 + ADDED), 0, 1))
+
+
+def under_legend(legend: Legend, found: Markers) -> float:
+    """Number of markers that show through a legend: of the area that has a little of a marker's colour, and all alike.
+
+    Letters are too thin to count, and a legend's own markers have all of their colour.
+    """
+    flat = (ndimage.maximum_filter(legend.pixels, (3, 3, 1)) - ndimage.minimum_filter(legend.pixels, (3, 3, 1))).max(-1)
+    share = np.max(color_shares(legend.pixels, legend.ground, found.palette), axis=0)
+    is_through = (flat < FLAT) & (share > THROUGH[0]) & (share < THROUGH[1])
+    return float(is_through.sum() / (np.pi * max(found.radius - 1.5, 0.7) ** 2))
 
 
 class _Stamps:
@@ -117,7 +138,8 @@ def _places(found: Markers, k: int, rng: np.random.Generator) -> np.ndarray:
     # Of the nearest pairs one marker is often not found.
     ratio[0] = max(ratio[0], ratio[1])
     likelihood = np.exp(np.bincount(at, np.log(np.maximum(ratio, 1e-12))[of_proposed], minlength=len(proposed)))
-    kept = rng.uniform(size=len(proposed)) * np.quantile(likelihood, 0.9) < likelihood
+    # Where markers keep away from each other few places are left, and the other copies would lie alone.
+    kept = rng.uniform(size=len(proposed)) * max(np.quantile(likelihood, 0.9), LEAST_LIKELY) < likelihood
     return proposed[kept][:k]
 
 

@@ -154,7 +154,7 @@ def test_what_found_markers_do_not_explain_is_refused(draw, tmp_path):
 def test_what_hides_many_markers_is_refused_unless_that_is_allowed(tmp_path):
     points, _ = clusters(400)
     places, _ = plot(tmp_path / "plot.png", points, s=36)
-    with pytest.raises(ValueError, match=r"hide an estimated \d+%, and \d+ are found"):
+    with pytest.raises(ValueError, match=r"an estimated \d+% are hidden by others or the legend, and \d+ are found"):
         read_picture(tmp_path / "plot.png")
     found = read_picture(tmp_path / "plot.png", most_hidden=1)
     hidden = 1 - len(found.pixels) / len(places)
@@ -198,6 +198,40 @@ def test_lines_of_a_grid_are_no_axes(tmp_path):
     found = read_picture(tmp_path / "plot.png")
     recall, precision, _ = matched(np.floor(places + 0.5) + 0.5, raster.radius_of(12), found.pixels)
     assert min(recall, precision) > 0.97
+
+
+def test_markers_under_a_grid_are_found(tmp_path):
+    points, _ = clusters(150)
+    figure, ax = plt.subplots()
+    ax.scatter(*points.T, s=25, edgecolors="black", linewidths=0.7)
+    ax.grid(True)  # above the markers, unless axes are set below
+    ax.set_xticks(np.linspace(*ax.get_xlim(), 8)[1:-1])
+    ax.set_yticks(np.linspace(*ax.get_ylim(), 8)[1:-1])
+    figure.canvas.draw()
+    places = ax.transData.transform(points)
+    places[:, 1] = 480 - places[:, 1]
+    figure.savefig(tmp_path / "plot.png")
+    plt.close(figure)
+    found = read_picture(tmp_path / "plot.png", most_hidden=1)
+    recall, precision, _ = matched(np.floor(places + 0.5) + 0.5, raster.radius_of(25), found.pixels)
+    assert recall > 0.95
+    assert precision > 0.98
+
+
+def test_markers_that_show_through_a_legend_are_hidden(tmp_path):
+    points = np.stack(np.mgrid[:12, :12], axis=-1).reshape(-1, 2).astype(float)
+    labels = np.arange(144) % 4
+    shares = {}
+    for shown in (False, True):
+        plot(tmp_path / f"{shown}.png", points, labels, s=36, legend=shown)
+        shares[shown] = read_picture(tmp_path / f"{shown}.png", most_hidden=1)
+    lost = 1 - len(shares[True].pixels) / 144
+    assert len(shares[False].pixels) == 144
+    assert lost > 0.02
+    assert shares[False].share_hidden < 0.005
+    assert 0.5 * lost < shares[True].share_hidden < 1.5 * lost
+    with pytest.raises(ValueError, match="others or the legend"):
+        read_picture(tmp_path / "True.png")
 
 
 @pytest.mark.parametrize(("s", "least"), [(4, 0.9), (12, 0.8)])

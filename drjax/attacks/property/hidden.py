@@ -50,7 +50,7 @@ def hidden_share(image: np.ndarray, ground: np.ndarray, found: Markers, rng: np.
 
     Markers in one place, as of records that are alike, are one in a picture, and do not count: nobody can tell them.
     Copies keep the distances that found markers have from each other: points of t-SNE avoid each other. Standard error
-    0.005 at a share of 0.02. Of blobs of points the mean is right, of t-SNE it is up to twice the true share.
+    0.005 at a share of 0.02. Of blobs of points the mean is right, of t-SNE it is one to four times the true share.
 
     Args:
         image: (h, w, 3) in [0, 1], as `find_markers` read it.
@@ -59,11 +59,14 @@ def hidden_share(image: np.ndarray, ground: np.ndarray, found: Markers, rng: np.
         rng: Draws the places.
 
     Returns:
-        The share. Some four times what `find_markers` takes, and more for fewer than 400 markers.
+        The share; 1 where no marker lies alone, to be copied. Some two to four times what `find_markers` takes, and
+        more for fewer than 400 markers.
     """
     m, n_lost, n_added = len(found.centres), 0, 0
     n_copies = max(round(ADDED * m), 1)
     stamps = _Stamps(image, ground, found)
+    if len(stamps.alone) == 0:
+        return 1.0
     for _ in range(math.ceil(N_ADDED / n_copies)):
         picture = image.copy()
         n_laid = stamps.lay(picture, _places(found, n_copies, rng), rng)
@@ -109,8 +112,6 @@ class _Stamps:
 
     def lay(self, picture: np.ndarray, places: np.ndarray, rng: np.random.Generator) -> int:
         """Lays a marker over each place (k, 2) that has room for it, in place; of the colour of the one next to it."""
-        if len(self.alone) == 0:
-            return 0
         colors = self.found.colors
         nearest = np.asarray(KDTree(self.found.centres).query(places)[1])
         corners, n_laid = np.floor(places).astype(int) - self.far, 0
@@ -159,8 +160,9 @@ def rim_width(image: np.ndarray, ground: np.ndarray, found: Markers) -> float:
     pairs = KDTree(centres).query_pairs(2 * reach, output_type="ndarray")
     if len(pairs) == 0:
         return 0.0
-    shown = found.shares.max(axis=0) if found.edge is None else np.ones(image.shape[:2])
-    if found.edge is not None:
+    if found.edge is None:
+        shown = found.shares.max(axis=0)
+    else:
         shown = np.clip(np.abs(image - ground).max(axis=-1) / np.abs(found.edge.color - ground).max(), 0, 1)
     paleness, n = np.zeros(RIM_STEPS), np.zeros(RIM_STEPS)
     far = math.ceil(reach)

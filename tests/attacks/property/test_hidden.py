@@ -44,6 +44,13 @@ def test_nothing_is_hidden_where_markers_avoid_each_other():
     assert hidden_share(image, np.ones(3), found, np.random.default_rng(0)) < 0.005
 
 
+def test_nothing_is_said_where_no_marker_lies_alone():
+    image = picture(uniform(60), linewidths=0)
+    found = find_markers(image, np.ones(3))
+    pairs = found._replace(centres=np.concatenate([found.centres, found.centres + 1]), colors=np.tile(found.colors, 2))
+    assert hidden_share(image, np.ones(3), pairs, np.random.default_rng(0)) == 1
+
+
 def test_a_rim_of_the_ground_has_its_width():
     points = uniform(300)
     bare = picture(points, linewidths=0)

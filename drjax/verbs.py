@@ -109,6 +109,7 @@ def attack(
     scale: tuple[str, ...] = (),
     first_pca: int | None = None,
     whiten: bool = False,
+    angle: float | None = None,
     public: Any = None,
     target_row: int | Sequence[int] | None = None,
     known_features: Mapping[Any, float] | None = None,
@@ -129,6 +130,7 @@ def attack(
         scale: Steps on the records before a method that is named, such as "standard".
         first_pca: Principal components that it is given in place of the records; None for the records.
         whiten: Whether coordinates are scaled to unit variance.
+        angle: Opening angle of the Barnes-Hut algorithm, to be compared with a map of "tsne"; None if it is not stated.
         public: (s, d) other records of the same kind, given in one of these ways; None if there are none.
         target_row: Row of the unknown record in coords, from 0; 0 if None. Of several unknown records their rows, and
             the answer is one for each; that needs a method, and known has as many rows less.
@@ -156,11 +158,14 @@ def attack(
     """
     released, given = _numbers(coords), _values(known)
     steps = {"scale": scale, "first_pca": first_pca, "whiten": whiten}
-    if method is None and (hyperparameters or any(steps.values())):
+    if method is None and (hyperparameters or angle is not None or any(steps.values())):
         raise ValueError("method must be named with hyperparameters of it or steps around it, got None")
     stated: Any = None if method is None else _method(method, released.shape[1], hyperparameters, **steps)
     if isinstance(method, str):
-        stated = Stated(stated, frozenset(hyperparameters), has_steps=any(map(bool, steps.values())))
+        has_steps = any(map(bool, steps.values()))
+        stated = Stated(stated, frozenset(hyperparameters), has_steps=has_steps, angle=angle)
+    elif angle is not None:
+        raise ValueError('angle must be left out unless method is "tsne" by name')
     rest: dict[str, Any] = {"attack": attack, "decimals": decimals, "bounds": bounds, "names": given.names}
     rest["public"] = None if public is None else _numbers(public)
     key = jax.random.key(seed)

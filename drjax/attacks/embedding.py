@@ -264,7 +264,10 @@ def _believed(key: Array, case: Case, stated: Stated | None, row: int, *, shuffl
     agreed = agreeing(belief, stated, records)
     order = belief.order if shuffled else None
     if agreed is not None:
-        return _Made(agreed.method if stated.leaves_open(agreed) else stated.method, belief, order=order)
+        untold = stated.angle is not None and agreed.angles is None
+        notes = ("The map does not tell the angle of the Barnes-Hut algorithm.",) if untold else ()
+        method = agreed.method if stated.leaves_open(agreed) else stated.method
+        return _Made(method, belief, notes=notes, order=order)
     if belief.method is None:
         said = f"The map does not bear out {stated.method.title}: {' '.join(belief.why)}"
     else:

@@ -38,6 +38,7 @@ def embedding(
     method: Annotated[str, tyro.conf.arg(metavar=f"{{{RECOGNISED},{','.join(METHODS)}}}")] = RECOGNISED,
     options: MethodOptions = Options(),  # noqa: B008 (frozen)
     steps: StepOptions = Steps(),  # noqa: B008 (frozen)
+    angle: float | None = None,
     attack: Annotated[str, tyro.conf.arg(metavar=f"{{{','.join(_names())}}}")] = STRONGEST,
     public: Path | None = None,
     target_row: tuple[int, ...] = (),
@@ -63,6 +64,8 @@ def embedding(
         options: Hyperparameters of the method; auto for a perplexity, number of neighbours or metric is as if not
             given.
         steps: Steps before and after the method.
+        angle: Opening angle of the Barnes-Hut algorithm that made a map of t-SNE (theta in some libraries), to be
+            compared with the map.
         attack: Attack to run; strongest takes the one that errs least on practice releases of known records.
         public: Other records of the same kind, for what the release does not determine, for shadow releases and to
             check the intervals on.
@@ -81,7 +84,8 @@ def embedding(
         check_new(file)
     validate.one_of((RECOGNISED, *METHODS), method=method)
     validate.one_of(_names(), attack=attack)
-    if method == RECOGNISED and (steps != Steps() or any(text is not None for text in vars(options).values())):
+    is_stated = steps != Steps() or angle is not None or any(text is not None for text in vars(options).values())
+    if method == RECOGNISED and is_stated:
         raise ValueError(
             f"method must be stated with options of it and steps around it, got {RECOGNISED!r}: pass --method"
         )
@@ -102,7 +106,7 @@ def embedding(
         "progress": not quiet,
     }
     with hinted(method) if method != RECOGNISED else contextlib.nullcontext():
-        stated = None if method == RECOGNISED else _stated(method, published.shape[1], options, steps)
+        stated = None if method == RECOGNISED else _stated(method, published.shape[1], options, steps, angle)
         key = jax.random.key(seed)
         if len(target_row) > 1:
             if stated is None or shuffled or known_features:
@@ -135,14 +139,14 @@ def _columns(names: tuple[str, ...]) -> str:
     return f"{', '.join(names[:8])}{', ...' if len(names) > 8 else ''}" if names else "an array without names"
 
 
-def _stated(method: str, n_components: int, options: Any, steps: Steps) -> Stated:
+def _stated(method: str, n_components: int, options: Any, steps: Steps, angle: float | None) -> Stated:
     """What the command line says of how the map was made."""
     values = vars(options)
     left_open = {name for name in SEARCHED if values.get(name) == AUTO}
     given = type(options)(**{name: None if name in left_open else text for name, text in values.items()})
     hyperparameters = typed(method, given)
     made = make_method(method, n_components, hyperparameters, **vars(steps))
-    return Stated(made, frozenset(hyperparameters), has_steps=steps != Steps())
+    return Stated(made, frozenset(hyperparameters), has_steps=steps != Steps(), angle=angle)
 
 
 def _features(words: Sequence[str], known: datasets.Values) -> np.ndarray:

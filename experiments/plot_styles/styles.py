@@ -18,6 +18,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from PIL import Image
 
+from drjax.data.images import read_image
+
 TAB = ("tab:blue", "tab:orange", "tab:green", "tab:red", "tab:purple")
 
 
@@ -104,9 +106,9 @@ def _in_matplotlib(
         return found
     png = path.with_suffix(".full.png")
     path.rename(png)
-    with Image.open(png) as image:
-        zoom = web / image.width
-        small = image.convert("RGB").resize((web, round(image.height * zoom)), Image.Resampling.LANCZOS)
+    image = read_image(png, png.read_bytes(), "RGB")
+    zoom = web / image.width
+    small = image.resize((web, round(image.height * zoom)), Image.Resampling.LANCZOS)
     png.unlink()
     small.save(path, "JPEG", quality=75)
     return Drawn(found.places * zoom, found.radius * zoom)

@@ -95,6 +95,8 @@ def test_public_records_check_the_intervals(folder, tmp_path, capsys):
         (["--perplexity", "25"], True),
         (["--metric", "cosine"], True),
         (["--scale", "min-max"], True),
+        (["--angle", "0.5"], False),
+        (["--angle", "0.9"], True),
     ],
 )
 def test_what_is_stated_is_compared_with_the_map_and_the_rest_is_recognised(

@@ -11,12 +11,17 @@ import numpy as np
 
 from drjax.attacks.recognition.belief import Belief, Candidate
 from drjax.attacks.recognition.inputs import distances, prepare
+from drjax.attacks.recognition.tsne import ANGLES
+from drjax.core import validate
 from drjax.core.types import DRMethod
-from drjax.dr import PCA, Pipeline, UnitVariance, publishes_scores
+from drjax.dr import PCA, TSNE, Pipeline, UnitVariance, publishes_scores
 from drjax.dr.pipeline.steps import Step
 
 NEAR = 0.2
 """Share by which a perplexity or a number of neighbours may be off and count as the same."""
+
+NEAR_ANGLE = 0.1
+"""How far an opening angle may be off and count as the same."""
 
 SAME = 1e-6
 """Largest difference between distances of records that count as the same, over their mean."""
@@ -33,11 +38,20 @@ class Stated:
         method: Method, a `drjax.dr.Pipeline` where steps stand around it; what is not stated has its default.
         fields: Names of the hyperparameters that are stated.
         has_steps: Whether the steps around it are stated, be it that there are none.
+        angle: Opening angle of the Barnes-Hut algorithm of t-SNE; None if it is not stated.
     """
 
     method: DRMethod
     fields: frozenset[str] = frozenset()
     has_steps: bool = False
+    angle: float | None = None
+
+    def __post_init__(self) -> None:
+        """Checks the angle."""
+        if self.angle is not None:
+            validate.non_negative(angle=self.angle)
+            if not isinstance(_own(self.method), TSNE):
+                raise ValueError(f"angle must be left out for all methods but tsne, got {self.angle:g}")
 
     @classmethod
     def whole(cls, method: DRMethod) -> Stated:
@@ -59,7 +73,8 @@ def agreeing(belief: Belief, stated: Stated, x: np.ndarray) -> Candidate | None:
 
     Args:
         belief: Belief from `drjax.attacks.recognition.recognise`.
-        stated: Statement of how the map was made; a perplexity or number of neighbours may be off by `NEAR`.
+        stated: Statement of how the map was made; a perplexity or number of neighbours may be off by `NEAR`,
+            an angle by `NEAR_ANGLE`.
         x: (n, d), the records of the map, with a stand-in for the unknown one.
     """
     if belief.best is None:
@@ -87,6 +102,10 @@ def _is_same(one: Candidate, before: tuple[Step, ...], metric: str, stated: Stat
             if not stated.has_steps and metric != value:
                 return False
         elif abs(other - value) > NEAR * value:
+            return False
+    if stated.angle is not None and one.angles is not None:
+        low, high = one.angles
+        if not low - NEAR_ANGLE <= stated.angle <= high + NEAR_ANGLE and not (stated.angle < low == min(ANGLES)):
             return False
     if not stated.has_steps:
         return True

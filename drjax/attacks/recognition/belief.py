@@ -91,6 +91,8 @@ class Candidate:
         tie: Factor between misfits up to which the release does not tell it from another hypothesis.
         is_sharp: Whether it says where every axis lies. Maps of other families do not by chance: where it fits, theirs,
             which leave the axes open, may fit as well and are not believed.
+        angles: Least and largest opening angle of the Barnes-Hut algorithm that go with the map, (0, 0) of the exact
+            one; None where the map does not tell.
     """
 
     family: str
@@ -103,6 +105,7 @@ class Candidate:
     undetermined: tuple[str, ...] = ()
     tie: float = TIED
     is_sharp: bool = False
+    angles: tuple[float, float] | None = None
 
     @property
     def fits(self) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,6 +42,9 @@ LEAST_SPREAD = 0.1
 rest wherever the records' are alike as well, as by a perplexity next to their number; maps of t-SNE have 0.3 and more.
 """
 
+ANGLES = (0.2, 0.35, 0.5, 0.65, 0.8, 1.0)
+"""Opening angles that are tried; below the least they are not told apart."""
+
 EXACT = "exact"
 CUT = "affinities of the 3 perplexity nearest alone, as in the Barnes-Hut algorithm of scikit-learn and openTSNE"
 
@@ -50,6 +54,17 @@ class _Repulsions(NamedTuple):
 
     exact: np.ndarray
     grouped: np.ndarray | None
+
+
+class _Algorithm(NamedTuple):
+    """How forces may have been computed: by an opening angle, and whether far affinities were left out."""
+
+    angle: float
+    is_cut: bool
+    repulsions: _Repulsions
+
+    def misfit(self, release: Release, of: Input, perplexity: float) -> float:
+        return _misfit(release, of, perplexity, is_cut=self.is_cut, repulsions=self.repulsions)
 
 
 class TSNEFamily:
@@ -70,13 +85,44 @@ class TSNEFamily:
             at = int(np.argmin(misfits))
             coarse.append((misfits[at], perplexities[at], of))
         coarse.sort(key=lambda one: one[0])
-        return [
+        found = [
             min(
                 (self._refined(release, of, start, is_cut, repulsions) for is_cut in (False, True)),
                 key=lambda one: one.misfit,
             )
             for _, start, of in coarse[:N_REFINED]
         ]
+        best = min(one.misfit for one in found)
+        if release.coords.shape[1] > MOST_COMPONENTS or not any(one.fits for one in found):
+            return found
+        algorithms = [_Algorithm(0.0, False, _Repulsions(barnes_hut.repulsion(release.coords, angle=0), None))]
+        for angle in ANGLES:
+            algorithms.append(_Algorithm(angle, True, _Repulsions(barnes_hut.repulsion(release.coords, angle), None)))
+        return [
+            self._with_angle(release, of, one, algorithms) if one.engine and one.misfit <= TIE * best else one
+            for one, (*_, of) in zip(found, coarse, strict=False)
+        ]
+
+    def _with_angle(self, release: Release, of: Input, found: Candidate, algorithms: Sequence[_Algorithm]) -> Candidate:
+        """A hypothesis with the algorithm that goes best with the map, and the angles that are not told from its."""
+        own: Any = found.own
+        # The perplexity was sought with the forces of another angle.
+        perplexities = sorted({own.perplexity, max(2.0, float(np.round(own.perplexity)))})
+        values = np.array([[one.misfit(release, of, perplexity) for one in algorithms] for perplexity in perplexities])
+        least = values.min(axis=0)
+        told = [one.angle for one, value in zip(algorithms, least, strict=True) if value <= TIE * least.min()]
+        angles, best = (min(told), max(told)), algorithms[int(least.argmin())]
+        if angles[0] == 0 or angles[0] <= barnes_hut.ANGLE <= angles[1]:
+            return dataclasses.replace(found, engine=EXACT if not best.is_cut else CUT, angles=angles)
+        perplexity, value = _sought(
+            lambda one: best.misfit(release, of, one),
+            perplexities[int(values[:, least.argmin()].argmin())],
+            most=(len(release.coords) - 1) / 1.05,
+        )
+        method = made(TSNE, of, own.n_components, perplexity=perplexity, init=own.init)
+        least_told = f"{angles[0]:g} to " if min(ANGLES) < angles[0] < angles[1] else ""
+        said = f"{CUT}, angle {least_told}{angles[1]:g}{' or less' if angles[0] == min(ANGLES) else ''}"
+        return dataclasses.replace(found, method=method, misfit=value, engine=said, angles=angles)
 
     def misfit(self, release: Release, candidate: Candidate) -> float:
         """See `Family`."""

@@ -57,9 +57,13 @@ def test_what_is_left_open_is_not_compared(records, standardised):
         (Stated(dr.TSNE(perplexity=30.0)), True),
         (Stated(dr.TSNE(perplexity=12.0, metric="cosine"), frozenset({"metric"})), False),
         (Stated(dr.Pipeline(before=(dr.MinMax(),), method=dr.TSNE()), has_steps=True), False),
+        (Stated(dr.TSNE(), angle=0.5), True),
+        (Stated(dr.TSNE(), angle=0.55), True),
+        (Stated(dr.TSNE(), angle=0.8), False),
+        (Stated(dr.TSNE(), angle=0.2), False),
     ],
 )
-def test_a_map_contradicts_a_wrong_perplexity_metric_or_step(tsne_map, stated, is_agreed):
+def test_a_map_contradicts_a_wrong_perplexity_metric_step_or_angle(tsne_map, stated, is_agreed):
     records, belief = tsne_map
     assert (agreeing(belief, stated, records) is not None) == is_agreed
 
@@ -69,6 +73,31 @@ def tsne_map(records):
     coords = TSNE(perplexity=12, random_state=0).fit_transform(records)
     belief = recognise(jax.random.key(0), records[1:], coords, methods=("tsne",))
     return np.concatenate([records[1:2], records[1:]]), belief
+
+
+@pytest.mark.parametrize(
+    ("made", "said", "agreed"),
+    [
+        ({"angle": 0.2}, "angle 0.2 or less", {0.1, 0.2}),
+        ({"angle": 0.65}, "angle 0.65", {0.65}),
+        ({"method": "exact"}, "exact", {0.1, 0.2}),
+    ],
+)
+def test_the_angle_of_a_map_by_scikit_learn_is_recognised(records, made, said, agreed):
+    coords = TSNE(perplexity=12, random_state=0, **made).fit_transform(records)
+    belief = recognise(jax.random.key(0), records[1:], coords, methods=("tsne",))
+    assert belief.method.perplexity == 12
+    assert belief.title.endswith(f"{said})")
+    x = np.concatenate([records[1:2], records[1:]])
+    angles = (0.1, 0.2, 0.5, 0.65, 0.8)
+    assert {one for one in angles if agreeing(belief, Stated(dr.TSNE(), angle=one), x) is not None} == agreed
+
+
+def test_an_angle_is_of_t_sne():
+    with pytest.raises(ValueError, match="angle must be left out for all methods but tsne"):
+        Stated(dr.PCA(), angle=0.5)
+    with pytest.raises(ValueError, match="angle must"):
+        Stated(dr.TSNE(), angle=-0.5)
 
 
 def test_without_a_belief_nothing_agrees(records, standardised):

@@ -110,7 +110,7 @@ class Answer:
             lines.append(
                 "The attack learned from other releases or neighbours; nothing in this one confirms its answer."
             )
-        elif self.status & Status.UNCERTIFIED:
+        elif self.status & Status.UNCERTIFIED and not self.contradiction:
             lines.append(
                 "Nothing in the release checks this answer: it is right if the release was made just as stated."
             )
@@ -225,6 +225,7 @@ class Answer:
             "verdict_in_words": self.verdict_in_words(),
             "row": self.row,
             "why": list(self.why),
+            "contradiction": self.contradiction,
             "release": None if self.belief is None else self.belief.in_words().splitlines(),
             "attack": self.attack.name,
             "attack_label": self.attack.label,

@@ -218,7 +218,7 @@ def _inputs(file: Path, plot: Plot, shadows: ShadowData) -> list[str]:
             f" found, of radius {plot.reading.radius:.1f} pixels in {len(plot.reading.palette)} colour"
             f"{'s' if len(plot.reading.palette) != 1 else ''}, {plot.reading.n_overlapping:,} touching another; "
             f"{plot.reading.confidence:.0%} of the edges are theirs, and about {plot.reading.share_hidden:.0%} of all "
-            "markers are hidden by others (of those in one place one is seen)"
+            "markers are hidden (of those in one place one is seen)"
         )
     n, has = len(shadows.has_property), int(shadows.has_property.sum())
     unknown = f", {shadows.n_unknown:,} of unknown attribute left out" if shadows.n_unknown else ""

@@ -90,7 +90,10 @@ def _sections(
         Text(title=f"{prefix}How the release was made", points=made),
     ]
     is_image = len(shape) == 2 or (len(shape) == 3 and shape[2] == 3)
-    if is_image:
+    if one["contradiction"]:
+        # What is drawn, or stands in a table, is read as found.
+        found.append(Text(title=f"{prefix}The record", points=(one["about_intervals"], "Its values are in the files.")))
+    elif is_image:
         found.append(_pictures(features, prefix, range_of, shape))
     else:
         found.append(_drawn(features, prefix, usual))

@@ -115,6 +115,10 @@ def test_what_is_stated_is_compared_with_the_map_and_the_rest_is_recognised(
         assert "Error to expect" not in said
         features = json.loads((tmp_path / "found.json").read_text())["features"]
         assert not any(one["shown"] for one in features)
+        page = (tmp_path / "found.html").read_text()
+        assert "they do not hold if that is wrong" in page
+        assert "a feature that the release tells" not in page
+        assert "it is right if the release was made just as stated" not in said + page
 
 
 def test_a_method_of_another_map_is_contradicted(folder, tmp_path, capsys):

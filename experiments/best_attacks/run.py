@@ -3,6 +3,7 @@
     python -m experiments.best_attacks.run                  # MNIST, 199 known, 4,000 public; 1,000 targets, 100 for
                                                             # libraries
     python -m experiments.best_attacks.run --scale smoke    # digits: the same code in a minute
+    python -m experiments.best_attacks.run --scale command  # and `drjax attack embedding` on 20 maps of each library
 
 A cell is one kind of release by one maker, and the attacks on it are those that `drjax audit` would run by default (of
 PCA and MDS with one Gaussian for a prior, from which a mixture differs little with so many known records), with shadow
@@ -20,6 +21,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -31,6 +33,7 @@ from sklearn.random_projection import SparseRandomProjection
 
 from drjax.attacks import metrics
 from drjax.attacks.attack import EmbeddingAttack, EmbeddingThreat, Shadows
+from drjax.attacks.embedding import attack_embedding
 from drjax.attacks.registry import ATTACKS, answer
 from drjax.attacks.shadow import shadow_embeddings
 from drjax.audits import choice
@@ -49,7 +52,10 @@ OURS = "drjax"
 
 N_DECOYS = 1000
 
-DEAR = ("inversion",)
+COMMAND = "drjax attack embedding"
+"""The command as it runs by default, as an attack on releases of libraries: nobody tells it the method or a setting."""
+
+DEAR = ("inversion", COMMAND)
 """Attacks that take seconds a target, and get fewer of them."""
 
 
@@ -66,6 +72,7 @@ class Row:
         seed_known: Whether the adversary knows the seed.
         n_seeds: Seeds among which the targets are divided; only where the seed is known, else each has its own.
         attacks: Those to run beside the baselines.
+        by_drjax: Whether releases of drjax's kernel are attacked too; no where they are those of another row.
     """
 
     method: str
@@ -76,10 +83,17 @@ class Row:
     seed_known: bool = False
     n_seeds: int = 1
     attacks: tuple[str, ...]
+    by_drjax: bool = True
 
 
 def _sk_mds(**options: Any) -> Callable[[int], Any]:
     return lambda seed: MDS(n_init=1, init="random", random_state=seed, **options)
+
+
+def _open_tsne(seed: int) -> Any:
+    import openTSNE  # pyright: ignore[reportMissingImports] (of the extra "bench")
+
+    return SimpleNamespace(fit_transform=lambda x: np.asarray(openTSNE.TSNE(random_state=seed).fit(x)))
 
 
 def _sk_srp(seed: int) -> Any:
@@ -108,6 +122,9 @@ ROWS = {
         dtype="float32",
         library=lambda seed: TSNE(random_state=seed),
         attacks=("affinities", "inversion"),
+    ),
+    "t-SNE by openTSNE": Row(
+        method="tsne", dtype="float64", library=_open_tsne, attacks=("affinities", "inversion"), by_drjax=False
     ),
     "UMAP": Row(method="umap", dtype="float32", attacks=("invariant",)),
     "SRP, seed unknown": Row(
@@ -141,6 +158,7 @@ class Config:
         targets: Records attacked in releases of drjax's kernels, each in one of its own.
         library_targets: The first so many of them are attacked in releases of the libraries too.
         dear_targets: Targets of an attack that takes long by the target, the first ones.
+        command: Whether `drjax attack embedding` attacks the releases of libraries as well.
         seed: Of the split, the releases, the attacks and the intervals.
     """
 
@@ -152,6 +170,7 @@ class Config:
     targets: int = 1000
     library_targets: int = 100
     dear_targets: int = 60
+    command: bool = False
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -175,23 +194,34 @@ SMOKE = Config(
     library_targets=4,
 )
 
+WITH_COMMAND = Config(
+    rows=("PCA", "MDS", "Isomap", "t-SNE", "t-SNE by openTSNE", "UMAP", "SRP, seed unknown"),
+    n_shadow=900,
+    targets=20,
+    library_targets=20,
+    dear_targets=20,
+    command=True,
+)
+"""As many shadows for an attack alone as the command makes, and the same maps; two hours."""
+
 
 def groups(asked: Asked[Config]) -> Iterator[Group]:
     """The attacks on each kind of release by each maker, which have the releases and the shadows in common."""
     config = asked.config
     for i, row in enumerate(config.rows):
         for j, maker in enumerate((OURS, "library")):
-            count = config.targets if maker == OURS else config.library_targets
+            count = config.targets * ROWS[row].by_drjax if maker == OURS else config.library_targets
+            names = [*_attacks(_audit(config, ROWS[row])), *([COMMAND] if config.command and maker != OURS else [])]
             cells = [
                 cell_of(cell_name(i, j, place, row, maker, attack), row=row, maker=maker, attack=attack)
-                for place, attack in enumerate(_attacks(_audit(config, ROWS[row])))
+                for place, attack in enumerate(names)
             ]
             if count:
                 yield Group(cells=tuple(cells), compute=functools.partial(_compute, config, row, maker, count))
 
 
 def _said(line: Line) -> str:
-    label = ATTACKS["embedding"][line["attack"]].label
+    label = COMMAND if line["attack"] == COMMAND else ATTACKS["embedding"][line["attack"]].label
     return f"{line['row']}, by {line['maker']}: {label}, MSE {line['scores']['mse']['estimate']:.3g}"
 
 
@@ -324,10 +354,10 @@ def _compute(config: Config, name: str, maker: str, count: int, missing: Sequenc
                         truth=targets[rows],
                         seed_key=of_seed if row.seed_known and maker == OURS else None,
                     )
-                    result = answer(ATTACKS["embedding"][attack], attack_key, share)
-                    x.append(np.asarray(result.x))
-                    own.append(np.asarray(result.status, np.uint32))
-                    facts.append(result.facts or {})
+                    found, flagged, said = _answered(attack, attack_key, share)
+                    x.append(found)
+                    own.append(flagged)
+                    facts.append(said)
                 flags = np.concatenate(own) | status[first]
                 scores = metrics.evaluate(
                     score_key,
@@ -345,6 +375,24 @@ def _compute(config: Config, name: str, maker: str, count: int, missing: Sequenc
                     "facts": facts[0] if len(facts) == 1 else facts,
                 }
                 yield cell, fields
+
+
+def _answered(name: str, key: jax.Array, threat: EmbeddingThreat) -> tuple[np.ndarray, np.ndarray, Mapping[str, Any]]:
+    """What an attack, or the command on one release after the other, finds: records, status, and facts."""
+    if name != COMMAND:
+        result = answer(ATTACKS["embedding"][name], key, threat)
+        return np.asarray(result.x), np.asarray(result.status, np.uint32), result.facts or {}
+    said = [
+        attack_embedding(key, None, threat.known, coords, public=threat.public, bounds=threat.bounds)
+        for coords in threat.coords
+    ]
+    facts = {
+        "attack": [one.attack.name for one in said],
+        "verdict": [one.verdict for one in said],
+        "expected_mse": [float(np.asarray(one.found.expected_mse)) for one in said],
+    }
+    status = np.array([one.found.status for one in said], np.uint32)
+    return np.stack([np.asarray(one.found.x) for one in said]), status, facts
 
 
 def _releases(
@@ -374,7 +422,7 @@ def _releases(
 SWEEP = Sweep(
     name="best_attacks",
     about=__doc__,
-    scales={"smoke": SMOKE, "cpu": Config()},
+    scales={"smoke": SMOKE, "cpu": Config(), "command": WITH_COMMAND},
     plain="cpu",
     groups=groups,
     sources=lambda asked, _: _given(asked.config)[0],

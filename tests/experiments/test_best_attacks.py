@@ -35,6 +35,16 @@ def test_an_attack_that_is_missing_is_computed_on_the_same_releases(tmp_path):
     assert [r["scores"]["mse"] for r in alone] == [r["scores"]["mse"] for r in of_whole]
 
 
+def test_the_command_attacks_the_maps_of_libraries_beside_the_attacks_that_know_the_method(tmp_path):
+    asked = dataclasses.replace(SMALL, command=True, n_shadow=60)
+    found = [r for r in sweep.run(experiment.SWEEP, asked, tmp_path, say=lambda _: None).lines if r["kind"] == "attack"]
+    (own,) = [r for r in found if r["attack"] == experiment.COMMAND]
+    assert (own["maker"], own["scores"]["n_targets"]) == ("library", 2)
+    assert all(name.startswith("closed-form") for name in own["facts"]["attack"])
+    assert len(own["facts"]["verdict"]) == len(own["facts"]["expected_mse"]) == 2
+    assert mse(found, "PCA", "library", experiment.COMMAND) < 0.05 * mse(found, "PCA", "library", "mean")
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -110,6 +110,7 @@ def attack(
     first_pca: int | None = None,
     whiten: bool = False,
     angle: float | None = None,
+    release_seed: int | None = None,
     public: Any = None,
     target_row: int | Sequence[int] | None = None,
     known_features: Mapping[Any, float] | None = None,
@@ -131,6 +132,8 @@ def attack(
         first_pca: Principal components that it is given in place of the records; None for the records.
         whiten: Whether coordinates are scaled to unit variance.
         angle: Opening angle of the Barnes-Hut algorithm, to be compared with a map of "tsne"; None if it is not stated.
+        release_seed: Seed that `drjax.embed` was given, where it is known; of use where a method draws and does not
+            descend. None if it is not stated.
         public: (s, d) other records of the same kind, given in one of these ways; None if there are none.
         target_row: Row of the unknown record in coords, from 0; 0 if None. Of several unknown records their rows, and
             the answer is one for each; that needs a method, and known has as many rows less.
@@ -158,14 +161,17 @@ def attack(
     """
     released, given = _numbers(coords), _values(known)
     steps = {"scale": scale, "first_pca": first_pca, "whiten": whiten}
-    if method is None and (hyperparameters or angle is not None or any(steps.values())):
-        raise ValueError("method must be named with hyperparameters of it or steps around it, got None")
+    is_told = bool(hyperparameters) or any(steps.values()) or angle is not None or release_seed is not None
+    if method is None and is_told:
+        raise ValueError("method must be named with hyperparameters of it, steps around it or its seed, got None")
     stated: Any = None if method is None else _method(method, released.shape[1], hyperparameters, **steps)
     if isinstance(method, str):
         has_steps = any(map(bool, steps.values()))
-        stated = Stated(stated, frozenset(hyperparameters), has_steps=has_steps, angle=angle)
+        stated = Stated(stated, frozenset(hyperparameters), has_steps=has_steps, angle=angle, seed=release_seed)
     elif angle is not None:
         raise ValueError('angle must be left out unless method is "tsne" by name')
+    elif stated is not None:
+        stated = Stated.whole(stated, release_seed)
     rest: dict[str, Any] = {"attack": attack, "decimals": decimals, "bounds": bounds, "names": given.names}
     rest["public"] = None if public is None else _numbers(public)
     key = jax.random.key(seed)
@@ -216,8 +222,8 @@ def embed(
     x = _numbers(data).astype(dtype)
     made = _method(method, n_components, hyperparameters, scale=scale, first_pca=first_pca, whiten=whiten)
     with jax.enable_x64(dtype == "float64"):
-        # One more record beside the others: the same embedding by the faster way.
-        found: Embedding = shadow_embeddings(jax.random.key(seed), made, x[1:], x[:1])
+        # One more record beside the others: the same embedding by the faster way, with draws that the seed gives again.
+        found: Embedding = shadow_embeddings(jax.random.key(seed), made, x[1:], x[:1], randomness="shared")
     return np.asarray(found.coords[0])
 
 

@@ -119,7 +119,9 @@ def test_attack_takes_frames_and_refuses_what_the_method_lacks():
     assert drjax.attack(frame.iloc[1:], coords, method=method).found.x.shape == (5,)
     with pytest.raises(ValueError, match=r"options must be among \[\] for method 'pca', got \['perplexity'\]"):
         drjax.attack(frame.iloc[1:], coords, method="pca", perplexity=3)
-    with pytest.raises(ValueError, match="method must be named with hyperparameters of it or steps around it"):
+    with pytest.raises(
+        ValueError, match="method must be named with hyperparameters of it, steps around it or its seed"
+    ):
         drjax.attack(frame.iloc[1:], coords, scale=("standard",))
     with pytest.raises(ValueError, match="must be left out with a method that has its own"):
         drjax.embed(frame, method=method, perplexity=3)

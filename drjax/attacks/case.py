@@ -6,6 +6,7 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import numpy as np
@@ -69,24 +70,24 @@ class Case:
         x = (self.known if self.public is None else self.public).astype(np.float64)
         return np.stack([x.mean(axis=0), x.std(axis=0)])
 
-    def threat(self, key: Array, method: DRMethod) -> EmbeddingThreat:
-        """What the adversary has, who believes in the method."""
+    def threat(self, key: Array, method: DRMethod, seed_key: Array | None = None) -> EmbeddingThreat:
+        """What the adversary has, who believes in the method, and may have the PRNG key of the release."""
         n_hidden = 0 if self.hidden is None else len(self.hidden)
         some = None if self.public is None else self.public[: self._n_shadows(method)]
         shadow_key = jax.random.fold_in(key, 1)
 
         @functools.cache
         def shadows() -> Shadows:
-            rounding = {"decimals": self.decimals, "dtype": self.dtype}
+            rounding: dict[str, Any] = {"decimals": self.decimals, "dtype": self.dtype}
             if some is None:
-                return shadow_sets.stand_in_shadows(shadow_key, method, self.known, **rounding)
+                return shadow_sets.stand_in_shadows(shadow_key, method, self.known, seed_key=seed_key, **rounding)
             # Enough to try attacks on, of few records no more than a quarter.
             enough = max(round(SHARE_OF_VALIDATION * len(some)), min(ENOUGH, len(some) // 4), 2)
             n = enough if len(some) > 4 else 0
             # Errors on some of them say how known features go with the others.
             n = n if self.features is None else max(n, len(some) // 2)
-            make = functools.partial(shadow_sets.stranger_shadows, n_hidden=n_hidden)
-            make = make if n_hidden else shadow_sets.shadows_of
+            make = functools.partial(shadow_sets.shadows_of, seed_key=seed_key)
+            make = functools.partial(shadow_sets.stranger_shadows, n_hidden=n_hidden) if n_hidden else make
             return make(shadow_key, method, self.known, some, n_validation=n, progress=self.progress, **rounding)
 
         features = None
@@ -103,6 +104,7 @@ class Case:
             features=features,
             decimals=self.decimals,
             dtype=self.dtype,
+            seed_key=seed_key,
             bounds=self.bounds,
             alike=False,
             progress=self.progress,

@@ -12,8 +12,9 @@ from drjax.attacks import certificate, intervals, practice, shadow_sets
 from drjax.attacks.answer import Answer
 from drjax.attacks.attack import EmbeddingAttack, EmbeddingThreat
 from drjax.attacks.case import N_SHADOW, Case, case_of, of_row
-from drjax.attacks.recognition import Belief, checked, recognise
-from drjax.attacks.recognition.agreement import Stated, agreeing
+from drjax.attacks.making import believed
+from drjax.attacks.recognition import Belief
+from drjax.attacks.recognition.agreement import Stated
 from drjax.attacks.registry import ATTACKS, answer, fitting
 from drjax.attacks.shadow import shadow_needs
 from drjax.core import memory, validate
@@ -66,7 +67,8 @@ def attack_embedding(
 
     Raises:
         ValueError: arrays not finite or of shapes that do not match, negative decimals, bounds without a range, a row
-            of shuffled rows, known features without public records, or an attack that is none for such a release.
+            or a seed of shuffled rows, known features without public records, or an attack that is none for such a
+            release.
 
     known = digits.x[1:200]; published = sklearn.manifold.TSNE().fit_transform(digits.x[:200])
     attack_embedding(jax.random.key(0), None, known, published, public=digits.x[200:]).found.x
@@ -77,6 +79,8 @@ def attack_embedding(
     row = 0 if target_row is None else target_row
     given = case_of(known, coords, (row,), public, known_features, decimals, bounds, names)
     stated = _checked(method, given)
+    if shuffled and stated is not None and stated.seed is not None:
+        raise ValueError(f"release_seed must be left out where rows are shuffled, got {stated.seed}")
     return _answered(key, of_row(given, (row,), 0, progress=progress), stated, row, shuffled=shuffled, attack=attack)
 
 
@@ -111,12 +115,14 @@ def attack_rows(
         progress: Show bars on standard error.
 
     Raises:
-        ValueError: as of `attack_embedding`, or no attack fits.
+        ValueError: as of `attack_embedding`, a seed of several rows, or no attack fits.
     """
     validate.prng_key(key)
     rows = tuple(target_rows)
     given = case_of(known, coords, rows, public, None, decimals, bounds, names)
     stated = _checked(method, given)
+    if stated is not None and stated.seed is not None and len(rows) > 1:
+        raise ValueError(f"release_seed must be left out with several target rows, got {stated.seed}")
     return tuple(
         _answered(key, of_row(given, rows, place, progress=progress), stated, row, shuffled=False, attack=attack)
         for place, row in enumerate(rows)
@@ -136,7 +142,7 @@ def _checked(method: DRMethod | Stated | None, given: Case) -> Stated | None:
 
 
 def _answered(key: Array, case: Case, stated: Stated | None, row: int, *, shuffled: bool, attack: str | None) -> Answer:
-    made = _believed(key, case, stated, row, shuffled=shuffled)
+    made = believed(key, case, stated, row, shuffled=shuffled)
     if made.method is None:
         assert made.belief is not None
         return _none_of_these(made.belief, case, row)
@@ -144,7 +150,7 @@ def _answered(key: Array, case: Case, stated: Stated | None, row: int, *, shuffl
         # `order` is of the rows of the release.
         unordered = np.insert(case.coords[1:], row, case.coords[0], axis=0)
         case, row = dataclasses.replace(case, coords=unordered[made.order]), int(made.order[0])
-    threat = case.threat(key, made.method)
+    threat = case.threat(key, made.method, made.seed_key)
     fits = _fits(threat, attack)
     pool = _pool(fits, threat)
     memory.require(
@@ -231,48 +237,6 @@ def _certified(key: Array, untried: Mapping[str, EmbeddingAttack], threat: Embed
         if int(own.found.status[0]) == Status.OK and own.share < best.share:
             best = own
     return best
-
-
-class _Made(NamedTuple):
-    """How a release is taken to be made; `method` is None where nothing fits."""
-
-    method: DRMethod | None
-    belief: Belief | None = None
-    contradiction: str = ""
-    notes: tuple[str, ...] = ()
-    order: np.ndarray | None = None
-
-
-def _believed(key: Array, case: Case, stated: Stated | None, row: int, *, shuffled: bool) -> _Made:
-    """What is stated, what the map shows, and whether the two agree."""
-    if case.hidden is not None:
-        assert stated is not None
-        return _Made(stated.method, notes=("Nobody compared the map with the method: several records are unknown.",))
-    families = None if stated is None or shuffled else (stated.family,)
-    # Rows of the release are needed where they are to be matched.
-    release = np.insert(case.coords[1:], row, case.coords[0], axis=0)
-    options = {"target_row": row, "decimals": case.decimals, "shuffled": shuffled, "progress": case.progress}
-    try:
-        belief = recognise(key, case.known, release, methods=families, **options)
-    except ValueError as error:
-        if stated is None or shuffled:
-            raise
-        return _Made(stated.method, notes=(f"Nobody compared the map with the method: {error}.",))
-    if stated is None or (shuffled and belief.method is None):
-        return _Made(belief.method, belief, order=belief.order)
-    records = checked(case.known, case.coords).records
-    agreed = agreeing(belief, stated, records)
-    order = belief.order if shuffled else None
-    if agreed is not None:
-        untold = stated.angle is not None and agreed.angles is None
-        notes = ("The map does not tell the angle of the Barnes-Hut algorithm.",) if untold else ()
-        method = agreed.method if stated.leaves_open(agreed) else stated.method
-        return _Made(method, belief, notes=notes, order=order)
-    if belief.method is None:
-        said = f"The map does not bear out {stated.method.title}: {' '.join(belief.why)}"
-    else:
-        said = f"The map contradicts what was stated: it is {belief.title}."
-    return _Made(stated.method, belief, f"{said} Leave out the method to have the release recognised.", order=order)
 
 
 def _fits(threat: EmbeddingThreat, attack: str | None) -> dict[str, EmbeddingAttack]:

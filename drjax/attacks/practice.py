@@ -49,7 +49,7 @@ def practice(threat: EmbeddingThreat) -> EmbeddingThreat | None:
         truth, records = np.split(shadows.records, [len(shadows.records) // 2])
         coords, shadow_coords = np.split(shadows.coords, [len(truth)])
         kept = dataclasses.replace(shadows, records=records, coords=shadow_coords)
-        rest: dict[str, Any] = {"known": shadows.known, "seed_key": None}
+        rest: dict[str, Any] = {"known": shadows.known}
         hidden = None
     else:
         kept_back = 1 if threat.features is None else MIN_PRACTICE
@@ -92,7 +92,13 @@ def fresh(key: Array, threat: EmbeddingThreat) -> EmbeddingThreat | None:
     n = min(RELEASES, len(threat.public) // 2)
     rest, truth = np.split(threat.public, [len(threat.public) - n])
     made = shadows_of(
-        jax.random.fold_in(key, 2), threat.method, threat.known, truth, decimals=threat.decimals, dtype=threat.dtype
+        jax.random.fold_in(key, 2),
+        threat.method,
+        threat.known,
+        truth,
+        decimals=threat.decimals,
+        dtype=threat.dtype,
+        seed_key=threat.seed_key,
     )
     features = threat.features
     return dataclasses.replace(

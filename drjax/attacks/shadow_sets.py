@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from drjax.attacks.attack import Shadows
-from drjax.attacks.shadow import Randomness, shadow_embeddings
+from drjax.attacks.shadow import shadow_embeddings
 from drjax.core.progress import track
 from drjax.core.types import Array, DRMethod, Embedding
 
@@ -23,7 +23,7 @@ def shadows_of(
     n_validation: int = 0,
     decimals: int | None = None,
     dtype: str = "float64",
-    randomness: Randomness = "fresh",
+    seed_key: Array | None = None,
     progress: bool = False,
 ) -> Shadows:
     """Releases of each record beside the known ones.
@@ -36,7 +36,7 @@ def shadows_of(
         n_validation: How many of them, the last ones, are kept to stop a training on.
         decimals: Decimals that coordinates are rounded to; None if they are not.
         dtype: Floating-point type of the releases, "float32" or "float64".
-        randomness: Whether shadows share their draws, as for `shadow_embeddings`.
+        seed_key: PRNG key of the release under attack, where it is known: shadows repeat its draws.
         progress: Show a bar on standard error.
 
     Raises:
@@ -44,7 +44,12 @@ def shadows_of(
     """
     with jax.enable_x64(dtype == "float64"):
         made = shadow_embeddings(
-            key, method, known.astype(dtype), records.astype(dtype), randomness=randomness, progress=progress
+            key if seed_key is None else seed_key,
+            method,
+            known.astype(dtype),
+            records.astype(dtype),
+            randomness="fresh" if seed_key is None else "shared",
+            progress=progress,
         )
     coords = np.asarray(made.coords)
     coords = coords if decimals is None else np.round(coords, decimals)
@@ -127,7 +132,13 @@ def _fit(method: DRMethod, key: Array, x: Array) -> Embedding:
 
 
 def stand_in_shadows(
-    key: Array, method: DRMethod, known: np.ndarray, *, decimals: int | None = None, dtype: str = "float64"
+    key: Array,
+    method: DRMethod,
+    known: np.ndarray,
+    *,
+    decimals: int | None = None,
+    dtype: str = "float64",
+    seed_key: Array | None = None,
 ) -> Shadows:
     """Releases of some known records beside the others: how releases are made shows on them as well.
 
@@ -137,6 +148,7 @@ def stand_in_shadows(
         known: (p, d), p >= 2; the first ones stand in.
         decimals: Decimals that coordinates are rounded to; None if they are not.
         dtype: Floating-point type of the releases, "float32" or "float64".
+        seed_key: As for `shadows_of`.
     """
     records, rest = np.split(known, [min(STAND_INS, len(known) // 2)])
-    return shadows_of(key, method, rest, records, decimals=decimals, dtype=dtype)
+    return shadows_of(key, method, rest, records, decimals=decimals, dtype=dtype, seed_key=seed_key)

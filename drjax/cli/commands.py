@@ -136,9 +136,9 @@ def embed(
 
     expected = needs.require(need(len(x)), "this embedding", "the number of records", need, len(x))
     announce(f"coordinates of {len(x):,} records", expected.seconds, expected.bytes, enabled=not quiet)
-    # One more record beside the others: the same embedding by the faster way.
+    # One more record beside the others: the same embedding by the faster way, with draws that the seed gives again.
     with hinted(method):
-        embedding = shadow_embeddings(key, dr_method, x[1:], x[:1], progress=not quiet)
+        embedding = shadow_embeddings(key, dr_method, x[1:], x[:1], randomness="shared", progress=not quiet)
     coords, counts = embedding.coords[0], count_status(embedding.status)
     scores = None
     if with_quality:
@@ -223,7 +223,8 @@ def check_new(out: Path) -> None:
 def _key(seed: int | None) -> jax.Array:
     """PRNG key of the seed, or 64 bits from the operating system, so that noise cannot be found by trying."""
     if seed is not None:
-        return jax.random.key(int(np.random.SeedSequence(seed).generate_state(1)[0]))
+        validate.integer(minimum=0, seed=seed)
+        return jax.random.key(seed)
     return jax.random.wrap_key_data(jax.numpy.asarray(np.frombuffer(os.urandom(8), np.uint32)), impl="threefry2x32")
 
 

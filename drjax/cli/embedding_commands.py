@@ -39,6 +39,7 @@ def embedding(
     options: MethodOptions = Options(),  # noqa: B008 (frozen)
     steps: StepOptions = Steps(),  # noqa: B008 (frozen)
     angle: float | None = None,
+    release_seed: int | None = None,
     attack: Annotated[str, tyro.conf.arg(metavar=f"{{{','.join(_names())}}}")] = STRONGEST,
     public: Path | None = None,
     target_row: tuple[int, ...] = (),
@@ -66,6 +67,8 @@ def embedding(
         steps: Steps before and after the method.
         angle: Opening angle of the Barnes-Hut algorithm that made a map of t-SNE (theta in some libraries), to be
             compared with the map.
+        release_seed: Seed that drjax embed was given, where it is known: compared with the map, and of use where the
+            method draws and does not descend.
         attack: Attack to run; strongest takes the one that errs least on practice releases of known records.
         public: Other records of the same kind, for what the release does not determine, for shadow releases and to
             check the intervals on.
@@ -84,10 +87,10 @@ def embedding(
         check_new(file)
     validate.one_of((RECOGNISED, *METHODS), method=method)
     validate.one_of(_names(), attack=attack)
-    is_stated = steps != Steps() or angle is not None or any(text is not None for text in vars(options).values())
+    is_stated = steps != Steps() or any(value is not None for value in (angle, release_seed, *vars(options).values()))
     if method == RECOGNISED and is_stated:
         raise ValueError(
-            f"method must be stated with options of it and steps around it, got {RECOGNISED!r}: pass --method"
+            f"method must be stated with options of it, steps around it or its seed, got {RECOGNISED!r}: pass --method"
         )
     validate.integer(minimum=0, seed=seed)
     records_known, published = datasets.read_values(known), datasets.load_values(coords)
@@ -106,7 +109,9 @@ def embedding(
         "progress": not quiet,
     }
     with hinted(method) if method != RECOGNISED else contextlib.nullcontext():
-        stated = None if method == RECOGNISED else _stated(method, published.shape[1], options, steps, angle)
+        stated = None
+        if method != RECOGNISED:
+            stated = _stated(method, published.shape[1], options, steps, angle=angle, seed=release_seed)
         key = jax.random.key(seed)
         if len(target_row) > 1:
             if stated is None or shuffled or known_features:
@@ -139,14 +144,14 @@ def _columns(names: tuple[str, ...]) -> str:
     return f"{', '.join(names[:8])}{', ...' if len(names) > 8 else ''}" if names else "an array without names"
 
 
-def _stated(method: str, n_components: int, options: Any, steps: Steps, angle: float | None) -> Stated:
+def _stated(method: str, n_components: int, options: Any, steps: Steps, **rest: Any) -> Stated:
     """What the command line says of how the map was made."""
     values = vars(options)
     left_open = {name for name in SEARCHED if values.get(name) == AUTO}
     given = type(options)(**{name: None if name in left_open else text for name, text in values.items()})
     hyperparameters = typed(method, given)
     made = make_method(method, n_components, hyperparameters, **vars(steps))
-    return Stated(made, frozenset(hyperparameters), has_steps=steps != Steps(), angle=angle)
+    return Stated(made, frozenset(hyperparameters), has_steps=steps != Steps(), **rest)
 
 
 def _features(words: Sequence[str], known: datasets.Values) -> np.ndarray:

@@ -279,3 +279,16 @@ def test_a_stated_method_is_kept_where_nobody_can_compare_it():
     answer = attack_embedding(jax.random.key(0), Stated(dr.PCA()), x[1:], PCA(2).fit_transform(x))
     assert any("Nobody compared the map with the method" in note for note in answer.notes)
     assert answer.belief is None
+
+
+def test_a_seed_is_that_of_drjax_embed(tmp_path, capsys):
+    WINE[:61].to_csv(tmp_path / "x.csv", index=False)
+    WINE[1:61].to_csv(tmp_path / "known.csv", index=False)
+    embed = [str(tmp_path / "x.csv"), str(tmp_path / "map.csv"), "--method", "srp", "--n-components", "6"]
+    main(["embed", *embed, "--seed", "3", "--quiet"])
+    for seed, said in ((3, "Seed 3 makes the rows of the known records as they were published."), (4, "Seed 4 makes")):
+        words = ["--method", "srp", "--scale", "min-max", "--release-seed", seed, "--attack", "inversion"]
+        run(tmp_path, tmp_path / f"found{seed}.npz", *(words if seed == 3 else words[:-2]), coords="map.csv")
+        out = capsys.readouterr().out
+        assert said in out
+        assert ("Verdict: not reconstructed" in out) == (seed == 4)

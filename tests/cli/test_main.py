@@ -123,10 +123,11 @@ def test_embed_takes_every_method_and_says_how_good_it_is(tmp_path, capsys, meth
     coords = np.load(tmp_path / "e.npy")
     assert coords.shape == (50, 2)
     assert np.isfinite(coords).all()
+    scaled = data.load(str(tmp_path / "x.npy")).x
+    np.testing.assert_allclose(coords, drjax.embed(scaled, method=method, seed=1, dtype="float32"), rtol=1e-6)
     facts = json.loads((tmp_path / "e.npy.json").read_text())
     assert facts["method"] == method
     measured = facts["quality"]["trustworthiness"]
-    scaled = data.load(str(tmp_path / "x.npy")).x
     assert measured == pytest.approx(trustworthiness(scaled, coords), abs=1e-5)  # a sum of ranks, in float32
     assert f"Trustworthiness: {measured:.3f}" in capsys.readouterr().out
 

@@ -8,7 +8,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from drjax.attacks.recognition import first_components
-from drjax.attacks.recognition.belief import Belief, Candidate, Family, Release, believed, none_of_these
+from drjax.attacks.recognition.belief import (
+    Belief,
+    Candidate,
+    Family,
+    NotTested,
+    Release,
+    believed,
+    none_of_these,
+)
 from drjax.attacks.recognition.isomap import IsomapFamily
 from drjax.attacks.recognition.linear import LinearFamily
 from drjax.attacks.recognition.mds import MDSFamily
@@ -81,7 +89,8 @@ def recognise(
 
     Raises:
         ValueError: shapes that do not match, values that are not finite, a row out of range or with shuffled rows, an
-            unknown name, or fewer than `LEAST_KNOWN` different known records.
+            unknown name, fewer than `LEAST_KNOWN` different known records, or nothing that could speak against the one
+            family to try.
         NotEnoughMemory: more than is available would be needed.
     """
     validate.prng_key(key)
@@ -114,7 +123,11 @@ def recognise(
 def _of_ordered(key: Array, release: Release, tried: Sequence[Family], progress: bool) -> Belief:
     found: list[Candidate] = []
     for family in track(tried, "families tried", enabled=progress):
-        found += family.candidates(release)
+        try:
+            found += family.candidates(release)
+        except NotTested:
+            if len(tried) == 1:
+                raise
     if found:
         best = min(found, key=lambda one: one.excess)
         family = next(one for one in tried if one.name == best.family)

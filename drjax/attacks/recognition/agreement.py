@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import numpy as np
 
 from drjax.attacks.recognition.belief import Belief, Candidate
 from drjax.attacks.recognition.inputs import distances, prepare
 from drjax.attacks.recognition.tsne import ANGLES
+from drjax.attacks.shadow_sets import shadows_of
 from drjax.core import validate
 from drjax.core.types import DRMethod
 from drjax.dr import PCA, TSNE, Pipeline, UnitVariance, publishes_scores
@@ -26,6 +28,10 @@ NEAR_ANGLE = 0.1
 SAME = 1e-6
 """Largest difference between distances of records that count as the same, over their mean."""
 
+REPEATED, MOVED = 1e-5, 0.05
+"""How far known rows may lie from those of a seed, over their size: where they hang on the seed alone, and where steps
+move them with the target; another seed makes others altogether."""
+
 SEARCHED = ("perplexity", "n_neighbors", "metric")
 """Hyperparameters that a map tells, by their names in methods."""
 
@@ -39,29 +45,43 @@ class Stated:
         fields: Names of the hyperparameters that are stated.
         has_steps: Whether the steps around it are stated, be it that there are none.
         angle: Opening angle of the Barnes-Hut algorithm of t-SNE; None if it is not stated.
+        seed: Seed of `drjax.embed`; None if it is not stated.
     """
 
     method: DRMethod
     fields: frozenset[str] = frozenset()
     has_steps: bool = False
     angle: float | None = None
+    seed: int | None = None
 
     def __post_init__(self) -> None:
-        """Checks the angle."""
+        """Checks the angle and the seed."""
+        if self.seed is not None:
+            validate.integer(minimum=0, release_seed=self.seed)
+            if self.method.deterministic:
+                raise ValueError(
+                    f"release_seed must be left out for {self.method.title}, which draws nothing, got {self.seed}"
+                )
         if self.angle is not None:
             validate.non_negative(angle=self.angle)
             if not isinstance(_own(self.method), TSNE):
                 raise ValueError(f"angle must be left out for all methods but tsne, got {self.angle:g}")
 
     @classmethod
-    def whole(cls, method: DRMethod) -> Stated:
-        """Everything about a method is stated."""
-        return cls(method, frozenset(field.name for field in dataclasses.fields(_own(method))), True)
+    def whole(cls, method: DRMethod, seed: int | None = None) -> Stated:
+        """Everything about a method is stated, and a seed."""
+        fields = frozenset(field.name for field in dataclasses.fields(_own(method)))
+        return cls(method, fields, has_steps=True, seed=seed)
 
     @property
     def family(self) -> str:
         """Name of the family of `drjax.attacks.recognition.FAMILIES` that the method's maps would be of."""
         return PCA.name if publishes_scores(_own(self.method)) else _own(self.method).name
+
+    @property
+    def repeats(self) -> bool:
+        """Whether the seed makes the release again: a descent goes another way with another record."""
+        return self.seed is not None and self.method.repeatable and not self.method.stationary
 
     def leaves_open(self, found: Candidate) -> bool:
         """Whether a map tells something about the method of a hypothesis that is not stated."""
@@ -80,6 +100,25 @@ def agreeing(belief: Belief, stated: Stated, x: np.ndarray) -> Candidate | None:
     if belief.best is None:
         return None
     return next((one for one, before, metric in _told(belief) if _is_same(one, before, metric, stated, x)), None)
+
+
+def is_by_seed(stated: Stated, known: np.ndarray, coords: np.ndarray, decimals: int | None) -> bool:
+    """Whether the stated seed makes the known rows of a map.
+
+    Args:
+        stated: Statement with a seed that makes releases again.
+        known: (n-1, d).
+        coords: (n, k), target in row 0.
+        decimals: Decimals that coordinates are rounded to; None if they are not.
+    """
+    assert stated.seed is not None
+    rounding = 0.0 if decimals is None else 0.5 * 10.0**-decimals
+    has_moved = isinstance(stated.method, Pipeline) and not stated.method.is_updated
+    seen, stand_in = coords[1:].astype(np.float64), known.mean(axis=0)[None]
+    allowed = (MOVED if has_moved else REPEATED) * float(np.sqrt(np.mean(seen**2))) + rounding
+    key = jax.random.key(stated.seed)
+    made = shadows_of(key, stated.method, known, stand_in, seed_key=key).coords[0, 1:]
+    return bool(np.sqrt(np.mean((made - seen) ** 2)) <= allowed)
 
 
 def _told(belief: Belief) -> Iterator[tuple[Candidate, tuple[Step, ...], str]]:

@@ -197,6 +197,10 @@ class Belief:
         return "\n".join([*lines, *self.why])
 
 
+class NotTested(ValueError):
+    """A release of which a family cannot tell whether it is one of its maps."""
+
+
 class Family(Protocol):
     """Methods whose maps are recognised alike; listed in `FAMILIES`.
 
@@ -212,7 +216,11 @@ class Family(Protocol):
     seconds: float
 
     def candidates(self, release: Release) -> list[Candidate]:
-        """Hypotheses of the family that come closest, with their misfits, in any order; [] where none can be tried."""
+        """Hypotheses of the family that come closest, with their misfits, in any order; [] where none comes near.
+
+        Raises:
+            NotTested: nothing about the release could speak against the family.
+        """
         ...
 
     def misfit(self, release: Release, candidate: Candidate) -> float:

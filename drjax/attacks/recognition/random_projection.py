@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from drjax.attacks.recognition.belief import Candidate, Release
+from drjax.attacks.recognition.belief import Candidate, NotTested, Release
 from drjax.attacks.recognition.linear_span import EXACT
 from drjax.dr import SparseRandomProjection
 
@@ -21,7 +21,7 @@ class RandomProjectionFamily:
     name, doubtful, seconds = SparseRandomProjection.name, 1.0, 0.05
 
     def candidates(self, release: Release) -> list[Candidate]:
-        """See `Family`. Records that do not outnumber their features fit every map: nothing is tried."""
+        """See `Family`. Records that do not outnumber their features fit every map."""
         matrix = _matrix(release)
         if matrix is None:
             return []
@@ -42,14 +42,21 @@ class RandomProjectionFamily:
 
 
 def _matrix(release: Release) -> np.ndarray | None:
-    """The matrix (d', k) of the features that are not 0 throughout; None where none is determined, or none fits."""
+    """The matrix (d', k) of the features that are not 0 throughout; None where none fits.
+
+    Raises:
+        NotTested: more than one fits.
+    """
     known, coords = release.known[:, release.known.any(axis=0)], release.coords[1:]
     unit = np.linalg.norm(known, axis=0)
-    if len(known) <= known.shape[1]:
-        return None
+    n, d = known.shape
+    if n <= d:
+        raise NotTested(
+            f"{n} known records cannot tell a projection of {d} features, it takes more than there are features"
+        )
     found, _, rank, _ = np.linalg.lstsq(known / unit, coords, rcond=1e-9)
-    if rank < known.shape[1]:
-        return None
+    if rank < d:
+        raise NotTested(f"known records that lie in {rank} dimensions cannot tell a projection of {d} features")
     largest = float(np.abs(known @ (found / unit[:, None]) - coords).max())
     allowed = EXACT * float(np.abs(coords).max()) + 4 * release.rounding
     return found / unit[:, None] if largest <= allowed else None

@@ -125,7 +125,7 @@ class ThroughSteps(EmbeddingAttack):
             public = None if threat.public is None else _all_prepared(pipeline, known, threat.public[:MOST_PUBLIC])
 
         def shadows() -> Shadows:
-            of: dict[str, Any] = {"decimals": threat.decimals, "dtype": threat.dtype}
+            of: dict[str, Any] = {"decimals": threat.decimals, "dtype": threat.dtype, "seed_key": threat.seed_key}
             if public is None:
                 return stand_in_shadows(key, pipeline.method, prepared, **of)
             return shadows_of(key, pipeline.method, prepared, public, **of)

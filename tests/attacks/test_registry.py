@@ -21,6 +21,14 @@ from tests import contributing
 from tests.attacks.threats import of_shapes
 
 
+def test_an_inversion_through_distances_says_what_a_derivative_for_each_feature_takes():
+    """Minutes a release of 784 features, measured: the command leaves it out."""
+    attack = ATTACKS["embedding"]["inversion"]
+    few, many = (attack.cost(of_shapes("mds", d=d, m=1)).seconds for d in (10, 784))
+    assert few < practice.MOST_SECONDS / practice.RELEASES
+    assert many > practice.MOST_SECONDS
+
+
 @pytest.mark.parametrize("kind", ATTACKS)
 def test_attacks_say_what_they_are_and_go_by_their_names(kind):
     attacks = ATTACKS[kind]

@@ -195,33 +195,32 @@ def refused(method: DRMethod, *, seed_known: bool) -> str | None:
     """
     if metrics.of(method) in metrics.OF_DIRECTIONS and not hasattr(method, "metric"):
         return "needs distances that show more than directions, or a method without steps and defences"
-    can_match, _ = _ways(method, seed_known)
-    if can_match or (method.minimises is not None and method.stationary):
+    if can_match(method, seed_known=seed_known) or (method.minimises is not None and method.stationary):
         return None
     return "needs the seed" if method.repeatable else "needs releases that can be made again or are at rest"
 
 
-def _ways(method: DRMethod, seed_known: bool) -> tuple[bool, bool]:
-    """Whether releases can be matched, and whether there is a gradient that vanishes."""
-    can_match = method.repeatable and (method.deterministic or seed_known)
-    # A map that is not quite at rest is better than nothing: the descent weighs its gradient by what is left of it.
-    return can_match, method.minimises is not None and (method.stationary or not method.repeatable)
+def can_match(method: DRMethod, *, seed_known: bool) -> bool:
+    """Whether the adversary can make releases again, and has a derivative of them."""
+    return method.repeatable and (method.deterministic or seed_known)
 
 
 def _way(method: DRMethod, seed_known: bool, match: Matching) -> Matching:
     validate.one_of(MATCHES, match=match)
-    can_match, has_gradient = _ways(method, seed_known)
-    if not can_match and not has_gradient:
+    is_made = can_match(method, seed_known=seed_known)
+    # A map that is not quite at rest is better than nothing: the descent weighs its gradient by what is left of it.
+    has_gradient = method.minimises is not None and (method.stationary or not method.repeatable)
+    if not is_made and not has_gradient:
         if not method.repeatable:
             raise ValueError(f"method must be repeatable or minimise something, got {method.name!r}")
         raise ValueError(
             f"seed_known must be True for {method.name!r}, which has no objective to be at rest: the seed is not known"
         )
     if match == "auto":
-        match = "release" if can_match else "gradient"
+        match = "release" if is_made else "gradient"
     if match == "gradient" and not has_gradient:
         raise ValueError(f"match must not be 'gradient' for {method.name!r}: its releases say all when matched")
-    if match == "release" and not can_match:
+    if match == "release" and not is_made:
         why = "whose seed is not known" if method.repeatable else "whose descent has no useful derivative"
         raise ValueError(f"match must be 'gradient' for {method.name!r}, {why}; got 'release'")
     return match

@@ -13,7 +13,7 @@ from drjax.attacks.reconstruction import directions, inversion
 from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.attacks.shadow import FLOPS
 from drjax.core.types import Array, DRMethod, Reconstruction
-from drjax.dr import metrics
+from drjax.dr import TSNE, metrics
 
 ROUNDED = 0.6
 """Standard deviation of rounding, in units of its largest error: that of a uniform one, and a little."""
@@ -44,12 +44,14 @@ class Inversion(EmbeddingAttack):
     def cost(self, threat: EmbeddingThreat) -> Cost:
         """See `Attack`."""
         n, d = len(threat.known) + 1, threat.known.shape[1]
-        q = threat.coords[0].size
-        if threat.method.stationary:
-            step = 2.0 * n**2 * q + 4.0 * d**2
-        else:
-            own = threat.method.cost(n, d, itemsize=8)
+        q, method = threat.coords[0].size, threat.method
+        if inversion.can_match(method, seed_known=threat.seed_key is not None):
+            own = method.cost(n, d, itemsize=8)
             step = min(q, d) * own.flops + own.derivative_flops + 4.0 * q * d**2
+        elif isinstance(method, TSNE):  # by formulas
+            step = 2.0 * n**2 * q + 4.0 * d**2
+        else:  # a derivative of all distances for each feature
+            step = min(q, d) * n**2 * (40.0 + 2.0 * d)
         return Cost(threat.n_releases * STEPS * step / FLOPS, 8.0 * (4 * q * max(d, n) + 8 * d**2))
 
     def run(self, key: Array, threat: EmbeddingThreat) -> Reconstruction:

@@ -18,6 +18,9 @@ from drjax.core.types import Reconstruction, Status, count_status
 SHOWN = 0.1
 """Share of a feature's variance below which the squared error to expect is said to show the feature."""
 
+ALIKE = 0.5
+"""Median share of the features' variances below which a record is alike, although none of its features is shown."""
+
 LISTED = 12
 """Features listed in words, at most; files have all."""
 
@@ -87,10 +90,17 @@ class Answer:
         return self.varies & (self.found.feature_mse < SHOWN * self.usual[1] ** 2)
 
     @property
+    def median_share(self) -> float:
+        """Squared error to expect over variance, the median over features that vary; nan as `share`, or if refused."""
+        if self.found.feature_mse is None or self.contradiction or self.status & REFUSED or not self.varies.any():
+            return np.nan
+        return float(np.median(self.found.feature_mse[self.varies] / self.usual[1][self.varies] ** 2))
+
+    @property
     def verdict(self) -> Verdict:
         """How far to rely on the answer."""
         if not self.is_shown.any():
-            return "not reconstructed"
+            return "partly" if self.median_share < ALIKE else "not reconstructed"
         is_certain = self.is_confirmed and self.status & ~Status.PARTIAL == Status.OK
         return "reliable" if is_certain and self.is_shown[self.varies].all() else "partly"
 
@@ -139,6 +149,9 @@ class Answer:
         shown = np.flatnonzero(self.is_shown)
         if self.verdict != "partly":
             return self.verdict
+        if not len(shown):
+            off = np.sqrt(self.median_share)
+            return f"partly: a likeness, half of the features off by less than {off:.2g} standard deviations"
         listed = ", ".join(self.name_of(int(one)) for one in shown[:LISTED])
         more = f" and {len(shown) - LISTED} more" if len(shown) > LISTED else ""
         return f"partly: {len(shown)} of {int(self.varies.sum())} features ({listed}{more})"
@@ -231,6 +244,7 @@ class Answer:
             "attack_label": self.attack.label,
             "status": [flag.name for flag in Status if flag and flag in self.status] or ["OK"],
             "share": None if not np.isfinite(self.share) else self.share,
+            "median_share": None if not np.isfinite(self.median_share) else self.median_share,
             "about_intervals": self.about_intervals(),
             "intervals": {
                 "level": LEVEL,

@@ -284,7 +284,7 @@ def _none_of_these(belief: Belief, case: Case, row: int) -> Answer:
 
 
 def _errors(found: Reconstruction, tried: EmbeddingThreat, threat: EmbeddingThreat) -> np.ndarray:
-    """Squared errors (m,) on practice releases, each feature over what it varies by."""
+    """Squared errors (m,) on practice releases, each feature over what it varies by, and at most `practice.FAR`."""
     unit = threat.expected_of.astype(np.float64).std(axis=0)
     is_scored = unit > 0 if threat.features is None else (unit > 0) & ~threat.features.which
     if not is_scored.any():
@@ -324,6 +324,7 @@ def seconds_needed(pool: Mapping[str, EmbeddingAttack], threat: EmbeddingThreat)
         return min(costs.values())
     made = shadow_sets.STAND_INS if public is None else min(len(public), N_SHADOW)
     tried = [cost for cost in costs.values() if cost * n_tried <= practice.MOST_SECONDS]
+    quick = [cost for cost in tried if cost * n_tried <= practice.QUICK_SECONDS]
     # Those that are too slow for that are run on the release alone, the cheapest first.
     late, left = sorted(cost for cost in costs.values() if cost * n_tried > practice.MOST_SECONDS), LATE_SECONDS
     while late and late[-1] > left:
@@ -331,7 +332,9 @@ def seconds_needed(pool: Mapping[str, EmbeddingAttack], threat: EmbeddingThreat)
     releases = shadow_needs(threat.method, n + 1, d, made, itemsize=8).seconds + practice.library_seconds(
         threat, n_tried
     )
-    return releases + n_tried * sum(tried) + max(tried, default=0.0) + min(sum(late), left)
+    slow = n_tried * (sum(tried) - sum(quick)) + min(sum(late), left)
+    # After one that is exact no slow one is run: as often as not.
+    return releases + n_tried * sum(quick) + max(tried, default=0.0) + 0.5 * slow
 
 
 def _practised(

@@ -34,6 +34,9 @@ CALIBRATION_SECONDS = 60.0
 MOST_LIBRARY = 1000
 """Known records up to which practice releases are made by the library; t-SNE takes it seconds beyond."""
 
+FAR = 4.0
+"""Most that a feature counts, in units of its variance: one that is rarely on, and is, would decide alone else."""
+
 MOST_WINNERS = 3
 """Attacks that `winners` names, at most."""
 
@@ -171,12 +174,13 @@ def errors_in(
         found: Reconstructions of them.
         tried: Practice threat.
         is_scored: Features that count, (d,) bool; all of them if None.
-        unit: What a feature counts in, (d,) > 0; units of the input if None.
+        unit: What a feature counts in, (d,) > 0, up to `FAR`; units of the input, and as it is, if None.
     """
     assert tried.truth is not None
     which = slice(None) if is_scored is None else is_scored
     away = np.asarray(found.x, np.float64) - tried.truth
-    errors = np.mean((away if unit is None else away / unit)[:, which] ** 2, axis=1)
+    squares = away**2 if unit is None else np.minimum((away / unit) ** 2, FAR)
+    errors = np.mean(squares[:, which], axis=1)
     usable = is_usable(np.asarray(found.status)) & np.isfinite(errors)
     return np.where(usable, errors, np.inf)
 

@@ -21,6 +21,15 @@ from tests import contributing
 from tests.attacks.threats import of_shapes
 
 
+def test_a_feature_that_is_rarely_on_does_not_decide_between_attacks_alone():
+    tried = dataclasses.replace(of_shapes("pca", d=4, m=2), truth=np.array([[0.0, 0, 0, 0], [0, 0, 0, 1]]))
+    x = np.array([[2.0, 0, 0, 0], [0, 0, 0, 0]])
+    found = Reconstruction(x, None, x[:, None], np.full(2, np.nan), np.zeros(2, np.uint32), None)
+    unit = np.array([1.0, 1, 1, 0.01])
+    np.testing.assert_allclose(practice.errors_in(found, tried, None, unit), [1, 1])
+    np.testing.assert_allclose(practice.errors_in(found, tried), [1, 0.25])
+
+
 def test_an_inversion_through_distances_says_what_a_derivative_for_each_feature_takes():
     """Minutes a release of 784 features, measured: the command leaves it out."""
     attack = ATTACKS["embedding"]["inversion"]

@@ -1,5 +1,6 @@
 """`drjax attack embedding`, as its user sees it: words, files and refusals."""
 
+import dataclasses
 import json
 
 import jax
@@ -292,3 +293,23 @@ def test_a_seed_is_that_of_drjax_embed(tmp_path, capsys):
         out = capsys.readouterr().out
         assert said in out
         assert ("Verdict: not reconstructed" in out) == (seed == 4)
+
+
+@pytest.mark.parametrize(
+    ("share", "changes", "verdict"),
+    [
+        (0.3, {}, "partly: a likeness, half of the features off by less than 0.55 standard deviations"),
+        (0.6, {}, "not reconstructed"),
+        (0.3, {"contradiction": "It is no such map."}, "not reconstructed"),
+        (0.05, {}, "reliable"),
+    ],
+)
+def test_a_record_that_is_alike_is_no_all_clear_although_no_feature_is_close(share, changes, verdict):
+    x = WINE[:61].to_numpy()
+    answer = drjax.attack(x[1:], PCA(2).fit_transform(x), method="pca")
+    mse = share * answer.usual[1] ** 2
+    mse[:3] = 2 * answer.usual[1][:3] ** 2 if share > 0.1 else mse[:3]  # a few that are open decide nothing
+    found = answer.found._replace(feature_mse=mse, status=np.uint32(0))
+    made = dataclasses.replace(answer, found=found, is_confirmed=True, **changes)
+    assert made.verdict_in_words() == verdict
+    assert made.facts()["verdict"] == made.verdict

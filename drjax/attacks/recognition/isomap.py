@@ -7,7 +7,7 @@ import scipy.sparse
 import scipy.sparse.csgraph
 
 from drjax.attacks.recognition.belief import Candidate, Release, made
-from drjax.attacks.recognition.inputs import N_NEAREST, Input, given
+from drjax.attacks.recognition.inputs import Input, given
 from drjax.dr import Isomap
 
 TIE = 2.0
@@ -38,6 +38,13 @@ N_BEST = 3
 N_REFINED = 5
 """Inputs on which all are tried."""
 
+MOST_NEAR = 6
+"""Known records nearest to the target in the map, between which it is placed, at most."""
+
+OFF = (0.5, 0.0, 0.25, 0.75, 1.0, 1.4)
+"""How far off their middle it is placed, in usual distances to the nearest record; the first with any number of them.
+"""
+
 
 class IsomapFamily:
     """Isomap."""
@@ -62,14 +69,14 @@ class IsomapFamily:
         if one is None:
             return np.inf
         size = method.n_neighbors
-        return min(_misfit(release, one, size, release.away), _as_twin(release, one, size))[0]
+        return min(_misfit(release, one, size, release.away), _placed(release, one, size))[0]
 
     def _refined(self, release: Release, one: Input, start: int) -> Candidate:
         n, k = release.coords.shape
         sizes = range(max(LEAST, int(start / STEP)), min(MOST, n // MOST_SHARE, int(np.ceil(start * STEP))) + 1)
         tried = {size: _misfit(release, one, size, release.away) for size in sizes}
         best = sorted(tried, key=lambda size: tried[size][0])[:N_BEST]
-        tried = {size: min(tried[size], _as_twin(release, one, size)) for size in best}
+        tried = {size: min(tried[size], _placed(release, one, size)) for size in best}
         size = min(tried, key=lambda size: tried[size][0])
         misfit, n_components = tried[size]
         method = made(Isomap, one, k, n_neighbors=size)
@@ -79,21 +86,30 @@ class IsomapFamily:
         return Candidate(self.name, method, misfit, limit, one.metric, engine, one.same, settings, TIE)
 
 
-def _as_twin(release: Release, one: Input, n_neighbors: int) -> tuple[float, int]:
-    """The least `_misfit` with the target beside one of the known records nearest to it in the map, not between them.
+def _placed(release: Release, one: Input, n_neighbors: int) -> tuple[float, int]:
+    """The least `_misfit` with the target off the middle of known records that are nearest to it in the map.
 
-    Its place decides which shortest paths lead through it.
+    Its place decides which shortest paths lead through it. First the number of those records is sought, then how far
+    it lies off their middle, at a right angle to all of them, in units of the usual distance to the nearest record.
     """
     gaps = np.linalg.norm(release.coords[1:] - release.coords[0], axis=1)
-    found = []
-    for twin in 1 + np.argsort(gaps, kind="stable")[:N_NEAREST]:
-        between = one.between.copy()
-        row = between[twin].copy()
-        row[twin] = np.sort(row[1:])[1] / 2  # half as far as the twin's nearest
+    near, squared = 1 + np.argsort(gaps, kind="stable")[:MOST_NEAR], one.between**2
+    unit = np.median(np.sort(squared[1:, 1:], axis=1)[:, 1])
+
+    def at(count: int, off: float) -> tuple[float, int]:
+        rows = near[:count]
+        row = np.sqrt(
+            np.maximum(squared[rows].mean(axis=0) - squared[np.ix_(rows, rows)].mean() / 2, 0) + off**2 * unit
+        )
         row[0] = 0
+        between = one.between.copy()
         between[0], between[:, 0] = row, row
-        found.append(_misfit(release, Input(one.before, one.metric, between), n_neighbors, release.away))
-    return min(found)
+        return _misfit(release, Input(one.before, one.metric, between), n_neighbors, release.away)
+
+    first, *others = OFF
+    found = {count: at(count, first) for count in range(1, len(near) + 1)}
+    best = min(found, key=lambda count: found[count])
+    return min(found[best], *(at(best, off) for off in others))
 
 
 def _misfit(release: Release, one: Input, n_neighbors: int, rows: np.ndarray) -> tuple[float, int]:

@@ -35,10 +35,10 @@ REACHES = (0.4, 0.6, 0.8, 1.2, 2.0)
 WIDTHS = (0.3, 1.0, 3.0)
 """Grid of the kernel's width, in units of the median squared distance between the features of two records."""
 
-SEARCH_FLOPS = 6e5
+SEARCH_FLOPS = 1e6
 """What a search takes where no early start leads to the true place, times the square of the number of known records.
 
-Measured at 100 to 400 records, in `DENSE_FLOPS`: 1.2 s at 200.
+Measured at 100 to 400 records, in `DENSE_FLOPS`: 2 s at 200.
 """
 
 DETOUR = 1e-9

@@ -95,6 +95,14 @@ def test_isomap_is_named_with_its_neighbours(records, standard, n_neighbors):
     assert belief.best.own.n_neighbors == n_neighbors
 
 
+def test_isomap_is_not_taken_for_that_of_a_few_components_where_the_target_lies_off_its_neighbours():
+    x = load_breast_cancer().data
+    x = x[np.random.default_rng(0).permutation(len(x))[:200]]
+    belief = recognise(jax.random.key(0), x[1:], Isomap().fit_transform(x), methods=("isomap",))
+    assert steps_of(belief) == ()
+    assert belief.best.own.n_neighbors == 5
+
+
 def test_a_graph_of_several_components_shows_in_the_map(records):
     apart = np.where(np.arange(N)[:, None] % 2, records, records + 1e5)
     belief = believed(apart, Isomap(n_neighbors=5, eigen_solver="dense").fit_transform(apart), methods=("isomap",))

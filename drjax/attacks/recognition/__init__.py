@@ -14,6 +14,7 @@ from drjax.attacks.recognition.belief import (
     Family,
     NotTested,
     Release,
+    all_components,
     believed,
     none_of_these,
 )
@@ -22,7 +23,7 @@ from drjax.attacks.recognition.linear import LinearFamily
 from drjax.attacks.recognition.mds import MDSFamily
 from drjax.attacks.recognition.random_projection import RandomProjectionFamily
 from drjax.attacks.recognition.row_order import find_order, settled
-from drjax.attacks.recognition.stand_ins import confirmed
+from drjax.attacks.recognition.stand_ins import confirmed, is_usual
 from drjax.attacks.recognition.tsne import TSNEFamily
 from drjax.attacks.recognition.umap import UMAPFamily
 from drjax.core import memory, validate
@@ -140,7 +141,25 @@ def _of_ordered(key: Array, release: Release, tried: Sequence[Family], progress:
                 dataclasses.replace(one, limit=max(one.limit, limit)) if one.family == best.family else one
                 for one in found
             ]
+        found = _without_chance(key, release, found, family)
     return believed(found)
+
+
+def _without_chance(key: Array, release: Release, found: list[Candidate], family: Family) -> list[Candidate]:
+    """Candidates, the best on first components tied with the same on all of them where that fits as well as it would.
+
+    Of many numbers of components some number comes closest by chance.
+    """
+    fitting = [one for one in found if one.family == family.name and one.fits]
+    best = min(fitting, key=lambda one: one.misfit, default=None)
+    if best is None or best.is_sharp or all_components(best.before) == best.before:
+        return found
+    steps = all_components(best.before)
+    whole = next((one for one in fitting if one.before == steps and one.metric == best.metric), None)
+    if whole is None or whole.misfit <= best.tie * best.misfit or not is_usual(key, release, whole, family):
+        return found
+    tied = dataclasses.replace(best, tie=whole.misfit / max(best.misfit, 1e-300))
+    return [tied if one is best else one for one in found]
 
 
 def _of_shuffled(key: Array, release: Release, tried: Sequence[Family]) -> Belief:

@@ -265,9 +265,14 @@ def believed(candidates: list[Candidate]) -> Belief:
 
 def _without_idle_components(best: Candidate, rivals: list[Candidate]) -> Candidate:
     """The best hypothesis, or the same on all components where the release does not tell the two apart."""
-    steps = tuple(step for step in best.before if not isinstance(step, FirstPCA) or step.whiten)
+    steps = all_components(best.before)
     whole = (one for one in rivals if one.before == steps and one.metric == best.metric)
     return min((one for one in whole if _times_worse(best, one) <= best.tie), key=lambda one: one.misfit, default=best)
+
+
+def all_components(before: tuple[Step, ...]) -> tuple[Step, ...]:
+    """Steps without those that leave principal components out and do nothing else."""
+    return tuple(step for step in before if not isinstance(step, FirstPCA) or step.whiten)
 
 
 def none_of_these(why: str) -> Belief:

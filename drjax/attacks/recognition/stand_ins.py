@@ -13,8 +13,28 @@ from drjax.core.types import Array
 N_STAND_INS = 3
 """Known records that stand in for the target."""
 
+N_COMPARED = 6
+"""The same, where one hypothesis is compared with another."""
+
 ALLOWED = 1.5
-"""Factor by which a release may fit worse than the stand-ins' releases in the median."""
+"""Factor by which a release may fit worse than the stand-ins' releases, in the median or all of them."""
+
+
+def is_usual(key: Array, release: Release, candidate: Candidate, family: Family) -> bool:
+    """Whether releases made under a hypothesis fit it no better than the release does.
+
+    What the place of the target is off by decides how well a right hypothesis fits, so that another one that is all but
+    the same, and was searched for, may fit better by chance.
+
+    Args:
+        key: PRNG key of the releases.
+        release: The map and its known records.
+        candidate: Hypothesis of the family that fits.
+        family: The family.
+    """
+    if not _can_be_made(candidate):
+        return False
+    return candidate.misfit <= ALLOWED * max(_misfits(key, release, candidate, family, N_COMPARED))
 
 
 def confirmed(key: Array, release: Release, candidate: Candidate, family: Family) -> Candidate:
@@ -25,11 +45,15 @@ def confirmed(key: Array, release: Release, candidate: Candidate, family: Family
     """
     if candidate.fits or candidate.excess > family.doubtful or not _can_be_made(candidate):
         return candidate
-    records, rest = release.known[:N_STAND_INS], release.known[N_STAND_INS:]
-    made = shadows_of(key, candidate.method, rest, records)
-    misfits = [family.misfit(Release(rest, np.asarray(one, np.float64)), candidate) for one in made.coords]
-    limit = max(candidate.limit, ALLOWED * float(np.median(misfits)))
+    limit = max(candidate.limit, ALLOWED * float(np.median(_misfits(key, release, candidate, family, N_STAND_INS))))
     return dataclasses.replace(candidate, limit=min(limit, family.doubtful * candidate.limit))
+
+
+def _misfits(key: Array, release: Release, candidate: Candidate, family: Family, count: int) -> list[float]:
+    """Misfits of releases that are made under the hypothesis, of known records in the target's place."""
+    records, rest = release.known[:count], release.known[count:]
+    made = shadows_of(key, candidate.method, rest, records)
+    return [family.misfit(Release(rest, np.asarray(one, np.float64)), candidate) for one in made.coords]
 
 
 def _can_be_made(candidate: Candidate) -> bool:

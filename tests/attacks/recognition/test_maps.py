@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 import umap
-from sklearn.datasets import load_breast_cancer
+from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.decomposition import PCA, KernelPCA
 from sklearn.manifold import MDS, TSNE, Isomap, LocallyLinearEmbedding
 from sklearn.preprocessing import StandardScaler
@@ -101,6 +101,14 @@ def test_isomap_is_not_taken_for_that_of_a_few_components_where_the_target_lies_
     belief = recognise(jax.random.key(0), x[1:], Isomap().fit_transform(x), methods=("isomap",))
     assert steps_of(belief) == ()
     assert belief.best.own.n_neighbors == 5
+
+
+def test_a_number_of_components_that_fits_better_by_chance_is_not_believed():
+    x = load_wine().data
+    x = x[np.random.default_rng(4).permutation(len(x))[:150]]
+    belief = recognise(jax.random.key(0), x[1:], Isomap(n_neighbors=10).fit_transform(x), methods=("isomap",))
+    assert steps_of(belief) == ()
+    assert "whether it was Isomap with n_neighbors 10 of" in belief.in_words()
 
 
 def test_a_graph_of_several_components_shows_in_the_map(records):

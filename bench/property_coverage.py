@@ -37,7 +37,7 @@ def main(
     n: int = 100,
     n_shadow: int = 300,
     n_victim: int = 60,
-    splits: int = 6,
+    splits: int = 24,
     level: float = 0.9,
     out: Path = harness.RESULTS / "property_coverage.jsonl",
 ) -> None:

@@ -206,7 +206,11 @@ class _Run(NamedTuple):
     ) -> _Run:
         """With intervals."""
         found = intervals.with_intervals(found, threat, calibration)
-        share = np.inf if found.feature_mse is None else float(threat.open_share(found)[0])
+        share = np.inf
+        if found.feature_mse is not None and threat.bounds is not None:
+            share = float(np.mean(found.feature_mse)) / threat.usual_mse
+        elif found.feature_mse is not None:
+            share = float(threat.open_share(found)[0])
         return cls(attack, found, calibration, share if np.isfinite(share) else np.inf)
 
 
@@ -284,7 +288,12 @@ def _none_of_these(belief: Belief, case: Case, row: int) -> Answer:
 
 
 def _errors(found: Reconstruction, tried: EmbeddingThreat, threat: EmbeddingThreat) -> np.ndarray:
-    """Squared errors (m,) on practice releases, each feature over what it varies by, and at most `practice.FAR`."""
+    """Squared errors (m,) on practice releases, each feature over what it varies by, and at most `practice.FAR`.
+
+    Features with bounds in common have a unit in common, as pixels have: over what they vary by together.
+    """
+    if threat.bounds is not None and threat.features is None:
+        return practice.errors_in(found, tried) / threat.usual_mse
     unit = threat.expected_of.astype(np.float64).std(axis=0)
     is_scored = unit > 0 if threat.features is None else (unit > 0) & ~threat.features.which
     if not is_scored.any():

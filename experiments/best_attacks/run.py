@@ -3,7 +3,7 @@
     python -m experiments.best_attacks.run                  # MNIST, 199 known, 4,000 public; 1,000 targets, 100 for
                                                             # libraries
     python -m experiments.best_attacks.run --scale smoke    # digits: the same code in a minute
-    python -m experiments.best_attacks.run --scale command  # and `drjax attack embedding` on 20 maps of each library
+    python -m experiments.best_attacks.run --scale command  # and `drjax attack embedding` on 8 maps of each library
 
 A cell is one kind of release by one maker, and the attacks on it are those that `drjax audit` would run by default (of
 PCA and MDS with one Gaussian for a prior, from which a mixture differs little with so many known records), with shadow
@@ -197,12 +197,12 @@ SMOKE = Config(
 WITH_COMMAND = Config(
     rows=("PCA", "MDS", "Isomap", "t-SNE", "t-SNE by openTSNE", "UMAP", "SRP, seed unknown"),
     n_shadow=900,
-    targets=20,
-    library_targets=20,
-    dear_targets=20,
+    targets=8,
+    library_targets=8,
+    dear_targets=8,
     command=True,
 )
-"""As many shadows for an attack alone as the command makes, and the same maps; two hours."""
+"""As many shadows for an attack alone as the command makes, and the same maps; one to three minutes a map."""
 
 
 def groups(asked: Asked[Config]) -> Iterator[Group]:

@@ -142,7 +142,7 @@ def attack(
         shuffled: Whether nobody knows which row is whose: they are matched.
         attack: Name in `ATTACKS["embedding"]`; the one that errs least on practice releases if None.
         decimals: Decimals that coordinates are rounded to; found out if None.
-        bounds: Least and greatest value of a feature; None if there are none.
+        bounds: Least and greatest value of every feature, which then count in one unit; None if there are none.
         seed: Seed of shadow releases.
         **hyperparameters: Hyperparameters of the method by name.
 
@@ -170,7 +170,7 @@ def attack(
         stated = Stated(stated, frozenset(hyperparameters), has_steps=has_steps, angle=angle, seed=release_seed)
     elif angle is not None:
         raise ValueError('angle must be left out unless method is "tsne" by name')
-    elif stated is not None:
+    elif release_seed is not None:
         stated = Stated.whole(stated, release_seed)
     rest: dict[str, Any] = {"attack": attack, "decimals": decimals, "bounds": bounds, "names": given.names}
     rest["public"] = None if public is None else _numbers(public)
@@ -207,18 +207,19 @@ def embed(
         scale: Steps on the records before a method that is named, such as "standard".
         first_pca: Principal components that it is given in place of the records; None for the records.
         whiten: Whether coordinates are scaled to unit variance.
-        seed: Seed of a randomised method, for experiments: who knows it knows the draws.
+        seed: Seed of a randomised method, in [0, 2^32), for experiments: who knows it knows the draws.
         dtype: Floating-point type of the computation.
         **hyperparameters: Hyperparameters of the method by name.
 
     Raises:
-        ValueError: as of the method.
+        ValueError: as of the method, or a seed out of its range.
 
     Example:
         >>> import drjax
         >>> drjax.embed(drjax.load("digits").x[:50], method="isomap", n_neighbors=6).shape
         (50, 2)
     """
+    validate.seed(seed=seed)
     x = _numbers(data).astype(dtype)
     made = _method(method, n_components, hyperparameters, scale=scale, first_pca=first_pca, whiten=whiten)
     with jax.enable_x64(dtype == "float64"):

@@ -151,7 +151,8 @@ class Answer:
             return self.verdict
         if not len(shown):
             off = np.sqrt(self.median_share)
-            return f"partly: a likeness, half of the features off by less than {off:.2g} standard deviations"
+            expected = f"half of the features expected to be off by less than {off:.2g} standard deviations"
+            return f"partly: a likeness, {expected}"
         listed = ", ".join(self.name_of(int(one)) for one in shown[:LISTED])
         more = f" and {len(shown) - LISTED} more" if len(shown) > LISTED else ""
         return f"partly: {len(shown)} of {int(self.varies.sum())} features ({listed}{more})"

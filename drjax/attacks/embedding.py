@@ -292,12 +292,12 @@ def _errors(found: Reconstruction, tried: EmbeddingThreat, threat: EmbeddingThre
 
     Features with bounds in common have a unit in common, as pixels have: over what they vary by together.
     """
-    if threat.bounds is not None and threat.features is None:
-        return practice.errors_in(found, tried) / threat.usual_mse
     unit = threat.expected_of.astype(np.float64).std(axis=0)
     is_scored = unit > 0 if threat.features is None else (unit > 0) & ~threat.features.which
     if not is_scored.any():
         return practice.errors_in(found, tried)
+    if threat.bounds is not None:
+        return practice.errors_in(found, tried, is_scored) / float(np.mean(unit[is_scored] ** 2))
     return practice.errors_in(found, tried, is_scored, np.where(unit > 0, unit, 1))
 
 

@@ -223,7 +223,7 @@ def check_new(out: Path) -> None:
 def _key(seed: int | None) -> jax.Array:
     """PRNG key of the seed, or 64 bits from the operating system, so that noise cannot be found by trying."""
     if seed is not None:
-        validate.integer(minimum=0, seed=seed)
+        validate.seed(seed=seed)
         return jax.random.key(seed)
     return jax.random.wrap_key_data(jax.numpy.asarray(np.frombuffer(os.urandom(8), np.uint32)), impl="threefry2x32")
 

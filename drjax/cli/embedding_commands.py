@@ -78,7 +78,7 @@ def embedding(
             numbers from 0; needs --public.
         shuffled: Rows of the release are in another order than the known records: find out which is whose.
         decimals: Decimals that the coordinates are rounded to; found out if not given.
-        bounds: Least and greatest value of a feature, or none.
+        bounds: Least and greatest value of every feature, as of pixels, which then count in one unit; or none.
         seed: Random seed of the shadow releases.
         quiet: Show no progress.
     """

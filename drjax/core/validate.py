@@ -45,6 +45,12 @@ def at_most(limit: float, what: str = "the limit", **values: float) -> None:
             raise ValueError(f"{name} must be <= {what} = {limit}, got {value}")
 
 
+def seed(**values: Any) -> None:
+    """Each value an integer in [0, 2^32): of a larger one JAX takes as many bits as its mode of numbers has."""
+    integer(minimum=0, **values)
+    at_most(2**32 - 1, "2^32 - 1", **values)
+
+
 def probability(**values: Any) -> None:
     """Each value, or each entry of an array, in [0, 1]."""
     for name, value in values.items():

@@ -26,10 +26,11 @@ HEADLINES = {
 
 GLOSSARY = (
     ("reliable", "The release confirms the record, and every feature is expected to be close."),
+    ("partly", "The features marked as shown are expected to be close, or nothing in the release checks the answer."),
     (
-        "partly",
-        "The features marked as shown are expected to be close, or, where none is, half of the features to leave less "
-        "than half of their variance open: the whole is alike. Or nothing in the release checks the answer.",
+        "a likeness",
+        "No feature by itself is expected to be close, but of half of them less than half of the variance is left "
+        "open, so that the record as a whole may be recognised.",
     ),
     (
         "not reconstructed",

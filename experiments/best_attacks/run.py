@@ -202,7 +202,7 @@ WITH_COMMAND = Config(
     dear_targets=8,
     command=True,
 )
-"""As many shadows for an attack alone as the command makes, and the same maps; one to three minutes a map."""
+"""As many shadows for an attack alone as the command makes, and the same maps; up to three minutes a map."""
 
 
 def groups(asked: Asked[Config]) -> Iterator[Group]:
@@ -210,7 +210,9 @@ def groups(asked: Asked[Config]) -> Iterator[Group]:
     config = asked.config
     for i, row in enumerate(config.rows):
         for j, maker in enumerate((OURS, "library")):
-            count = config.targets * ROWS[row].by_drjax if maker == OURS else config.library_targets
+            count = config.library_targets
+            if maker == OURS:
+                count = config.targets if ROWS[row].by_drjax else 0
             names = [*_attacks(_audit(config, ROWS[row])), *([COMMAND] if config.command and maker != OURS else [])]
             cells = [
                 cell_of(cell_name(i, j, place, row, maker, attack), row=row, maker=maker, attack=attack)

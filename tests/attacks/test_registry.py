@@ -31,11 +31,11 @@ def test_a_feature_that_is_rarely_on_does_not_decide_between_attacks_alone():
 
 
 def test_an_inversion_through_distances_says_what_a_derivative_for_each_feature_takes():
-    """Minutes a release of 784 features, measured: the command leaves it out."""
+    """Measured at 200 records: 1.3 s of a core with 10 features, 15 s with 64. With 784 the command leaves it out."""
     attack = ATTACKS["embedding"]["inversion"]
-    few, many = (attack.cost(of_shapes("mds", d=d, m=1)).seconds for d in (10, 784))
-    assert few < practice.MOST_SECONDS / practice.RELEASES
-    assert many > practice.MOST_SECONDS
+    seconds = [attack.cost(of_shapes("mds", d=d, m=1)).seconds for d in (10, 64, 784)]
+    np.testing.assert_allclose(seconds[:2], [1.3, 15], rtol=0.5)
+    assert seconds[2] > practice.MOST_SECONDS
 
 
 @pytest.mark.parametrize("kind", ATTACKS)

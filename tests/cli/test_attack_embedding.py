@@ -298,7 +298,7 @@ def test_a_seed_is_that_of_drjax_embed(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("share", "changes", "verdict"),
     [
-        (0.3, {}, "partly: a likeness, half of the features off by less than 0.55 standard deviations"),
+        (0.3, {}, "partly: a likeness, half of the features expected to be off by less than 0.55 standard deviations"),
         (0.6, {}, "not reconstructed"),
         (0.3, {"contradiction": "It is no such map."}, "not reconstructed"),
         (0.05, {}, "reliable"),

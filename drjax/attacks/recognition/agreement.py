@@ -46,6 +46,9 @@ class Stated:
         has_steps: Whether the steps around it are stated, be it that there are none.
         angle: Opening angle of the Barnes-Hut algorithm of t-SNE; None if it is not stated.
         seed: Seed of `drjax.embed`; None if it is not stated.
+
+    Raises:
+        ValueError: an angle of another method than t-SNE, a seed of one that draws nothing, or either out of range.
     """
 
     method: DRMethod
@@ -57,7 +60,7 @@ class Stated:
     def __post_init__(self) -> None:
         """Checks the angle and the seed."""
         if self.seed is not None:
-            validate.integer(minimum=0, release_seed=self.seed)
+            validate.seed(release_seed=self.seed)
             if self.method.deterministic:
                 raise ValueError(
                     f"release_seed must be left out for {self.method.title}, which draws nothing, got {self.seed}"

@@ -42,8 +42,7 @@ MOST_NEAR = 6
 """Known records nearest to the target in the map, between which it is placed, at most."""
 
 OFF = (0.5, 0.0, 0.25, 0.75, 1.0, 1.4)
-"""How far off their middle it is placed, in usual distances to the nearest record; the first with any number of them.
-"""
+"""How far off their middle it is placed, in usual distances to the nearest record; the first with each number."""
 
 
 class IsomapFamily:

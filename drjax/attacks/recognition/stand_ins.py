@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import jax
 import numpy as np
 
 from drjax.attacks.recognition.belief import Candidate, Family, Release
@@ -21,7 +22,7 @@ ALLOWED = 1.5
 
 
 def is_usual(key: Array, release: Release, candidate: Candidate, family: Family) -> bool:
-    """Whether releases made under a hypothesis fit it no better than the release does.
+    """Whether a release fits a hypothesis about as well as releases that are made under it.
 
     What the place of the target is off by decides how well a right hypothesis fits, so that another one that is all but
     the same, and was searched for, may fit better by chance.
@@ -32,7 +33,7 @@ def is_usual(key: Array, release: Release, candidate: Candidate, family: Family)
         candidate: Hypothesis of the family that fits.
         family: The family.
     """
-    if not _can_be_made(candidate):
+    if not _can_be_made(candidate, release, N_COMPARED):
         return False
     return candidate.misfit <= ALLOWED * max(_misfits(key, release, candidate, family, N_COMPARED))
 
@@ -43,7 +44,7 @@ def confirmed(key: Array, release: Release, candidate: Candidate, family: Family
     Known records take the target's place in turn, and releases of the hypothesis are made of them. Most candidates fit
     well, or not at all, and are given back as they are.
     """
-    if candidate.fits or candidate.excess > family.doubtful or not _can_be_made(candidate):
+    if candidate.fits or candidate.excess > family.doubtful or not _can_be_made(candidate, release, N_STAND_INS):
         return candidate
     limit = max(candidate.limit, ALLOWED * float(np.median(_misfits(key, release, candidate, family, N_STAND_INS))))
     return dataclasses.replace(candidate, limit=min(limit, family.doubtful * candidate.limit))
@@ -56,6 +57,11 @@ def _misfits(key: Array, release: Release, candidate: Candidate, family: Family,
     return [family.misfit(Release(rest, np.asarray(one, np.float64)), candidate) for one in made.coords]
 
 
-def _can_be_made(candidate: Candidate) -> bool:
-    """Whether the method that was built has the metric found."""
+def _can_be_made(candidate: Candidate, release: Release, count: int) -> bool:
+    """Whether the method that was built has the metric found, and takes so many records less than the release has."""
+    n, d = release.known.shape
+    try:
+        jax.eval_shape(candidate.method.fit_transform, jax.random.key(0), np.zeros((n - count + 1, d)))
+    except ValueError:
+        return False
     return getattr(candidate.own, "metric", "euclidean") == candidate.metric

@@ -9,8 +9,10 @@ from sklearn.decomposition import PCA, KernelPCA
 from sklearn.manifold import MDS, TSNE, Isomap, LocallyLinearEmbedding
 from sklearn.preprocessing import StandardScaler
 
-from drjax.attacks.recognition import recognise
-from drjax.attacks.recognition.belief import Belief
+from drjax import dr
+from drjax.attacks.recognition import FAMILIES, checked, recognise
+from drjax.attacks.recognition.belief import Belief, Candidate
+from drjax.attacks.recognition.stand_ins import confirmed, is_usual
 
 N, TARGET = 90, 17
 
@@ -109,6 +111,15 @@ def test_a_number_of_components_that_fits_better_by_chance_is_not_believed():
     belief = recognise(jax.random.key(0), x[1:], Isomap(n_neighbors=10).fit_transform(x), methods=("isomap",))
     assert steps_of(belief) == ()
     assert "whether it was Isomap with n_neighbors 10 of" in belief.in_words()
+
+
+def test_releases_are_not_compared_where_too_few_records_are_left_for_the_perplexity(records, standard):
+    coords = TSNE(perplexity=12, random_state=0).fit_transform(standard[:21])
+    release = checked(records[1:21], coords)
+    (family,) = (one for one in FAMILIES if one.name == "tsne")
+    of = Candidate("tsne", dr.TSNE(perplexity=19.0), 0.02, 0.01)
+    assert not is_usual(jax.random.key(0), release, of, family)
+    assert confirmed(jax.random.key(0), release, of, family) == of
 
 
 def test_a_graph_of_several_components_shows_in_the_map(records):

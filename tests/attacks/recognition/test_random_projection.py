@@ -8,8 +8,9 @@ from sklearn import datasets, decomposition, random_projection
 import drjax
 from drjax import dr
 from drjax.attacks.embedding import attack_embedding
-from drjax.attacks.recognition import recognise
+from drjax.attacks.recognition import FAMILIES, checked, recognise
 from drjax.attacks.recognition.agreement import Stated, is_by_seed
+from drjax.attacks.recognition.belief import Candidate
 
 KEY = jax.random.key(0)
 
@@ -51,6 +52,13 @@ def test_fewer_records_than_features_cannot_tell():
     with pytest.raises(ValueError, match="known records cannot tell a projection"):
         recognise(KEY, x[1:], coords, methods=("srp",))
     assert recognise(KEY, x[1:], coords, methods=("pca", "srp")).method is None
+
+
+def test_a_release_that_tells_nothing_has_no_misfit():
+    x = records("digits", 50)
+    coords = random_projection.SparseRandomProjection(3, random_state=1).fit_transform(x)
+    (family,) = (one for one in FAMILIES if one.name == "srp")
+    assert family.misfit(checked(x[1:], coords), Candidate("srp", drjax.SparseRandomProjection(), 0.0, 1.0)) == np.inf
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +125,7 @@ def test_the_seed_of_a_descent_is_left_aside():
     [
         ({"method": "pca", "release_seed": 1}, "release_seed must be left out for .* which draws nothing"),
         ({"method": "srp", "release_seed": -1}, "release_seed must be an integer >= 0"),
+        ({"method": "srp", "release_seed": 2**32}, r"release_seed must be <= 2\^32 - 1"),
         ({"release_seed": 1}, "method must be named"),
         ({"method": "srp", "release_seed": 1, "shuffled": True}, "release_seed must be left out where rows are"),
         ({"method": "srp", "release_seed": 1, "target_row": [0, 1]}, "release_seed must be left out with several"),
@@ -127,3 +136,8 @@ def test_seeds_that_cannot_be_of_use_are_refused(few, stated, message):
     known = x[2:] if isinstance(stated.get("target_row"), list) else x[1:]
     with pytest.raises(ValueError, match=message):
         drjax.attack(known, coords, public=public, **stated)
+
+
+def test_a_seed_that_the_generator_would_cut_is_refused(few):
+    with pytest.raises(ValueError, match=r"seed must be <= 2\^32 - 1"):
+        drjax.embed(few[0], method="srp", seed=2**32)

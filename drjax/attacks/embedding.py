@@ -332,18 +332,19 @@ def seconds_needed(pool: Mapping[str, EmbeddingAttack], threat: EmbeddingThreat)
     if public is None and len(pool) == 1:
         return min(costs.values())
     made = shadow_sets.STAND_INS if public is None else min(len(public), N_SHADOW)
-    tried = [cost for cost in costs.values() if cost * n_tried <= practice.MOST_SECONDS]
-    quick = [cost for cost in tried if cost * n_tried <= practice.QUICK_SECONDS]
-    # Those that are too slow for that are run on the release alone, the cheapest first.
-    late, left = sorted(cost for cost in costs.values() if cost * n_tried > practice.MOST_SECONDS), LATE_SECONDS
-    while late and late[-1] > left:
-        late.pop()
-    releases = shadow_needs(threat.method, n + 1, d, made, itemsize=8).seconds + practice.library_seconds(
-        threat, n_tried
-    )
-    slow = n_tried * (sum(tried) - sum(quick)) + min(sum(late), left)
-    # After one that is exact no slow one is run: as often as not.
-    return releases + n_tried * sum(quick) + max(tried, default=0.0) + 0.5 * slow
+    releases = shadow_needs(threat.method, n + 1, d, made, itemsize=8).seconds
+    releases += practice.library_seconds(threat, n_tried)
+    tried, late, may_be_exact = [0.0], 0.0, False
+    for name in sorted(costs, key=lambda one: costs[one]):
+        # After one that is exact no slow one is run: of those that come after the first that may be, as often as not.
+        share = 0.5 if may_be_exact and n_tried * costs[name] > practice.QUICK_SECONDS else 1.0
+        if n_tried * costs[name] <= practice.MOST_SECONDS:
+            tried.append(share * n_tried * costs[name])
+        elif costs[name] <= LATE_SECONDS:
+            # Too slow for that: run on the release alone.
+            late = min(late + share * costs[name], LATE_SECONDS)
+        may_be_exact |= pool[name].confirms
+    return releases + sum(tried) + max(tried) / n_tried + late
 
 
 def _practised(

@@ -217,8 +217,8 @@ def _inputs(file: Path, plot: Plot, shadows: ShadowData) -> list[str]:
         found += (
             f" found, of radius {plot.reading.radius:.1f} pixels in {len(plot.reading.palette)} colour"
             f"{'s' if len(plot.reading.palette) != 1 else ''}, {plot.reading.n_overlapping:,} touching another; "
-            f"{plot.reading.confidence:.0%} of the edges are theirs, and about {plot.reading.share_hidden:.0%} of all "
-            "markers are hidden (of those in one place one is seen)"
+            f"{plot.reading.confidence:.0%} of the edges are theirs; about {plot.reading.n_drawn:,} are drawn, "
+            f"{plot.reading.share_hidden:.0%} of them hidden (of those in one place one is seen)"
         )
     n, has = len(shadows.has_property), int(shadows.has_property.sum())
     unknown = f", {shadows.n_unknown:,} of unknown attribute left out" if shadows.n_unknown else ""
@@ -234,6 +234,7 @@ def _reading_facts(plot: Plot) -> dict[str, Any]:
     found = plot.reading
     return {
         "n_found": len(found.points),
+        "n_drawn": found.n_drawn,
         "n_overlapping": found.n_overlapping,
         "share_hidden": found.share_hidden,
         "radius": found.radius,

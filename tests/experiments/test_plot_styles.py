@@ -23,20 +23,23 @@ def test_a_plot_of_discs_is_read_and_one_of_crosses_refused(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("found", "outcome"),
+    ("found", "n_given", "outcome"),
     [
-        (np.arange(98), "right"),
-        (np.arange(97), "wrong"),
-        (np.arange(103) % 100, "wrong"),
-        (np.arange(100) // 2, "wrong"),
+        (np.arange(98), 98, "right"),
+        (np.arange(97), 97, "wrong"),
+        (np.arange(97), 99, "right"),
+        (np.arange(97), 103, "wrong"),
+        (np.arange(103) % 100, 103, "wrong"),
+        (np.arange(100) // 2, 100, "wrong"),
     ],
 )
-def test_what_is_missing_or_doubled_or_elsewhere_is_wrong(found, outcome):
+def test_a_number_that_is_off_and_markers_that_are_doubled_or_elsewhere_are_wrong(found, n_given, outcome):
     places = np.stack([20.0 * np.arange(100), np.zeros(100)], axis=1)
-    reading = type("Reading", (), {"pixels": places[found], "share_hidden": 0.0})
-    assert experiment._compared(reading, Drawn(places, 4.0))["outcome"] == outcome
-    away = type("Reading", (), {"pixels": places + 3.0, "share_hidden": 0.0})
-    assert experiment._compared(away, Drawn(places, 4.0))["n_in_place"] == 0
+    facts = {"n_drawn": n_given, "share_hidden": 0.0}
+    read = experiment._compared(type("Reading", (), {"pixels": places[found], **facts}), Drawn(places, 4.0))
+    assert (read["outcome"], read["n_given"]) == (outcome, n_given)
+    away = experiment._compared(type("Reading", (), {"pixels": places + 3.0, **facts}), Drawn(places, 4.0))
+    assert away["n_in_place"] == 0
 
 
 def test_a_style_whose_library_is_not_there_is_left_out(monkeypatch):

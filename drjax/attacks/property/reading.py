@@ -78,6 +78,11 @@ class Reading:
     confidence: float
     crop: Box
 
+    @property
+    def n_drawn(self) -> int:
+        """Markers of the plot, the hidden ones that `share_hidden` expects among them."""
+        return round(len(self.points) / (1 - self.share_hidden))
+
 
 def read_picture(
     path: str | Path, *, size: int = 300, radius: float | None = None, most_hidden: float = MOST_HIDDEN

@@ -160,6 +160,7 @@ def test_what_hides_many_markers_is_refused_unless_that_is_allowed(tmp_path):
     hidden = 1 - len(found.pixels) / len(places)
     assert hidden > 0.1
     assert hidden / 2 < found.share_hidden < 2 * hidden
+    assert abs(found.n_drawn - len(places)) < len(places) - len(found.pixels)
     with pytest.raises(ValueError, match="most_hidden must"):
         read_picture(tmp_path / "plot.png", most_hidden=2)
 

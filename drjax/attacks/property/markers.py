@@ -23,6 +23,9 @@ GRID = 2
 GHOST = 0.3
 """Least distance of two markers of different colours, in radii."""
 
+FAINT, FAINT_GHOST = 0.43, 0.42
+"""The same where less than the first of a marker's edge is seen: of one that another covers in part, half is."""
+
 MIN_ARC = 0.14
 """Least share of a circle that has to be seen of a marker."""
 
@@ -210,8 +213,10 @@ def _disc_radius(contours: list[Contours], shares: list[np.ndarray], radius: flo
 def _without_ghosts(centres: np.ndarray, colors: np.ndarray, arcs: np.ndarray, radius: float) -> np.ndarray:
     """Which to keep: of two colours in nearly one place, as JPG's blurred colours give, the one with the longer arc."""
     kept = np.ones(len(centres), bool)
-    for i, j in KDTree(centres).query_pairs(GHOST * radius) if len(centres) else ():
-        if colors[i] != colors[j] and kept[i] and kept[j]:
+    for i, j in KDTree(centres).query_pairs(FAINT_GHOST * radius) if len(centres) else ():
+        least = FAINT_GHOST if min(arcs[i], arcs[j]) < FAINT * 2 * np.pi * radius else GHOST
+        is_ghost = colors[i] != colors[j] and np.linalg.norm(centres[i] - centres[j]) <= least * radius
+        if is_ghost and kept[i] and kept[j]:
             kept[i if arcs[i] < arcs[j] else j] = False
     return kept
 

@@ -85,7 +85,7 @@ def _axis(candidates: list[Box], lines: list[Box], contrast: np.ndarray) -> Box 
     far = [line for line in lines if line[1] - line[0] > FULL * contrast.shape[1]]
     strongest = max((strength(line) for line in far if line in candidates), default=0.0)
     found = [line for line in far if strength(line) > ALIKE * strongest]
-    return found[0] if len(found) == 1 else None
+    return found[0] if len(found) == 1 and found[0] in candidates else None
 
 
 def _ground_box(image: np.ndarray, ground: np.ndarray) -> Box:

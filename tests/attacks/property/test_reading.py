@@ -322,3 +322,30 @@ def test_what_is_no_picture_is_refused(tmp_path):
     Image.new("RGB", (20, 20)).save(tmp_path / "small.png")
     with pytest.raises(ValueError, match="at least 48 pixels"):
         read_picture(tmp_path / "small.png")
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_a_marker_between_two_colours_of_the_palette_is_one(tmp_path, seed):
+    """Of a colour map there are more colours than the palette has."""
+    rng = np.random.default_rng(seed)
+    points = np.stack(np.meshgrid(np.arange(20), np.arange(14)), -1).reshape(-1, 2) + rng.uniform(-0.2, 0.2, (280, 2))
+    figure, ax = plt.subplots()
+    ax.scatter(*points.T, c=rng.uniform(size=280), s=25, linewidths=0)
+    figure.savefig(tmp_path / "plot.png")
+    plt.close(figure)
+    found = read_picture(tmp_path / "plot.png", most_hidden=1)
+    assert len(found.pixels) == 280
+    assert found.share_hidden < 0.01
+
+
+def test_lines_through_the_middle_are_no_axes(tmp_path):
+    points = np.random.default_rng(0).uniform(-10, 10, size=(150, 2))
+    figure, ax = plt.subplots(figsize=(7, 5))
+    ax.scatter(*points.T, s=16, linewidths=0)
+    ax.axvline(0, color="#c0d0e8", zorder=0)
+    ax.axhline(-6, xmax=0.6, color="#dde5f0", zorder=0)
+    ax.axis("off")
+    figure.savefig(tmp_path / "plot.png")
+    plt.close(figure)
+    found = read_picture(tmp_path / "plot.png", most_hidden=1)
+    assert abs(found.n_drawn - 150) <= 3

@@ -39,6 +39,11 @@ FACTORS = 2.0 ** np.arange(0, 20.1, 0.125)
 LEAST_TRIED = 30
 """Features of practice releases, in all, that a factor is chosen on at the least."""
 
+TINY = np.finfo(np.float64).tiny
+
+MOST_EXCESS = 4.0
+"""Most by which a few practice releases raise a predicted error."""
+
 FEW_VALUES = 20
 """Different values of a feature among the records up to which its errors are not those of a continuous one."""
 
@@ -52,11 +57,14 @@ class Calibration(NamedTuple):
         feature_mse: Mean squared errors (d,) of an attack that does not tell features apart; None if it does, or if
             nothing was learned.
         n_releases: Practice releases, 0 for none.
+        excess: How many times what is predicted with these factors the mean squared error is, from 1 to `MOST_EXCESS`:
+            intervals may hold, and errors beyond them be large.
     """
 
     factor: tuple[float, float, float] = (1.0, 1.0, 1.0)
     feature_mse: np.ndarray | None = None
     n_releases: int = 0
+    excess: float = 1.0
 
 
 UNCALIBRATED = Calibration()
@@ -128,7 +136,14 @@ def calibrated(found: Reconstruction, tried: EmbeddingThreat, *, level: float = 
 
         place = bisect.bisect_left(range(len(FACTORS)), True, key=holds)
         factors[kind] = float(FACTORS[min(place, len(FACTORS) - 1)])
-    return learned._replace(factor=(factors[0], factors[1], factors[2]))
+    learned = learned._replace(factor=(factors[0], factors[1], factors[2]))
+    told = counts & ~reference.kinds(deviation)[2]
+    if told.sum() < LEAST_TRIED:
+        return learned
+    unit = 1.0 if tried.bounds is not None else np.maximum(reference.deviation, TINY)
+    wide = reference.widened(deviation, learned.factor) / unit
+    missed = float(((((x - truth) / unit) ** 2)[told]).mean() / max(float((wide**2)[told].mean()), TINY))
+    return learned._replace(excess=min(max(missed, 1.0), MOST_EXCESS))
 
 
 def with_intervals(
@@ -141,6 +156,8 @@ def with_intervals(
         reference, deviation = _Reference.of(threat), np.sqrt(mse)
         is_widened = reference.factor(deviation, calibration.factor) > 1
         wide = np.where(is_widened, reference.widened(deviation, calibration.factor) ** 2, mse)
+        is_exact = reference.kinds(deviation)[2]
+        wide = np.where(is_exact, wide, np.maximum(wide, np.minimum(calibration.excess * wide, reference.deviation**2)))
         expected = wide.mean(axis=1) if expected is None else np.asarray(expected) + (wide - mse).mean(axis=1)
         mse = wide
     return found._replace(interval=ends, feature_mse=mse, expected_mse=expected)
@@ -167,7 +184,7 @@ class _Reference:
     @property
     def varies(self) -> np.ndarray:
         """(d,) bool."""
-        return self.deviation > 1e-9 * np.maximum(np.abs(self.mean), np.finfo(np.float64).tiny)
+        return self.deviation > 1e-9 * np.maximum(np.abs(self.mean), TINY)
 
     def kinds(self, deviation: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(m, d) bool each: continuous, of few values, and predicted to rounding, by predicted deviations (m, d)."""
@@ -198,7 +215,7 @@ def _feature_mse(found: Reconstruction, threat: EmbeddingThreat, calibration: Ca
     if not np.isfinite(expected).all():
         return None
     variance = threat.expected_of.astype(np.float64).var(axis=0)
-    return expected[:, None] * variance / max(variance.mean(), np.finfo(np.float64).tiny)
+    return expected[:, None] * variance / max(variance.mean(), TINY)
 
 
 def _intervals(

@@ -73,6 +73,21 @@ def test_practice_releases_tell_by_how_much_an_error_is_larger_than_predicted(to
     assert 0.89 < inside(ends, truth).mean() < 0.94
 
 
+def test_a_few_large_errors_raise_the_error_to_expect_and_no_interval(told):
+    public, truth, found = told
+    x = found.x + np.where(RNG.random(truth.shape) < 0.04, 0.3 * RNG.normal(size=truth.shape), 0)
+    threat = threat_of(public, 300, truth)
+    learned = intervals.calibrated(found._replace(x=x), threat)
+    assert learned.factor[0] < 1.3
+    missed = ((x - truth) ** 2).mean()
+    found = found._replace(x=x)
+    given = intervals.with_intervals(found, threat_of(public, 300), learned)
+    assert missed > 1.8 * 0.05**2
+    np.testing.assert_allclose(given.expected_mse.mean(), missed, rtol=0.05)
+    alone = intervals.with_intervals(found, threat_of(public, 300), learned._replace(excess=1.0))
+    np.testing.assert_array_equal(given.interval, alone.interval)
+
+
 def test_errors_smaller_than_predicted_narrow_nothing(told):
     public, truth, found = told
     loose = found._replace(feature_mse=found.feature_mse * 9)

@@ -30,8 +30,9 @@ from drjax.bounds import rero
 from drjax.bounds.statement import Mechanism
 from drjax.core import validate
 from drjax.core.types import Array, DRMethod, Embedding
-from drjax.data import Values, in_own_units, load, read_values
-from drjax.data.frames import arrow_of, values_from_memory
+from drjax.data import Values, in_own_units, load, read_values, records_of
+from drjax.data.arrow import arrow_of
+from drjax.data.frames import values_from_memory
 from drjax.dr import METHODS, PCA, make_method
 from drjax.releases import PCAReleaseConfig, release_pca
 from drjax.releases.synthetic import SyntheticReleaseConfig, release_synthetic
@@ -46,6 +47,8 @@ def audit(
     categorical: tuple[str, ...] = (),
     drop: tuple[str, ...] = (),
     label: str | None = None,
+    schema: Any = None,
+    id: str | None = None,
     resume: bool = False,
     progress: bool = False,
     **options: Any,
@@ -58,9 +61,11 @@ def audit(
         method: Key of `METHODS`; PCA if None, or with `released` recognised.
         released: Map to attack, one row per record in the order of the data, which is used as it is, not scaled: path,
             array (n, k) or DataFrame of numbers. Maps of the audit's own if None.
-        categorical: Text columns of a table to encode one-hot.
+        categorical: Columns of a table that are categories, where it is not seen.
         drop: Columns of a table to leave out.
         label: Label column of a table; it is not attacked.
+        schema: What is stated of the columns of a table, by column, or a file of that (`drjax data plan`).
+        id: Column of a table that records are called by; the first that tells them apart if None.
         resume: Go on with an earlier run in `out`.
         progress: Show progress bars on standard error.
         **options: Fields of `AuditConfig`, such as n_known, n_components, attacks, each_record; and hyperparameters of
@@ -78,13 +83,13 @@ def audit(
         >>> result.verdict.level
         'high'
     """
-    found = load(data, categorical=categorical, drop=drop, label=label)
+    found = load(data, categorical=categorical, drop=drop, label=label, schema=schema, id=id)
     if method is not None:
         validate.one_of((*METHODS, RECOGNISED), method=method)
     names = {field.name for field in dataclasses.fields(AuditConfig)} - {"options", "data", "method"}
     own = {name: value for name, value in options.items() if name not in names}
     is_named = isinstance(data, str | Path)
-    columns = {"categorical": tuple(categorical), "drop": tuple(drop), "label": label} if is_named else {}
+    columns = {"categorical": tuple(categorical), "drop": tuple(drop), "label": label, "id": id} if is_named else {}
     config = AuditConfig(
         data=str(data) if is_named else found.name,
         method=method or "",
@@ -96,7 +101,7 @@ def audit(
     folder = run_folder(config.run_name, resume=resume) if out is None else Path(out)
     published = None
     if released is not None:
-        values = in_own_units(data, found, categorical=categorical, drop=drop, label=label)
+        values = in_own_units(data, found)
         published = Released(values, read_map(released))
     return run(config, folder, data=found, released=published, resume=resume, progress=progress)
 
@@ -118,13 +123,15 @@ def attack(
     attack: str | None = None,
     decimals: int | None = None,
     bounds: tuple[float, float] | None = None,
+    schema: Any = None,
     seed: int = 0,
     **hyperparameters: Any,
 ) -> Answer | tuple[Answer, ...]:
     """Reconstructs the one unknown record of a published embedding from the others; values are used as they are.
 
     Args:
-        known: (n-1, d) records in the order of the release, unless shuffled: path, array or DataFrame of numbers.
+        known: (n-1, d) records in the order of the release, unless shuffled: path, array or DataFrame. Tables that hold
+            more than numbers are read by a plan, see `drjax.data.plan`.
         coords: (n, k) coordinates, given in one of these ways.
         method: Key of `METHODS`, of which what is not stated is recognised; a method with all its hyperparameters; or
             None: recognised by the known records.
@@ -143,6 +150,7 @@ def attack(
         attack: Name in `ATTACKS["embedding"]`; the one that errs least on practice releases if None.
         decimals: Decimals that coordinates are rounded to; found out if None.
         bounds: Least and greatest value of every feature, which then count in one unit; None if there are none.
+        schema: What is stated of the columns of known and public, by column, or a file of that (`drjax data plan`).
         seed: Seed of shadow releases.
         **hyperparameters: Hyperparameters of the method by name.
 
@@ -159,7 +167,8 @@ def attack(
         >>> bool(np.abs(answer.found.x - x[0]).max() < 1e-3)
         True
     """
-    released, given = _numbers(coords), _values(known)
+    released = _numbers(coords)
+    (given, *more), _ = records_of(known, *([] if public is None else [public]), schema=schema)
     steps = {"scale": scale, "first_pca": first_pca, "whiten": whiten}
     is_told = bool(hyperparameters) or any(steps.values()) or angle is not None or release_seed is not None
     if method is None and is_told:
@@ -173,7 +182,7 @@ def attack(
     elif release_seed is not None:
         stated = Stated.whole(stated, release_seed)
     rest: dict[str, Any] = {"attack": attack, "decimals": decimals, "bounds": bounds, "names": given.names}
-    rest["public"] = None if public is None else _numbers(public)
+    rest["public"] = more[0].x if more else None
     key = jax.random.key(seed)
     if isinstance(target_row, Sequence):
         if stated is None or shuffled or known_features is not None:
@@ -194,6 +203,7 @@ def embed(
     scale: tuple[str, ...] = (),
     first_pca: int | None = None,
     whiten: bool = False,
+    schema: Any = None,
     seed: int = 0,
     dtype: Literal["float32", "float64"] = "float64",
     **hyperparameters: Any,
@@ -207,6 +217,7 @@ def embed(
         scale: Steps on the records before a method that is named, such as "standard".
         first_pca: Principal components that it is given in place of the records; None for the records.
         whiten: Whether coordinates are scaled to unit variance.
+        schema: What is stated of the columns of a table, by column, or a file of that (`drjax data plan`).
         seed: Seed of a randomised method, in [0, 2^32), for experiments: who knows it knows the draws.
         dtype: Floating-point type of the computation.
         **hyperparameters: Hyperparameters of the method by name.
@@ -220,7 +231,8 @@ def embed(
         (50, 2)
     """
     validate.seed(seed=seed)
-    x = _numbers(data).astype(dtype)
+    (given,), _ = records_of(data, schema=schema)
+    x = given.x.astype(dtype)
     made = _method(method, n_components, hyperparameters, scale=scale, first_pca=first_pca, whiten=whiten)
     with jax.enable_x64(dtype == "float64"):
         # One more record beside the others: the same embedding by the faster way, with draws that the seed gives again.
@@ -311,11 +323,7 @@ def _method(method: str | DRMethod, n_components: int, hyperparameters: Mapping[
 
 
 def _numbers(records: Any) -> np.ndarray:
-    return _values(records).x
-
-
-def _values(records: Any) -> Values:
-    return read_values(records) if isinstance(records, str | Path) else values_from_memory(records)
+    return (read_values(records) if isinstance(records, str | Path) else values_from_memory(records)).x
 
 
 def _features(known_features: Mapping[Any, float], known: Values) -> np.ndarray:

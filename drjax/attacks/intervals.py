@@ -140,7 +140,7 @@ def calibrated(found: Reconstruction, tried: EmbeddingThreat, *, level: float = 
     told = counts & ~reference.kinds(deviation)[2]
     if told.sum() < LEAST_TRIED:
         return learned
-    unit = 1.0 if tried.bounds is not None else np.maximum(reference.deviation, TINY)
+    unit = np.where(reference.varies & (tried.bounds is None), reference.deviation, 1.0)
     wide = reference.widened(deviation, learned.factor) / unit
     missed = float(((((x - truth) / unit) ** 2)[told]).mean() / max(float((wide**2)[told].mean()), TINY))
     return learned._replace(excess=min(max(missed, 1.0), MOST_EXCESS))

@@ -200,7 +200,8 @@ def assumptions(config: AuditConfig, data: Dataset, scene: Scene, view: View, us
 def _public(key: Array, config: AuditConfig, data: Dataset) -> tuple[np.ndarray, np.ndarray]:
     assert config.public_data is not None
     is_table = data.feature_names is not None
-    options = {"categorical": config.categorical, "drop": config.drop, "label": config.label} if is_table else {}
+    # Of one's own table the public one has the same plan; a named set has none.
+    options = {} if data.plan is None else {"label": config.label, "schema": data.plan}
     public = load(config.public_data, data_dir=config.data_dir, **options)
     if public.shape != data.shape or public.feature_names != data.feature_names:
         raise ValueError(

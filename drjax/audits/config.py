@@ -11,9 +11,11 @@ from typing import Any, Literal
 
 from drjax.attacks import matching
 from drjax.attacks.reconstruction import neural
+from drjax.attacks.registry import ATTACKS
 from drjax.attacks.shadow import RANDOMNESS, Randomness
 from drjax.core import validate
 from drjax.core.types import DRMethod
+from drjax.data.sources import is_named
 from drjax.defenses import DEFENSES
 from drjax.dr import METHODS, PCA, make_method
 
@@ -43,11 +45,14 @@ class AuditConfig:
     """An audit of one method on one data set.
 
     Attributes:
-        data: Name of a data set (`drjax data list`) or path of a CSV, Parquet, NPY, NPZ file or an image folder.
+        data: Name of a data set (`drjax data list`) or path of a table (CSV, Excel, Parquet), an NPY or NPZ file or an
+            image folder.
         data_dir: Folder of the named data sets; $DRJAX_DATA or the download cache if None.
-        categorical: Text columns of a table to encode one-hot.
+        categorical: Columns of a table that are categories, where it is not seen.
         drop: Columns of a table to leave out.
         label: Label column of a table; it is not attacked.
+        schema: File that says what the columns of a table are; see `drjax data plan`. Told by their cells if None.
+        id: Column of a table that records are called by; the first that tells them apart if None.
         method: Name of the DR method. If empty: PCA, or with `released` "recognised", by the records and the map.
         n_components: Number of coordinates released per record.
         options: Other hyperparameters of the method by name; its defaults where not given.
@@ -72,8 +77,10 @@ class AuditConfig:
         n_decoys: Number of decoys beside the target in the identification test; fewer if there are not as many.
         seed: Seed of the split, the shadows, the training and the intervals.
         each_record: Attack every record of the data set in one release of all of them, instead of a sample of targets;
-            there is no split then: leave out its sizes.
-        max_records: Largest number of records attacked with `each_record` or `released`, drawn at random; all if None.
+            there is no split then: leave out its sizes. One's own data are audited so unless a split, another adversary
+            or a defence is asked for, on as many records as ten minutes allow.
+        max_records: Largest number of records attacked with `each_record`, `released` or own data, drawn at random; if
+            None all, or of own data as many as ten minutes allow.
         released: Map to attack instead of one that the audit makes: CSV, Parquet, NPY or NPZ file with one row per
             record, in the order of the data. Every record is attacked, as with `each_record`.
         n_unknown: Number of released records that the adversary does not know, the target included.
@@ -89,6 +96,8 @@ class AuditConfig:
     categorical: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
     label: str | None = None
+    schema: str | None = None
+    id: str | None = None
     method: str = ""
     n_components: int = 2
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -136,7 +145,7 @@ class AuditConfig:
             validate.integer(max_records=self.max_records)
             if not self.attacks_each:
                 raise ValueError(
-                    f"max_records must be left out without each_record or released, got {self.max_records}"
+                    f"max_records must be left out without each_record, released or own data, got {self.max_records}"
                 )
         validate.one_of(neural.RECIPES, network=self.network, dense_network=self.dense_network)
         self._check_defense()
@@ -196,12 +205,22 @@ class AuditConfig:
         """Name of the folder that a run is written to, unless told otherwise."""
         if self.released is not None:
             return f"{Path(self.data).stem}-released-{Path(self.released).stem}"
-        return f"{Path(self.data).stem}-{self.method}-{'each' if self.each_record else f'n{self.n_known + 1}'}"
+        return f"{Path(self.data).stem}-{self.method}-{'each' if self.attacks_each else f'n{self.n_known + 1}'}"
 
     @property
     def attacks_each(self) -> bool:
         """Whether every record of one release is attacked, not a sample of targets in releases of their own."""
-        return self.each_record or self.released is not None
+        return self.each_record or self.released is not None or self.is_own_release
+
+    @property
+    def is_own_release(self) -> bool:
+        """Whether the data are somebody's own and no other setting is asked for: all of them are the release then."""
+        others = (*SIZES, *SWITCHES, "seed_known", "n_decoys", "defense", "released")
+        defaults = {entry.name: entry.default for entry in fields(self)}
+        is_usual = all(getattr(self, name) == defaults[name] for name in others)
+        attacks = ATTACKS["embedding"]
+        is_each = all(name in attacks and attacks[name].each for name in self.attacks)
+        return is_usual and is_each and not is_named(self.data)
 
     @property
     def n_hidden(self) -> int:

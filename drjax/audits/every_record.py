@@ -30,6 +30,12 @@ from drjax.reports import ladder
 from drjax.reports.ladder import LadderRow
 from drjax.reports.sections import Facts, Verdict
 
+MOST_SECONDS = 480.0
+"""Time for attacks on own data in turn, where nobody says how many records to attack."""
+
+LEAST_ROWS = 20
+"""Records that are attacked in any case."""
+
 CHUNK = 10
 """Records between two files, of an attack that shares nothing between records."""
 
@@ -51,8 +57,11 @@ class EveryRecordSetting(Setting):
 
         found = needs.require(need(n), "this audit", "the number of records in --data", need, n)
         announce(f"preparations for one release of {n:,} records", found.seconds, found.bytes, enabled=progress)
-        one, rows = self._threat.threat(0), self._threat.rows
+        one = self._threat.threat(0)
         each = sum(attack.cost(one).seconds for attack in self._attacks.values() if not attack.shares_each)
+        if each > 0 and self.config.max_records is None and not self.config.each_record:
+            self._threat = dataclasses.replace(self._threat, rows=self._rows(max(LEAST_ROWS, int(MOST_SECONDS / each))))
+        rows = self._threat.rows
         announce(f"attacks on {len(rows):,} records in turn", len(rows) * each, enabled=progress)
 
     def _threatened(self, *, progress: bool) -> EveryRecord:
@@ -62,12 +71,12 @@ class EveryRecordSetting(Setting):
         self.data = data = self.loaded()
         n = len(data.x)
         if n < 4:
-            raise ValueError(f"data must have at least 4 records for each_record, got {n} in {data.name}")
+            raise ValueError(f"data must have at least 4 records, got {n} in {data.name}")
         return EveryRecord(
             method=config.dr_method,
             x=data.x,
             coords=np.zeros((n, config.n_components)),
-            rows=self._rows(),
+            rows=self._rows(self.config.max_records),
             stand_ins=self._stand_ins,
             decimals=config.decimals,
             dtype=config.dtype,
@@ -79,9 +88,9 @@ class EveryRecordSetting(Setting):
         """Keys of the release, of the choice of rows and of the scores."""
         return jax.random.split(jax.random.key(self.config.seed), 3)
 
-    def _rows(self) -> np.ndarray:
-        """The records to attack."""
-        n, most = len(self.data.x), self.config.max_records
+    def _rows(self, most: int | None) -> np.ndarray:
+        """The records to attack, at most so many."""
+        n = len(self.data.x)
         if most is None or most >= n:
             return np.arange(n)
         return np.sort(np.asarray(jax.random.permutation(self._keys()[1], n))[:most])
@@ -185,7 +194,7 @@ class EveryRecordSetting(Setting):
         label = ladder.strongest(rows).label
         strongest = next(name for name, found in attempts.items() if found.label == label)
         table = path / exposure_report.TABLE
-        exposure_report.write_table(table, self._exposures[strongest], self._results[strongest])
+        exposure_report.write_table(table, data, self._exposures[strongest], self._results[strongest])
         tables, figures = exposure_report.contents(
             path,
             data,
@@ -202,6 +211,7 @@ class EveryRecordSetting(Setting):
             tables=tables,
             measured=figures,
             limitations=exposure_report.LIMITATIONS,
+            details=exposure_report.in_words(data, self._exposures[strongest], attempts[strongest].x),
             result={"exposure": self._exposures[strongest], "table": table},
         )
 

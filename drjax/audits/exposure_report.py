@@ -12,7 +12,7 @@ import numpy as np
 
 from drjax.attacks import metrics
 from drjax.attacks.exposure import Exposure
-from drjax.audits import describe
+from drjax.audits import describe, learned
 from drjax.audits.report import LIMITATIONS as ALL_LIMITATIONS
 from drjax.audits.report import save_figures
 from drjax.core.statistics import share_interval
@@ -33,6 +33,9 @@ WORST_RECORDS = 3
 
 WORST_FEATURES = 40
 """Features that are listed of them."""
+
+MOST_NAMED = 5
+"""Most exposed records that the verdict names."""
 
 WORST_ROWS = 20
 """Lines of the ranking in the report."""
@@ -116,12 +119,16 @@ def ladder_row(
     return LadderRow(label=words[0], description=words[1], scores=scores)
 
 
-def write_table(path: Path, measured: Exposure, result: Mapping[str, np.ndarray]) -> None:
-    """Writes one line per record, the most exposed first; rows count from 0, without a header line of the data."""
+def write_table(path: Path, data: Dataset, measured: Exposure, result: Mapping[str, np.ndarray]) -> None:
+    """Writes one line per record, the most exposed first, for its owner's eyes.
+
+    Rows count from 0, without a header line of the data; of an own table the id and the line in its file stand beside.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     heads = ("error", "nearest_other_error", "mean_error", "ratio", "rebuilt", "identified", "residual_norm", "status")
-    writer.writerow(["rank", "row", *heads])
+    own = [] if data.rows is None else ["id"] * (data.rows.ids is not None) + [data.rows.counted.replace(" ", "_")]
+    writer.writerow(["rank", "row", *own, *heads])
     residual = result.get("residual_norm", np.full(len(measured.row), np.nan))
     for i in np.argsort(measured.rank):
         names = [name for name in count_status(result["status"][i]) if name != "OK"]
@@ -130,6 +137,7 @@ def write_table(path: Path, measured: Exposure, result: Mapping[str, np.ndarray]
             [
                 int(measured.rank[i]),
                 int(measured.row[i]),
+                *_place(data, int(measured.row[i])),
                 *(f"{value:.6g}" for value in figures),
                 "yes" if measured.is_rebuilt[i] else "no",
                 "yes" if measured.is_identified[i] else "no",
@@ -138,6 +146,29 @@ def write_table(path: Path, measured: Exposure, result: Mapping[str, np.ndarray]
             ]
         )
     atomic_write_text(path, text.getvalue())
+    path.chmod(0o600)
+
+
+def in_words(data: Dataset, measured: Exposure, x: np.ndarray) -> tuple[str, ...]:
+    """What the strongest attack learns of a typical person, and who is most exposed; nothing of other data than tables.
+
+    Args:
+        data: All records.
+        measured: Exposure by the attack.
+        x: (m, d) what it made of the attacked records.
+    """
+    if data.plan is None:
+        return ()
+    worst = [data.called(int(measured.row[i])) for i in np.argsort(measured.rank)[:MOST_NAMED]]
+    return learned.sentence(learned.learned(data, measured.row, x)), f"Most exposed: {', '.join(worst)}."
+
+
+def _place(data: Dataset, row: int) -> list[str]:
+    """Id and line of a record of an own table."""
+    if data.rows is None:
+        return []
+    ids = [] if data.rows.ids is None else [data.rows.ids[row]]
+    return [*ids, str(int(data.rows.lines[row]))]
 
 
 def contents(
@@ -152,14 +183,18 @@ def contents(
     """Tables and figures of the report; the figures are written into the folder's `figures`."""
     best = measured[strongest]
     worst = np.argsort(best.rank)
-    tables = [_ranking(best, worst, labels[strongest])]
+    tables = [_ranking(data, best, worst, labels[strongest])]
+    if data.plan is not None:
+        found = learned.learned(data, best.row, reconstructions[strongest])
+        tables.insert(0, learned.table(found, labels[strongest]))
     drawn = []
     if describe.is_image(data.shape):
         some = worst[:WORST_PICTURES]
         shown = {labels[name]: x[some] for name, x in reconstructions.items() if name != "mean"}
         drawn.append(("worst", plots.image_grid(data.x[best.row[some]], shown, data.shape), PICTURES))
     else:
-        tables.append(_features(data, best, worst, reconstructions[strongest], labels[strongest]))
+        listed = _features if data.plan is None else _columns
+        tables.append(listed(data, best, worst, reconstructions[strongest], labels[strongest]))
     errors = {labels[name]: m.error for name, m in measured.items() if name != "nearest"}
     drawn.append(("exposure", plots.error_distribution(errors, best.nearest_error), CURVE))
     return tuple(tables), save_figures(folder, drawn)
@@ -200,19 +235,20 @@ def assumptions(data: Dataset, method: DRMethod, n_attacked: int, *, scaling: st
     return tuple(sentences)
 
 
-def _ranking(best: Exposure, worst: np.ndarray, label: str) -> Table:
+def _ranking(data: Dataset, best: Exposure, worst: np.ndarray, label: str) -> Table:
     failed = int((~np.isfinite(best.error)).sum())
+    counted = " Rows count from 0." if data.rows is None else ""
     return Table(
         title="The most exposed records",
         paragraphs=(
             f"By “{label}”, the strongest attack. {int(best.is_rebuilt.sum()):,} of {len(best.row):,} records were "
             "rebuilt, which is more closely than the most similar other record and with less than half of the error of "
             f"guessing the mean of the others, and {int(best.is_identified.sum()):,} were told from all others"
-            f"{f'; {failed:,} could not be scored' if failed else ''}. Rows count from 0. All records are in {TABLE}.",
+            f"{f'; {failed:,} could not be scored' if failed else ''}.{counted} All records are in {TABLE}.",
         ),
         headers=(
             "Rank",
-            "Row",
+            "Row" if data.rows is None else "Record",
             "Error (MSE)",
             "Most similar other record",
             "Mean of the others",
@@ -223,7 +259,7 @@ def _ranking(best: Exposure, worst: np.ndarray, label: str) -> Table:
         rows=tuple(
             (
                 f"{best.rank[i]:,}",
-                f"{best.row[i]:,}",
+                f"{best.row[i]:,}" if data.rows is None else data.called(int(best.row[i])),
                 number(float(best.error[i])),
                 number(float(best.nearest_error[i])),
                 number(float(best.mean_error[i])),
@@ -249,5 +285,30 @@ def _features(data: Dataset, best: Exposure, worst: np.ndarray, reconstructed: n
         rows=tuple(
             (name, *(f"{value[j]:.4g}" for pair in zip(truth, guess, strict=True) for value in pair))
             for j, name in enumerate(names[:WORST_FEATURES])
+        ),
+    )
+
+
+def _columns(data: Dataset, best: Exposure, worst: np.ndarray, reconstructed: np.ndarray, label: str) -> Table:
+    """True and rebuilt values of an own table, as it writes them."""
+    some = [i for i in worst[:WORST_RECORDS] if np.isfinite(best.error[i])]
+    assert data.plan is not None
+    assert data.values is not None
+    columns = data.plan.used[:WORST_FEATURES]
+    truth = data.values[best.row[some]]
+    guess = np.asarray(reconstructed[some], np.float64) * data.scale + data.offset
+    left_out = f" The first {WORST_FEATURES} columns." if len(data.plan.used) > WORST_FEATURES else ""
+    at = [[j for j, source in enumerate(data.sources) if source == column.name] for column in columns]
+    pairs = [values for pair in zip(truth, guess, strict=True) for values in pair]
+    return Table(
+        title="What was taken back of them",
+        paragraphs=(f"True values and what “{label}” rebuilt.{left_out}",),
+        headers=("Column", *(text for i in some for text in (data.called(int(best.row[i])), "rebuilt"))),
+        rows=tuple(
+            (
+                column.name,
+                *(learned.shown(column, values[own]) for values in pairs),
+            )
+            for column, own in zip(columns, at, strict=True)
         ),
     )

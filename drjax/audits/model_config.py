@@ -22,9 +22,11 @@ class ModelAuditConfig:
     Attributes:
         data: Name of a data set (`drjax data list`) or path of a file; its labels are what the network learns.
         data_dir: Folder of the named data sets; $DRJAX_DATA or the download cache if None.
-        categorical: Text columns of a table to encode one-hot.
+        categorical: Columns of a table that are categories, where it is not seen.
         drop: Columns of a table to leave out.
         label: Label column of a table.
+        schema: File that says what the columns of a table are; see `drjax data plan`. Told by their cells if None.
+        id: Column of a table that records are called by; the first that tells them apart if None.
         training: The network and how it is trained, in full batches or in an order that the adversary knows.
         n_known: Number of records that the adversary knows; a model is trained on one more.
         n_shadow: Number of public records, whose shadow models the learned attacks train on.
@@ -43,6 +45,8 @@ class ModelAuditConfig:
     categorical: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
     label: str | None = None
+    schema: str | None = None
+    id: str | None = None
     training: Training = Training()  # noqa: RUF009 (frozen)
     n_known: int = 299
     n_shadow: int = 1000

@@ -26,6 +26,7 @@ from drjax.audits.quality import ReleaseScores
 from drjax.audits.report import audit_report
 from drjax.core.types import count_status
 from drjax.data import Dataset, load
+from drjax.data.own_table import OPTIONS
 from drjax.reports import ladder, page, records
 from drjax.reports.curve import DefenseCurve
 from drjax.reports.ladder import LadderRow
@@ -141,6 +142,7 @@ class Pages:
         not_run: Labels of attacks that work on the release and were not run; None where the winner is not discussed.
         caveats: Sentences on the verdict.
         limitations: What the report does not show; the usual ones if None.
+        details: Paragraphs of the verdict, behind its sentence.
         result: Fields of `AuditResult` that are the setting's own.
     """
 
@@ -153,6 +155,7 @@ class Pages:
     not_run: tuple[str, ...] | None = None
     caveats: tuple[str, ...] = ()
     limitations: tuple[str, ...] | None = None
+    details: tuple[str, ...] = ()
     result: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -188,9 +191,7 @@ class Setting(ABC):
         config = self.config
         if self._given is not None:
             return self._given
-        return load(
-            config.data, data_dir=config.data_dir, categorical=config.categorical, drop=config.drop, label=config.label
-        )
+        return load(config.data, data_dir=config.data_dir, **{name: getattr(config, name) for name in OPTIONS})
 
     @abstractmethod
     def prepare(self, *, progress: bool) -> None:
@@ -260,11 +261,14 @@ def run_setting(
     rows = tuple(rows)
     verdict = ladder.verdict(rows)
     pages = setting.pages(session, attempts, rows, verdict)
-    verdict = dataclasses.replace(verdict, caveats=(*verdict.caveats, *pages.caveats))
+    verdict = dataclasses.replace(
+        verdict, caveats=(*verdict.caveats, *pages.caveats), details=(*verdict.details, *pages.details)
+    )
     for place, (stage, counts) in enumerate(setting.statuses.items()):
         folder.record("status", stage, place=place, counts=counts)
     report = audit_report(
         title=pages.title,
+        is_private=data.is_own,
         verdict=verdict,
         release=pages.release,
         rows=rows,

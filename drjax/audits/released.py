@@ -102,9 +102,8 @@ class ReleasedSetting(EveryRecordSetting):
         self.data = data = self.loaded()
         self._check(coords)
         if self._pair is None:
-            columns = {"categorical": config.categorical, "drop": config.drop, "label": config.label}
-            self._pair = Released(in_own_units(config.data, data, **columns), coords)
-        values, rows = self._pair.values, self._rows()
+            self._pair = Released(in_own_units(config.data, data), coords)
+        values, rows = self._pair.values, self._rows(config.max_records)
         found = decimals_of(coords)
         if config.decimals is not None and (found is None or found > config.decimals):
             has = "more digits" if found is None else f"{found}"

@@ -139,6 +139,7 @@ def audit_report(
     measured: tuple[Section, ...] = (),
     winner: str = "",
     limitations: tuple[str, ...] = LIMITATIONS,
+    is_private: bool = False,
 ) -> Report:
     """The report of an audit.
 
@@ -155,12 +156,13 @@ def audit_report(
         measured: Quality, defence and figures, shown behind the words on the attacks.
         winner: Text on which attack was the strongest and why, from `ladder.winner`; left out if empty.
         limitations: Sentences on what the report does not show.
+        is_private: Whether the records are somebody's own, so that the page is for their owner alone.
 
     Raises:
         ValueError: no row that is an attack.
     """
     return Report(
-        kind="drjax exposure audit",
+        kind="PRIVATE: for the owner of the records. drjax exposure audit" if is_private else "drjax exposure audit",
         title=title,
         verdict=verdict,
         sections=(

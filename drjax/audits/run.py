@@ -63,4 +63,4 @@ def setting_of(
         return ModelSetting(config, data)
     if config.released is not None:
         return ReleasedSetting(config, data, released)
-    return EveryRecordSetting(config, data) if config.each_record else EmbeddingSetting(config, data)
+    return EveryRecordSetting(config, data) if config.attacks_each else EmbeddingSetting(config, data)

@@ -15,6 +15,7 @@ import jax
 import numpy as np
 import tyro
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from drjax import data as datasets
@@ -25,6 +26,7 @@ from drjax.cli.options import MethodOptions, Options, StepOptions, Steps, hinted
 from drjax.core import validate
 from drjax.core.progress import announce
 from drjax.core.types import count_status
+from drjax.data.own_table import OPTIONS
 from drjax.defenses import DEFENSES, defend
 from drjax.dr import METHODS, PCA, make_method
 from drjax.reports import curve, ladder, records
@@ -57,10 +59,15 @@ def audit(
     folder = out or run_folder(config.run_name, resume=resume)
     console = Console(quiet=quiet)
     command = shlex.join(["drjax", *sys.argv[1:]]) if Path(sys.argv[0]).stem == "drjax" else None
+    given = datasets.load(config.data, data_dir=config.data_dir, **{name: getattr(config, name) for name in OPTIONS})
+    if given.plan is not None and not quiet:
+        print_plan(console, given)
+        console.print(f"PRIVATE: what follows, and all in {folder}, is for the owner of the records.", markup=False)
     with hinted(config.method):
         result = run(
             config,
             folder,
+            data=given,
             resume=resume,
             progress=not quiet,
             command=command,
@@ -68,16 +75,17 @@ def audit(
         )
     ladder.print_ladder(console, result.rows)
     console.print(f"[bold]{result.verdict.headline}.[/bold] {result.verdict.sentence}")
-    for caveat in result.verdict.caveats:
-        console.print(caveat)
+    for line in (*result.verdict.details, *result.verdict.caveats):
+        console.print(line, markup=False)
     if result.quality is not None:
         console.print(quality.lead(result.quality))
     if result.curve is not None:
         curve.print_curve(console, result.curve)
         console.print(curve.lead(result.curve))
     if result.exposure is not None:
-        worst = ", ".join(str(row) for row in result.exposure.row[result.exposure.rank.argsort()[:5]])
-        console.print(f"Most exposed rows, counted from 0: {worst}")
+        if given.plan is None:
+            worst = ", ".join(str(row) for row in result.exposure.row[result.exposure.rank.argsort()[:5]])
+            console.print(f"Most exposed rows, counted from 0: {worst}")
         console.print(f"All records: {result.table}", soft_wrap=True)
     console.print(f"Report: {result.report}", soft_wrap=True)
 
@@ -94,6 +102,7 @@ def embed(
     categorical: tuple[str, ...] = (),
     drop: tuple[str, ...] = (),
     label: str | None = None,
+    schema: Path | None = None,
     defense: Annotated[str, tyro.conf.arg(metavar=f"{{none,{','.join(DEFENSES)}}}")] = "none",
     defense_scale: float | None = None,
     seed: int | None = None,
@@ -109,9 +118,10 @@ def embed(
         options: Hyperparameters of the method.
         steps: Steps before and after the method.
         data_dir: Folder of the named data sets.
-        categorical: Text columns of a table to encode one-hot.
+        categorical: Columns of a table that are categories, where it is not seen.
         drop: Columns of a table to leave out.
         label: Label column of a table, not embedded.
+        schema: File that says what the columns of a table are; see `drjax data plan`.
         defense: Defence against reconstruction; it gives no privacy guarantee.
         defense_scale: Strength of the defence, > 0: standard deviation of the noise, or width of the grid.
         seed: Random seed of the method and of the noise, for experiments; drawn by the operating system if not given.
@@ -127,7 +137,7 @@ def embed(
     with hinted(method):
         dr_method = make_method(method, n_components, typed(method, options), **vars(steps))
     dr_method = _defended(dr_method, defense, defense_scale)
-    x = datasets.load(data, data_dir=data_dir, categorical=categorical, drop=drop, label=label).x
+    x = datasets.load(data, data_dir=data_dir, categorical=categorical, drop=drop, label=label, schema=schema).x
     key = _key(seed)
     with_quality = len(x) <= QUALITY_RECORDS
 
@@ -196,6 +206,48 @@ def data_info(name: Positional[str], *, data_dir: Path | None = None) -> None:
     for file, path in entry.files.items():
         print(f"file      {file}: {path or 'not found'}")
         print(f"          sha256 {entry.provenance.files[file]}")
+
+
+def plan_data(
+    data: Positional[Path],
+    out: Positional[Path | None] = None,
+    *,
+    schema: Path | None = None,
+    quiet: bool = False,
+) -> None:
+    """Say what the columns of a table are and what becomes of them; write that to a file to correct.
+
+    Args:
+        data: Table (CSV, Excel, Parquet).
+        out: JSON file to write, for --schema of other commands once it is corrected. It describes private records.
+        schema: File with what is known already.
+        quiet: Do not print the plan.
+    """
+    if out is not None:
+        if out.suffix != ".json":
+            raise ValueError(f"out must end in .json, got {out}")
+        check_new(out)
+    found = datasets.load(data, schema=schema)
+    if found.plan is None:
+        raise ValueError(f"data must be a table with named columns, got {data}")
+    if not quiet:
+        print_plan(Console(), found)
+    if out is not None:
+        records.atomic_write_text(out, json.dumps(found.plan.to_json(), indent=1, ensure_ascii=False) + "\n")
+        out.chmod(0o600)
+        print(f"Written: {out} (PRIVATE: it tells what the records hold)")
+
+
+def print_plan(console: Console, found: datasets.Dataset) -> None:
+    """The plan of a table as a table, with what of the file was read otherwise than it stands."""
+    assert found.plan is not None
+    table = Table("column", "is", "becomes", "because", title=f"{found.name}: {len(found.x):,} records")
+    for line in found.plan.lines():
+        table.add_row(*map(escape, line))
+    console.print(table)
+    for note in found.notes:
+        console.print(note, markup=False)
+    console.print(f"{len(found.plan.used)} of {len(found.plan.columns)} columns become {found.x.shape[1]:,} features.")
 
 
 def fetch_data(name: Positional[str], *, data_dir: Path | None = None) -> None:

@@ -47,6 +47,7 @@ def embedding(
     shuffled: bool = False,
     decimals: int | None = None,
     bounds: tuple[float, float] | Literal["none"] = "none",
+    schema: Path | None = None,
     seed: int = 0,
     quiet: bool = False,
 ) -> None:
@@ -79,6 +80,7 @@ def embedding(
         shuffled: Rows of the release are in another order than the known records: find out which is whose.
         decimals: Decimals that the coordinates are rounded to; found out if not given.
         bounds: Least and greatest value of every feature, as of pixels, which then count in one unit; or none.
+        schema: File that says what the columns of known and public are; see `drjax data plan`.
         seed: Random seed of the shadow releases.
         quiet: Show no progress.
     """
@@ -93,8 +95,11 @@ def embedding(
             f"method must be stated with options of it, steps around it or its seed, got {RECOGNISED!r}: pass --method"
         )
     validate.integer(minimum=0, seed=seed)
-    records_known, published = datasets.read_values(known), datasets.load_values(coords)
-    others = None if public is None else datasets.read_values(public)
+    published = datasets.load_values(coords)
+    (records_known, *more), plan = datasets.records_of(known, *([] if public is None else [public]), schema=schema)
+    others = more[0] if more else None
+    if plan is not None and not quiet:
+        print(f"Columns of {known} are taken for: {', '.join(f'{one.name} ({one.kind})' for one in plan.columns)}.")
     if others is not None and others.names != records_known.names:
         raise ValueError(
             f"public must have the columns of known in their order, got {_columns(others.names)} in {public} and "

@@ -76,8 +76,9 @@ def _app() -> SubcommandApp:
     app.command(commands.embed)
     data.command(name="list")(commands.list_data)
     data.command(name="info")(commands.data_info)
+    data.command(name="plan")(commands.plan_data)
     data.command(name="fetch")(commands.fetch_data)
-    app.command(data, name="data", help="List, describe and download the named data sets.")
+    app.command(data, name="data", help="Say what a table holds; list, describe and download the named data sets.")
     for name in ("rero", "epsilon", "noise", "tradeoff"):
         bound.command(name=name)(getattr(bound_commands, f"bound_{name}"))
     for command in (release_commands.pca, release_commands.synthetic, release_commands.schema):

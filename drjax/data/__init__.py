@@ -4,7 +4,7 @@ from drjax.data.catalog import SOURCES, Source
 from drjax.data.dataset import Dataset, Provenance, count_duplicates
 from drjax.data.downloads import cache_dir, fetch
 from drjax.data.files import Values, load_file, load_values, read_values
-from drjax.data.own_units import in_own_units
+from drjax.data.own_units import in_own_units, records_of
 from drjax.data.preprocess import MinMaxScaler, StandardScaler
 from drjax.data.sources import Summary, available, describe, load
 from drjax.data.splits import Splits, split
@@ -29,5 +29,6 @@ __all__ = [
     "load_file",
     "load_values",
     "read_values",
+    "records_of",
     "split",
 ]

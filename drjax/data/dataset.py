@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from typing import NamedTuple
 
 import numpy as np
+
+from drjax.data.plan import Plan
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +32,26 @@ class Provenance:
     note: str
 
 
+OWN = "the user's own data"
+"""Licence of what is read from a user's file or memory."""
+
+
+class Rows(NamedTuple):
+    """What the records of somebody's own table are called, and where they stand.
+
+    Attributes:
+        named_by: Column whose texts `ids` are; None without.
+        ids: n texts; None where no column tells records apart.
+        lines: (n,) where each record stands in its file.
+        counted: What `lines` counts: "line" or "row of the sheet", from 1, or "row", from 0.
+    """
+
+    named_by: str | None
+    ids: tuple[str, ...] | None
+    lines: np.ndarray
+    counted: str
+
+
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
     """Records in [0, 1] with what is needed to read them in their original units: x * scale + offset.
@@ -44,6 +67,11 @@ class Dataset:
         offset: (d,) float64, in the original units; the value itself for a constant column.
         scale: (d,) float64, in the original units; 0 for a constant column.
         class_names: What the labels 0, 1, ... mean, or None.
+        plan: What the columns of somebody's own table are; None for other data.
+        sources: d names of the columns that the features of such a table come from; empty for other data.
+        values: (n, d) float64, the features of such a table in the units of its columns; None for other data.
+        rows: What its records are called and where they stand; None for other data.
+        notes: What of the file was read otherwise than it stands; whole sentences.
     """
 
     name: str
@@ -56,6 +84,23 @@ class Dataset:
     offset: np.ndarray
     scale: np.ndarray
     class_names: tuple[str, ...] | None = None
+    plan: Plan | None = None
+    sources: tuple[str, ...] = ()
+    values: np.ndarray | None = None
+    rows: Rows | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_own(self) -> bool:
+        """Whether they are somebody's own records, and no published set."""
+        return self.provenance.licence == OWN
+
+    def called(self, row: int) -> str:
+        """What a record is called: its id and line in an own table, else its row, counted from 0."""
+        if self.rows is None:
+            return f"row {row:,}"
+        where = f"{self.rows.counted} {self.rows.lines[row]:,}"
+        return where if self.rows.ids is None else f"{self.rows.ids[row]} ({where})"
 
     def __repr__(self) -> str:
         """What it holds, without a value of a record."""

@@ -7,16 +7,18 @@ import io
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from drjax.core import validate
 from drjax.data import table_cells, tables
 from drjax.data.checksums import sha256
-from drjax.data.dataset import Dataset, Provenance, coded, duplicates_note, unit_levels, unit_range
+from drjax.data.dataset import OWN, Dataset, Provenance, coded, duplicates_note, unit_levels, unit_range
 from drjax.data.images import from_folder
-from drjax.data.table_files import SUFFIXES, columns_of
+from drjax.data.own_table import Stated, dataset_of
+from drjax.data.sheets import SUFFIXES, read_sheet
+from drjax.data.table_files import columns_of
 
 _ARRAYS = (".npy", ".npz")
 
@@ -30,26 +32,30 @@ def load_file(
     categorical: Sequence[str] = (),
     drop: Sequence[str] = (),
     label: str | None = None,
+    schema: Stated = None,
+    id: str | None = None,
 ) -> Dataset:
     """Reads the user's own records and scales them to [0, 1].
 
-    Tables: see `drjax.data.tables`. Image folders: see `drjax.data.images`. Arrays have one record per entry of
-    their first axis: uint8 is divided by 255; bool, and floats that all lie in [0, 1], are kept as they are; other
-    (n, d) arrays are scaled by each column's minimum and maximum, other arrays of higher rank (images) by one
-    common pair. An .npz file holds the records as `x`, or as its only array of rank 2 or more, and optional labels
-    as `y`. Nothing is ever unpickled.
+    Tables: see `drjax.data.plan` and `drjax.data.own_table`. Image folders: see `drjax.data.images`. Arrays have one
+    record per entry of their first axis: uint8 is divided by 255; bool, and floats that all lie in [0, 1], are kept as
+    they are; other (n, d) arrays are scaled by each column's minimum and maximum, other arrays of higher rank (images)
+    by one common pair. An .npz file holds the records as `x`, or as its only array of rank 2 or more, and optional
+    labels as `y`. Nothing is ever unpickled.
 
     Raises:
         FileNotFoundError: nothing at `path`.
         ValueError: unreadable, damaged or unsupported file; what is wrong with its contents; or `categorical`,
-            `drop` or `label` for anything but a table.
+            `drop`, `label`, `schema` or `id` for anything but a table.
     """
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"there is no file or folder {path}: check the path")
     suffix = path.suffix.lower()
-    if (categorical or drop or label is not None) and (suffix not in SUFFIXES or path.is_dir()):
-        raise ValueError(f"categorical, drop and label apply to tables ({', '.join(SUFFIXES)}), and {path} is none")
+    options: dict[str, Any] = {"categorical": categorical, "drop": drop, "label": label, "schema": schema, "id": id}
+    for name, value in options.items():
+        if value not in (None, (), []) and (suffix not in SUFFIXES or path.is_dir()):
+            raise ValueError(f"{name} applies to tables ({', '.join(SUFFIXES)}), and {path} is none")
     try:
         if path.is_dir():
             return from_folder(path)
@@ -61,13 +67,12 @@ def load_file(
         raise ValueError(f"{error.filename or path} cannot be read: {error.strerror or error}") from error
     provenance = Provenance(
         source=str(path),
-        licence="the user's own data",
+        licence=OWN,
         files={path.name: sha256(blob)},
         note="Columns scaled to [0, 1] by their own minimum and maximum.",
     )
     if suffix in SUFFIXES:
-        columns = columns_of(path, blob)
-        return tables.from_table(str(path), columns, provenance, categorical=categorical, drop=drop, label=label)
+        return dataset_of(read_sheet(path), provenance, **options)
     x, y = _read_arrays(path, blob)
     return from_array(x, y, provenance)
 

@@ -2,48 +2,60 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Sequence
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 import pyarrow as pa
 
 from drjax.core.types import Array
 from drjax.data import files, tables
-from drjax.data.dataset import Dataset, Provenance
+from drjax.data.arrow import arrow_of
+from drjax.data.dataset import OWN, Dataset, Provenance
 from drjax.data.files import Values
+from drjax.data.own_table import Stated, dataset_of
+from drjax.data.sheets import sheet_of
 
 
 def from_memory(
-    records: Any, *, categorical: Sequence[str] = (), drop: Sequence[str] = (), label: str | None = None
+    records: Any,
+    *,
+    categorical: Sequence[str] = (),
+    drop: Sequence[str] = (),
+    label: str | None = None,
+    schema: Stated = None,
+    id: str | None = None,
 ) -> Dataset:
     """An array or a DataFrame as `load_file` reads the file that it would be saved to.
 
     Args:
         records: (n, d), or (n, height, width, ...) images; or a DataFrame.
-        categorical: Columns of a DataFrame to one-hot encode.
+        categorical: Columns of a DataFrame that are categories.
         drop: Columns of a DataFrame to leave out.
         label: Column of a DataFrame that becomes `y`.
+        schema: What is stated of columns; see `drjax.data.own_table.dataset_of`.
+        id: Column of a DataFrame that records are called by.
 
     Returns:
         The data set, named by a checksum of its values.
 
     Raises:
-        ValueError: what is wrong with the contents, or `categorical`, `drop` or `label` for an array.
+        ValueError: what is wrong with the contents, or one of the options for an array.
         TypeError: neither an array nor a DataFrame.
     """
+    options: dict[str, Any] = {"categorical": categorical, "drop": drop, "label": label, "schema": schema, "id": id}
     if isinstance(records, Array):
-        if categorical or drop or label is not None:
-            raise ValueError("categorical, drop and label apply to DataFrames, and records are an array")
+        for name, value in options.items():
+            if value not in (None, (), []):
+                raise ValueError(f"{name} applies to DataFrames, and records are an array")
         x = np.asarray(records)
         digest = hashlib.sha256(repr((x.shape, x.dtype.str)).encode() + np.ascontiguousarray(x).tobytes())
         return files.from_array(x, None, _provenance("array", digest.hexdigest()))
-    table = arrow_of(records)
-    columns = {name: table[name] for name in table.column_names}
-    provenance = _provenance("DataFrame", _digest(table))
-    return tables.from_table(provenance.source, columns, provenance, categorical=categorical, drop=drop, label=label)
+    sheet = sheet_of(records)
+    provenance = _provenance("DataFrame", _digest(pa.table(dict(sheet.columns))))
+    return dataset_of(dataclasses.replace(sheet, name=provenance.source), provenance, **options)
 
 
 def values_from_memory(records: Any) -> Values:
@@ -65,21 +77,6 @@ def values_from_memory(records: Any) -> Values:
     return Values(x, tuple(columns), x.shape[1:])
 
 
-def arrow_of(frame: Any) -> pa.Table:
-    """A DataFrame as a table of Arrow, without the index that pandas has beside the columns.
-
-    Raises:
-        TypeError: no DataFrame that is in memory.
-    """
-    try:
-        given = nw.from_native(frame, eager_only=True)
-        return given.to_arrow().select(range(len(given.columns)))
-    except TypeError as error:
-        raise TypeError(
-            f"records must be a path, a name, an array or a DataFrame in memory, got {type(frame).__name__}"
-        ) from error
-
-
 def _digest(table: pa.Table) -> str:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema.remove_metadata()) as writer:
@@ -90,7 +87,7 @@ def _digest(table: pa.Table) -> str:
 def _provenance(kind: str, digest: str) -> Provenance:
     return Provenance(
         source=f"{kind}-{digest[:12]}",
-        licence="the user's own data",
+        licence=OWN,
         files={},
         note="Columns scaled to [0, 1] by their own minimum and maximum.",
     )

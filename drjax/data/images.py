@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image
 
 from drjax.data.checksums import sha256
-from drjax.data.dataset import Dataset, Provenance, coded, duplicates_note, from_levels
+from drjax.data.dataset import OWN, Dataset, Provenance, coded, duplicates_note, from_levels
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff")
 
@@ -64,7 +64,7 @@ def from_folder(path: Path) -> Dataset:
     y, class_names = (None, None) if "." in folders else coded(np.array(folders))
     provenance = Provenance(
         source=str(path),
-        licence="the user's own data",
+        licence=OWN,
         files={path.name: digest.hexdigest()},
         note=f"{len(files)} {'grey' if grey else 'colour'} images, scaled by 255."
         + duplicates_note(images.reshape(len(files), -1)),

@@ -14,6 +14,7 @@ from drjax.data.dataset import Dataset, Provenance
 from drjax.data.downloads import cache_dir, fetch
 from drjax.data.files import load_file
 from drjax.data.frames import from_memory
+from drjax.data.own_table import Stated
 
 __all__ = ["SOURCES", "Dataset", "Provenance", "Summary", "available", "describe", "load"]
 
@@ -53,19 +54,24 @@ def load(
     categorical: Sequence[str] = (),
     drop: Sequence[str] = (),
     label: str | None = None,
+    schema: Stated = None,
+    id: str | None = None,
     download: bool = False,
 ) -> Dataset:
     """A named data set, or the user's own records, in [0, 1].
 
     Args:
-        records: A key of `SOURCES`, else a CSV, Parquet, NPY or NPZ file or a folder of images, see
+        records: A key of `SOURCES`, else a table (CSV, Excel, Parquet), an NPY or NPZ file or a folder of images, see
             `drjax.data.files.load_file`. A name wins over a file called like it; a `Path` is never a name. Or an array
             or a DataFrame, see `drjax.data.frames`.
         data_dir: Folder with the named sets' folders. Looked through first, then the one that the environment
             variable DRJAX_DATA names, then the per-user cache that `fetch` fills.
-        categorical: Columns of the user's table to one-hot encode.
+        categorical: Columns of the user's table that are categories, where it is not seen.
         drop: Columns of the user's table to leave out.
         label: Column of the user's table that becomes `y`.
+        schema: What is stated of the user's columns: a file that `drjax data plan` wrote, its contents, or the plan of
+            another table.
+        id: Column of the user's table that records are called by.
         download: Fetch a named set that is not there.
 
     Returns:
@@ -82,17 +88,19 @@ def load(
         >>> load("digits").x.shape
         (1797, 64)
     """
+    options: dict[str, Any] = {"categorical": categorical, "drop": drop, "label": label, "schema": schema, "id": id}
     if not isinstance(records, str | Path):
-        return from_memory(records, categorical=categorical, drop=drop, label=label)
+        return from_memory(records, **options)
     if not is_named(records):
         if not Path(records).exists():
             raise FileNotFoundError(
                 f"there is no data set, file or folder {str(records)!r}: check the path, or use one of "
                 f"{', '.join(SOURCES)}"
             )
-        return load_file(records, categorical=categorical, drop=drop, label=label)
-    if categorical or drop or label is not None:
-        raise ValueError(f"categorical, drop and label apply to your own tables, and {records} is a named set")
+        return load_file(records, **options)
+    for option, value in options.items():
+        if value not in (None, (), []):
+            raise ValueError(f"{option} applies to your own tables, and {records} is a named set")
     name, source = resolve(records)
     found = _find(source, data_dir)
     if download and None in found.values():

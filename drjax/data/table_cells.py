@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import shlex
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from drjax.data.dataset import coded
-
 # Typed loosely, because its functions are made at import time, where a type checker sees none of them.
 pc: Any = pyarrow.compute
+
+Columns = Mapping[str, pa.ChunkedArray]
 
 _NUMBER = r"^[+-]?\.?[0-9][0-9.]*([eE][+-]?[0-9]+)?$"
 
@@ -39,9 +40,9 @@ def number_column(name: str, column: pa.ChunkedArray) -> np.ndarray:
     Raises:
         ValueError: text or another type, or a missing or infinite value.
     """
-    column = _plain(column)
+    column = plain(column)
     kind = column.type
-    if _is_text(kind):
+    if is_text(kind):
         text = _without_missing(column)
         try:
             column = text.cast(pa.float64())
@@ -62,7 +63,7 @@ def text_column(name: str, column: pa.ChunkedArray) -> np.ndarray:
         ValueError: a column that cannot be read as text, or a missing cell.
     """
     try:
-        text = pc.utf8_trim_whitespace(_plain(column).cast(pa.string()))
+        text = pc.utf8_trim_whitespace(plain(column).cast(pa.string()))
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
         raise ValueError(
             f"column {name!r} holds {column.type}, not text: leave it out with --drop {shlex.quote(name)}"
@@ -78,8 +79,8 @@ def cell_numbers(column: pa.ChunkedArray) -> np.ndarray:
     What a cell becomes depends on no other cell: a text among numbers, or another type of the whole column for its
     sake, changes no other entry. Nothing is refused.
     """
-    column = _decoded(_plain(column))
-    if _is_text(column.type):
+    column = _decoded(plain(column))
+    if is_text(column.type):
         text = pc.utf8_trim_whitespace(column)
         is_number = pc.fill_null(pc.match_substring_regex(text, _ONE_NUMBER, ignore_case=True), False)
         column = pc.if_else(is_number, text, pa.scalar(None, pa.string()))
@@ -94,13 +95,13 @@ def cell_texts(column: pa.ChunkedArray) -> np.ndarray:
     Whole numbers are written without decimals and logical values in lower case, so that 1 is the same text whether its
     column holds integers, floats or text. Bytes that are no UTF-8 are unknown characters. Nothing is refused.
     """
-    column = _decoded(_plain(column))
-    if _is_text(column.type):
+    column = _decoded(plain(column))
+    if is_text(column.type):
         text = pc.utf8_trim_whitespace(column)
     elif pa.types.is_floating(column.type) or pa.types.is_decimal(column.type):
         cells = (None if cell is None else float(cell) for cell in column.to_pylist())
         text = pa.array(
-            [None if cell is None or math.isnan(cell) else _number_text(cell) for cell in cells], pa.string()
+            [None if cell is None or math.isnan(cell) else number_text(cell) for cell in cells], pa.string()
         )
     else:
         try:
@@ -120,30 +121,17 @@ def parsed_number(text: str) -> float | None:
 
 def is_numeric_column(column: pa.ChunkedArray) -> bool:
     """Whether a column holds numbers, or text that reads as numbers where it is not missing."""
-    column = _plain(column)
-    return _holds_numbers(column) if _is_text(column.type) else _is_numeric(column.type)
+    column = plain(column)
+    return holds_numbers(column) if is_text(column.type) else _is_numeric(column.type)
 
 
-def label_column(name: str, column: pa.ChunkedArray) -> tuple[np.ndarray, tuple[str, ...] | None]:
-    """Integer labels as they are; text as codes with the names that they stand for.
-
-    Raises:
-        ValueError: numbers that are not whole, another type than numbers or text, or a missing cell.
-    """
-    column = _plain(column)
-    if not _is_text(column.type) or _holds_numbers(column):
-        values = number_column(name, column)
-        if (values != np.round(values)).any():
-            row = int(np.argmax(values != np.round(values)))
-            raise ValueError(
-                f"label column {name!r} must hold integers or text, but row {row} (counted from 0) holds "
-                f"{values[row]}: leave it among the features, or drop it"
-            )
-        return values.astype(np.int64), None
-    return coded(text_column(name, column))
+def is_number_type(kind: pa.DataType) -> bool:
+    """Whether a type is of numbers; logical values are none."""
+    return _is_numeric(kind) and not pa.types.is_boolean(kind) and not pa.types.is_null(kind)
 
 
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column of a plain type: extension types as what they store, dictionaries as their values, one type of text."""
     if isinstance(column.type, pa.BaseExtensionType):
         column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
     if pa.types.is_dictionary(column.type):
@@ -155,7 +143,7 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Bytes, and text whose bytes nobody checked, as text: unknown characters for what is no UTF-8, cell by cell."""
     kinds = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary, pa.types.is_binary_view)
-    if not (_is_text(column.type) or any(check(column.type) for check in kinds)):
+    if not (is_text(column.type) or any(check(column.type) for check in kinds)):
         return column
     column = column.cast(pa.binary())
     try:
@@ -165,7 +153,8 @@ def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return pa.chunked_array([pa.array(cells, pa.string())])
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a type is text, once it is `plain`."""
     return pa.types.is_string(kind)
 
 
@@ -180,7 +169,8 @@ def _without_missing(text: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.if_else(missing, pa.scalar(None, pa.string()), text)
 
 
-def _holds_numbers(column: pa.ChunkedArray) -> bool:
+def holds_numbers(column: pa.ChunkedArray) -> bool:
+    """Whether a column of text reads as numbers where it is not missing."""
     try:
         _without_missing(column).cast(pa.float64())
     except pa.ArrowInvalid:
@@ -188,7 +178,8 @@ def _holds_numbers(column: pa.ChunkedArray) -> bool:
     return True
 
 
-def _number_text(value: float) -> str:
+def number_text(value: float) -> str:
+    """A number as text: whole ones without decimals."""
     return str(int(value)) if value.is_integer() else repr(value)
 
 
@@ -197,7 +188,7 @@ def _text_message(name: str, text: pa.ChunkedArray) -> str:
     low, high = 0, len(text)
     while high - low > 1:
         middle = (low + high) // 2
-        if _holds_numbers(text.slice(low, middle - low)):
+        if holds_numbers(text.slice(low, middle - low)):
             low = middle
         else:
             high = middle

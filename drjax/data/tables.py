@@ -13,7 +13,7 @@ import io
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -23,14 +23,13 @@ import pyarrow.parquet
 
 from drjax.data import table_cells
 from drjax.data.dataset import Dataset, Provenance, coded, duplicates_note, unit_range
+from drjax.data.table_cells import Columns
 
 INDEX = r"__index_level_\d+__"
 """Names under which pandas writes the numbers of rows of a frame into a file."""
 
 MAX_CATEGORIES = 1000
 """More distinct values than this in a categorical column are taken for an identifier or free text."""
-
-Columns = Mapping[str, pa.ChunkedArray]
 
 
 class Encoded(NamedTuple):
@@ -72,7 +71,7 @@ def from_table(
     if len(next(iter(features.values()))) == 0:
         raise ValueError(f"{name} has a header but no rows: add at least one record")
     encoded = encode(features, categorical)
-    y, class_names = table_cells.label_column(label, columns[label]) if label is not None else (None, None)
+    y, class_names = label_column(label, columns[label]) if label is not None else (None, None)
     return Dataset(
         name=name,
         x=encoded.x,
@@ -85,6 +84,25 @@ def from_table(
         scale=encoded.scale,
         class_names=class_names,
     )
+
+
+def label_column(name: str, column: pa.ChunkedArray) -> tuple[np.ndarray, tuple[str, ...] | None]:
+    """Integer labels as they are; text as codes with the names that they stand for.
+
+    Raises:
+        ValueError: numbers that are not whole, another type than numbers or text, or a missing cell.
+    """
+    column = table_cells.plain(column)
+    if not table_cells.is_text(column.type) or table_cells.holds_numbers(column):
+        values = table_cells.number_column(name, column)
+        if (values != np.round(values)).any():
+            row = int(np.argmax(values != np.round(values)))
+            raise ValueError(
+                f"label column {name!r} must hold integers or text, but row {row} (counted from 0) holds "
+                f"{values[row]}: leave it among the features, or drop it"
+            )
+        return values.astype(np.int64), None
+    return coded(table_cells.text_column(name, column))
 
 
 def encode(columns: Columns, categorical: Iterable[str]) -> Encoded:

@@ -228,3 +228,16 @@ def test_a_prior_of_few_records_is_truncated_in_their_directions_alone(noise):
         np.testing.assert_allclose(found, expected, atol=1e-9)
     raised = few.raised(0.5)
     assert np.trace(raised.covariance) == pytest.approx(1.5 * np.trace(few.covariance))
+
+
+@pytest.mark.parametrize("bounded", [False, True])
+def test_more_measurements_than_features_count_as_all_of_them_do(bounded):
+    rng = np.random.default_rng(0)
+    prior = GaussianPrior.fit(rng.uniform(size=(60, 5)))
+    operator, truth = rng.normal(size=(40, 5)), rng.uniform(size=(3, 5))
+    values = truth @ operator.T + 0.1 * rng.normal(size=(3, 40))
+    bounds = {"lower": 0.0, "upper": 1.0} if bounded else {}
+    found = prior.condition(operator, values, 0.01, **bounds)
+    # Noise that differs by a hair is taken measurement by measurement.
+    apart = prior.condition(operator, values, np.where(np.arange(40) == 0, 0.01 + 1e-12, 0.01), **bounds)
+    np.testing.assert_allclose(found, apart, atol=1e-7)

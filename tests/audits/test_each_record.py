@@ -65,7 +65,8 @@ def test_features_of_a_table_are_listed_in_their_own_units(patients, tmp_path):
     result = run(config(patients, categorical=("sex",)), tmp_path / "o")
     page = result.report.read_text("utf-8")
     assert "What was taken back of them" in page
-    assert "sex=f" in page
+    assert ">sex<" in page
+    assert "What an attacker learns, column by column" in page
     worst = int(table(result)[0]["row"])
     age = Path(patients).read_text().splitlines()[worst + 1].split(",")[0]
     assert f"<td>{age}</td>" in page

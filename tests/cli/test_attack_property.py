@@ -173,7 +173,7 @@ def bad(tmp_path_factory):
     rng = np.random.default_rng(0)
     write_csv(folder / "three.csv", rng.normal(size=(50, 3)))
     write_csv(folder / "few.csv", np.column_stack([rng.normal(size=(300, 2)), np.arange(300) < 8]), ["a", "b", "ill"])
-    (folder / "text.csv").write_text("a,sex\n" + "\n".join(f"{i},{'fmx'[i % 3]}" for i in range(60)) + "\n")
+    (folder / "text.csv").write_text("a,sex\n" + "\n".join(f"{i / 7},{'fmx'[i % 3]}" for i in range(60)) + "\n")
     np.savez(folder / "plain.npz", x=rng.normal(size=(60, 3)))
     Image.new("RGB", (300, 300), "white").save(folder / "blank.png")
     return folder

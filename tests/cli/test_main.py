@@ -75,12 +75,12 @@ def test_audit_runs_and_names_its_report(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("content", "match"),
     [
-        ("a,b\n1,2\n3,x\n", "'b'"),
-        ("a,b\n1,2\n3,nan\n", "'b'"),
+        ("a,b\n1,2\n3,7\n", "at least 4 records, got 2"),
+        ("a,b\n1,x\n1,x\n1,x\n1,x\n", "'a' (constant), 'b' (constant)"),
         ("a,b\n", "t.csv"),
     ],
 )
-def test_a_bad_table_is_one_line_that_names_the_column(tmp_path, capsys, content, match):
+def test_a_bad_table_is_one_line_that_names_what_is_wrong(tmp_path, capsys, content, match):
     (tmp_path / "t.csv").write_text(content)
     error = failure(capsys, "audit", "--data", tmp_path / "t.csv", "--out", tmp_path / "o")
     assert match in error

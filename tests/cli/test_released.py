@@ -68,5 +68,5 @@ def test_audit_of_a_map_runs_and_prints_how_it_was_made(files, capsys):
     printed = " ".join(capsys.readouterr().out.split())
     assert "Map: stated: PCA" in printed
     assert "Compared with the map made anew" in printed
-    assert "Most exposed rows" in printed
+    assert "Most exposed: line" in printed
     assert (files / "run/exposure.csv").exists()

@@ -21,11 +21,12 @@ def one_line(error):
 
 def test_csv_columns_are_scaled_by_their_own_range_and_read_back(tmp_path):
     data = load(str(write(tmp_path / "a.csv", "age,pay,flat\n20,1.5,7\n40, -2.5 ,7\n30,0,7\n")))
-    np.testing.assert_array_equal(data.x, np.float32([[0, 1, 0], [1, 0, 0], [0.5, 0.625, 0]]))
-    assert data.feature_names == ("age", "pay", "flat")
-    # The constant column has scale 0, and offset keeps its value.
-    assert data.scale.tolist() == [20, 4, 0]
-    np.testing.assert_array_equal(data.x * data.scale + data.offset, [[20, 1.5, 7], [40, -2.5, 7], [30, 0, 7]])
+    np.testing.assert_array_equal(data.x, np.float32([[0, 1], [1, 0], [0.5, 0.625]]))
+    assert data.feature_names == ("age", "pay")
+    assert data.plan.of("flat").kind == "constant"
+    assert data.scale.tolist() == [20, 4]
+    np.testing.assert_array_equal(data.x * data.scale + data.offset, [[20, 1.5], [40, -2.5], [30, 0]])
+    np.testing.assert_array_equal(data.values, [[20, 1.5], [40, -2.5], [30, 0]])
     assert data.y is None
     assert list(data.provenance.files) == ["a.csv"]
 
@@ -64,27 +65,19 @@ def test_integer_labels_keep_their_values(tmp_path):
     [
         ("", {}, "is empty"),
         (" \n\n", {}, "is empty"),
-        ("a,b\n", {}, "header but no rows"),
-        ("a,b", {}, "header but no rows"),
-        ("a,b\n1,2\n3\n", {}, "Expected 2 columns, got 1"),
-        ("a,a\n1,2\n", {}, "2 columns named 'a'"),
-        (",b\n0,2\n", {}, "column 1 .* has no name"),
-        ("1.5,2\n3,4\n", {}, "first line .* holds only numbers"),
-        ("a,city\n1,Rome\n2,Bonn\n", {}, "'city' holds text such as 'Rome'.*--categorical city .*--drop city"),
-        ("a,b\n1,3\n2,x7\n3,y\n", {}, "'b' mixes numbers and text: row 1 \\(counted from 0\\) holds 'x7'"),
-        ("a\n" + "5\n" * 700 + "NA\nsix\n" + "seven\n" * 300, {}, "'a' mixes numbers and text: row 701 .* holds 'six'"),
-        ("a,b\n1,1_000\n2,5\n", {}, "'b' mixes numbers and text: row 0 \\(counted from 0\\) holds '1_000'"),
-        ("a,b\n1,3\n,4\nNA,5\n", {}, "'a' has 2 missing, nan or infinite values, the first in row 1 "),
-        ("a,b\n1,3\n2,inf\n", {}, "'b' has 1 missing, nan or infinite values, the first in row 1 "),
-        ("a,b\n1,3\nnan,4\n", {}, "'a' has 1 missing"),
-        ("a,b\n1,3\n1e999,4\n", {}, "'a' has 1 missing, nan or infinite"),
-        ("a,b\n1,x\n2,\n", {"categorical": ["b"]}, "'b' has 1 missing.*row 1 "),
-        ("a,b\n1,2\n", {"drop": ["c"]}, "drop names column 'c', but the columns .* are a, b"),
-        ("a,b\n1,2\n", {"label": "c"}, "label names column 'c'"),
-        ("a,b\n1,2\n", {"drop": ["a", "b"]}, "no column left"),
+        ("a,b\n", {}, "header but no records"),
+        ("a,b", {}, "header but no records"),
+        ("a,b\n1,2\n3,4\n", {"drop": ["c"]}, "drop must name columns of the table, which has a, b; got 'c'"),
+        ("a,b\n1,2\n3,4\n", {"label": "c"}, "label must name columns of the table"),
+        (
+            "a,b\n1,2\n3,4\n",
+            {"drop": ["a", "b"]},
+            r"a table must have a column of numbers, .* 'a' \(drop\), 'b' \(drop\)",
+        ),
+        ("a,b\n1,2\n1,2\n", {}, r"a table must have a column of numbers, .* 'a' \(constant\), 'b' \(constant\)"),
+        ("a,b\n1,x\n2,\n", {"label": "b"}, "'b' has 1 missing.*row 1 "),
         ("a,b\n1,2\n", {"drop": ["a"], "categorical": ["a"]}, "'a' is named in categorical and in drop"),
         ("a,b\n1,0.5\n", {"label": "b"}, "label column 'b' must hold integers or text, but row 0 .* holds 0.5"),
-        ("a\n" + "\n".join(f"t{i}" for i in range(1001)) + "\n", {"categorical": ["a"]}, "1001 different values"),
     ],
 )
 def test_a_csv_that_cannot_be_used_says_in_one_line_why(tmp_path, text, options, says):
@@ -95,11 +88,9 @@ def test_a_csv_that_cannot_be_used_says_in_one_line_why(tmp_path, text, options,
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
-def test_a_csv_in_another_encoding_is_refused(tmp_path, encoding):
-    (tmp_path / "a.csv").write_bytes("größe,b\n1,2\n".encode(encoding))
-    with pytest.raises(ValueError, match="save it as UTF-8") as error:
-        load(tmp_path / "a.csv")
-    one_line(error)
+def test_a_csv_in_another_encoding_is_read(tmp_path, encoding):
+    (tmp_path / "a.csv").write_bytes("größe,b\n1,2\n3,4\n".encode(encoding))
+    assert load(tmp_path / "a.csv").feature_names == ("größe", "b")
 
 
 def test_the_header_that_pandas_gives_an_array_is_one(tmp_path):
@@ -129,16 +120,13 @@ def test_parquet_that_cannot_be_used_says_why(tmp_path):
     with pytest.raises(ValueError, match="not a readable Parquet file") as error:
         load(tmp_path / "bad.parquet")
     one_line(error)
-    pyarrow.parquet.write_table(pa.table({"a": [1.0, None, 3.0]}), tmp_path / "gap.parquet")
-    with pytest.raises(ValueError, match=r"'a' has 1 missing.*row 1 "):
-        load(tmp_path / "gap.parquet")
     pyarrow.parquet.write_table(pa.table({"a": [[1, 2], [3]]}), tmp_path / "list.parquet")
-    with pytest.raises(ValueError, match=r"'a' holds list.*--drop a"):
+    with pytest.raises(ValueError, match=r"a table must have a column of numbers, .* 'a' \(empty\)"):
         load(tmp_path / "list.parquet")
-    with pytest.raises(ValueError, match=r"'a' holds list.*--drop a"):
+    with pytest.raises(ValueError, match=r"kind of 'a' in the plan must fit its cells, got 'category'"):
         load(tmp_path / "list.parquet", categorical=["a"])
     pyarrow.parquet.write_table(pa.table({"a": pa.array([], pa.float64())}), tmp_path / "none.parquet")
-    with pytest.raises(ValueError, match="no rows"):
+    with pytest.raises(ValueError, match="must hold records, got none"):
         load(tmp_path / "none.parquet")
 
 
@@ -295,10 +283,10 @@ def test_paths_that_lead_nowhere_and_other_files_are_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="check the path") as error:
         load(str(tmp_path / "absent.csv"))
     one_line(error)
-    with pytest.raises(ValueError, match=r"end in one of \.csv, .*, got '\.xlsx'"):
-        load(write(tmp_path / "a.xlsx", "x"))
+    with pytest.raises(ValueError, match=r"end in one of \.csv, .*, got '\.docx'"):
+        load(write(tmp_path / "a.docx", "x"))
     np.save(tmp_path / "a.npy", np.eye(2))
-    with pytest.raises(ValueError, match="apply to tables"):
+    with pytest.raises(ValueError, match="label applies to tables"):
         load(tmp_path / "a.npy", label="y")
     (tmp_path / "folder.csv").mkdir()
     with pytest.raises(ValueError, match="holds no images"):

@@ -1,19 +1,23 @@
+import io
+
 import numpy as np
 import pandas as pd
+import pytest
 from sklearn.datasets import load_digits
 
-from drjax.data import in_own_units, load
+from drjax.data import in_own_units, load, records_of
+from tests.data import messy
 
 
 def test_a_table_keeps_its_numbers_and_order_of_features(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("id,age,sex,height,y\n7,31.25,m,180.123456789012,0\n8,44,f,170,1\n9,1e-9,m,160,1\n")
     options = {"categorical": ("sex",), "drop": ("id",), "label": "y"}
-    found = in_own_units(str(path), load(path, **options), **options)
+    found = in_own_units(str(path), load(path, **options))
     expected = [[31.25, 0, 1, 180.123456789012], [44, 1, 0, 170], [1e-9, 0, 1, 160]]
     np.testing.assert_array_equal(found, expected)
     frame = pd.read_csv(path)
-    np.testing.assert_array_equal(in_own_units(frame, load(frame, **options), **options), expected)
+    np.testing.assert_array_equal(in_own_units(frame, load(frame, **options)), expected)
 
 
 def test_arrays_are_as_they_are(tmp_path):
@@ -25,3 +29,37 @@ def test_arrays_are_as_they_are(tmp_path):
 
 def test_a_named_set_has_the_levels_that_it_was_published_with():
     np.testing.assert_array_equal(in_own_units("digits", load("digits")), load_digits().data)
+
+
+def test_tables_of_numbers_and_arrays_are_read_as_they_are(tmp_path):
+    (tmp_path / "known.csv").write_text("a,b\n1.25,2\n3,4\n")
+    (known, public), plan = records_of(tmp_path / "known.csv", np.ones((3, 2)))
+    assert plan is None
+    assert known.names == ("a", "b")
+    np.testing.assert_array_equal(known.x, [[1.25, 2], [3, 4]])
+    np.testing.assert_array_equal(public.x, np.ones((3, 2)))
+
+
+def test_tables_that_belong_together_have_one_plan(tmp_path):
+    whole = pd.read_csv(io.StringIO(messy.patients(200, 1).text), dtype=str, keep_default_na=False)
+    whole.to_csv(tmp_path / "whole.csv", index=False)
+    whole[:50].to_csv(tmp_path / "known.csv", index=False)
+    (together,), of_whole = records_of(tmp_path / "whole.csv")
+    (known, public), plan = records_of(tmp_path / "known.csv", whole[50:])
+    assert known.names == public.names == together.names
+    assert [one.kind for one in plan.columns] == [one.kind for one in of_whole.columns]
+    np.testing.assert_array_equal(np.concatenate([known.x, public.x]), together.x)
+    stated = records_of(whole, schema={"ward": "drop"})[0][0]
+    assert not [name for name in stated.names if name.startswith("ward")]
+
+
+def test_records_that_do_not_belong_together_are_refused(tmp_path):
+    (tmp_path / "known.csv").write_text("a,b\n1.25,x\n3,y\n")
+    (tmp_path / "public.csv").write_text("a,c\n1.25,x\n3,y\n")
+    with pytest.raises(ValueError, match=r"public.csv must have the columns of .*known.csv, got another: 'b'"):
+        records_of(tmp_path / "known.csv", tmp_path / "public.csv")
+    (tmp_path / "gap.csv").write_text("a,b\n1.25,\n3,4\n")
+    with pytest.raises(ValueError, match="column 'b' has 1 missing"):
+        records_of(tmp_path / "gap.csv")
+    with pytest.raises(FileNotFoundError, match="check the path"):
+        records_of(tmp_path / "none.csv")

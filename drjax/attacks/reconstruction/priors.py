@@ -152,13 +152,14 @@ class GaussianPrior:
             upper: Greatest value.
 
         Returns:
-            (m, d), float64. O(q^3 + d q^2) for every different noise, and with bounds O(d^3), O(d^2) per lane and
+            (m, d), float64. O(q^3 + d q^2) for every different noise (O(q d^2) where q > d and a lane's measurements
+            share their noise), and with bounds O(d^3), O(d^2) per lane and
             truncation step; with a factor of r < d / 2 - q rows O(d (q + r)^2) and O(d (q + r)).
 
         Raises:
             ValueError: shapes that do not match, or lower > upper.
         """
-        operator, values, noise = measurements(operator, values, noise_variance, len(self.mean))
+        operator, values, noise = _few(*measurements(operator, values, noise_variance, len(self.mean)))
         box = box_of(lower, upper, (len(values), len(self.mean)))
         if self.scale is not None:
             low, high = (None, None) if box is None else (box[0] / self.scale, box[1] / self.scale)
@@ -240,6 +241,15 @@ def measurements(
     if not (noise >= 0).all():
         raise ValueError(f"noise_variance must be >= 0, got {noise.min()}")
     return operator, values, noise
+
+
+def _few(operator: np.ndarray, values: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The same measurements as at most d of them: turned, noise that all share stays what it is."""
+    d = operator.shape[1]
+    if len(operator) <= d or not (noise == noise[:, :1]).all():
+        return operator, values, noise
+    turned, few = np.linalg.qr(operator)
+    return few, values @ turned, noise[:, :d]
 
 
 def box_of(lower: Array | float | None, upper: Array | float | None, shape: tuple[int, int]) -> tuple | None:

@@ -1,0 +1,165 @@
+"""What an attacker learns of each column of somebody's own table, in the column's units."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from drjax.data import Dataset
+from drjax.data.cell_dates import written
+from drjax.data.plan import PlannedColumn
+from drjax.reports.ladder import percent
+from drjax.reports.sections import Table
+
+LEAST_GAIN = 0.5
+"""A column is named in words where an attacker misses less than this share of what a guess misses."""
+
+MOST_NAMED = 3
+"""Columns of numbers, and of others, that a sentence names, at most."""
+
+HARDEST = 0.1
+"""Share of people who are hit hardest, for the worst case of a column."""
+
+LEAST_RANK = 0.5
+"""Error of a rank below which it is the right one."""
+
+
+class Learned(NamedTuple):
+    """What an attacker learns of one column of m people.
+
+    Attributes:
+        column: The column.
+        missed: (m,) how far off the attacker is: absolute errors in the column's units, or 1 where a category is
+            wrong; nan where the cell is missing or the attack failed.
+        guessed: (m,) the same of a guess without the release: the median, or the most frequent value, of the others.
+    """
+
+    column: PlannedColumn
+    missed: np.ndarray
+    guessed: np.ndarray
+
+    @property
+    def is_number(self) -> bool:
+        """Whether errors are in units; else they are 0 or 1."""
+        return self.column.kind not in ("category", "yes/no")
+
+    @property
+    def typical(self) -> tuple[float, float]:
+        """Of half of the people at most so far off, or wrong for so many: by the attacker, and by the guess."""
+        middle = np.nanmedian if self.is_number else np.nanmean
+        return float(middle(self.missed)), float(middle(self.guessed))
+
+    @property
+    def share(self) -> float:
+        """What the attacker misses, over what the guess misses; nan where a guess misses nothing."""
+        own, guess = self.typical
+        return own / guess if guess > 0 else np.nan
+
+
+def learned(data: Dataset, rows: np.ndarray, x: np.ndarray) -> tuple[Learned, ...]:
+    """What reconstructions give away, column by column.
+
+    Args:
+        data: Records with a plan.
+        rows: (m,) which of them were attacked.
+        x: (m, d) what an attack made of them, scaled as `data.x`.
+    """
+    assert data.plan is not None
+    assert data.values is not None
+    names = data.feature_names or ()
+    guess = np.asarray(x, np.float64) * data.scale + data.offset
+    found = []
+    for column in data.plan.used:
+        at = [j for j, source in enumerate(data.sources) if source == column.name]
+        truth, own, everyone = data.values[rows][:, at], guess[:, at], data.values[:, at]
+        is_missing = np.zeros(len(rows), bool)
+        if names[at[-1]] == f"{column.name} is missing":
+            is_missing, truth, own = truth[:, -1] > 0.5, truth[:, :-1], own[:, :-1]
+            everyone = everyone[everyone[:, -1] < 0.5][:, :-1]
+        if column.kind == "category":
+            usual = int(everyone.sum(axis=0).argmax())
+            right = truth.argmax(axis=1)
+            missed = (own.argmax(axis=1) != right).astype(float)
+            guessed = (usual != right).astype(float)
+        elif column.kind == "yes/no":
+            missed = (np.rint(own[:, 0]) != truth[:, 0]).astype(float)
+            guessed = (np.rint(everyone[:, 0].mean()) != truth[:, 0]).astype(float)
+        else:
+            missed = np.abs(own[:, 0] - truth[:, 0])
+            guessed = np.abs(float(np.median(everyone[:, 0])) - truth[:, 0])
+        unusable = is_missing | ~np.isfinite(own).all(axis=1)
+        found.append(Learned(column, np.where(unusable, np.nan, missed), np.where(unusable, np.nan, guessed)))
+    return tuple(one for one in found if np.isfinite(one.missed).any())
+
+
+def within(column: PlannedColumn, value: float) -> str:
+    """How far off at most, in a column's units: within 0.4, within 3 days, within 25 minutes; exactly."""
+    if column.kind == "ordinal" and value < LEAST_RANK:
+        return "exactly"
+    if column.kind == "date":
+        return f"within {_short(value)} days" if value >= 2 else f"within {_short(value * 24)} hours"
+    if column.kind == "time":
+        return f"within {_short(value)} hours" if value >= 2 else f"within {_short(value * 60)} minutes"
+    if column.kind == "ordinal" and column.categories:
+        return f"within {_short(value)} rank{'' if value == 1 else 's'}"
+    return f"within {_short(value)}{column.unit if column.unit in ('', '%') else f' {column.unit}'}"
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
+
+
+def shown(column: PlannedColumn, values: np.ndarray) -> str:
+    """The features of a column of one record as its table writes them: a number, a date, a category."""
+    if column.has_missing and values[-1] > 1 / 2:
+        return "missing"
+    if not np.isfinite(values).all():
+        return "unknown"
+    if column.kind == "category":
+        return column.categories[int(np.argmax(values[: len(column.categories)]))]
+    value = float(values[0])
+    if column.kind in ("date", "time"):
+        return written(value if column.kind == "time" else round(value), column.kind)
+    if column.categories:
+        return column.categories[int(np.clip(np.rint(value), 0, len(column.categories) - 1))]
+    return f"{value:.4g}{column.unit if column.unit == '%' else ''}"
+
+
+def sentence(found: tuple[Learned, ...]) -> str:
+    """What an attacker learns of a typical person, or that no column stands out."""
+    best = sorted((one for one in found if one.share < LEAST_GAIN), key=lambda one: one.share)
+    if not best:
+        return "Of no column does the attacker miss less than half of what a guess without the release misses."
+    numbers = [one for one in best if one.is_number][:MOST_NAMED]
+    others = [one for one in best if not one.is_number][:MOST_NAMED]
+    said = [f"{one.column.name} {within(one.column, one.typical[0])}" for one in numbers]
+    said += [f"{one.column.name} for {percent(1 - one.typical[0])} of all" for one in others]
+    listed = " and ".join([", ".join(said[:-1]), said[-1]] if len(said) > 1 else said)
+    n = len(best)
+    more = f" ({n} of {len(found)} columns stand out)" if n > len(numbers) + len(others) else ""
+    return f"Of a typical person an attacker who knows all others learns {listed}{more}."
+
+
+def table(found: tuple[Learned, ...], label: str) -> Table:
+    """What is learned of every column, the most first."""
+    ranked = sorted(found, key=lambda one: (not np.isfinite(one.share), one.share))
+    return Table(
+        title="What an attacker learns, column by column",
+        paragraphs=(
+            f"By “{label}”. Of numbers and dates: how far off the attacker is for half of the people at most, and for "
+            "the tenth hit hardest. Of categories: for how many people the attacker is right. Beside it the best guess "
+            "without the release: the median, or the most frequent value.",
+        ),
+        headers=("Column", "Attacker", "Guess", "Tenth hit hardest", "Missed of what a guess misses"),
+        rows=tuple(_row(one) for one in ranked),
+    )
+
+
+def _row(one: Learned) -> tuple[str, ...]:
+    own, guess = one.typical
+    share = percent(one.share) if np.isfinite(one.share) else ""
+    if not one.is_number:
+        return one.column.name, f"right for {percent(1 - own)}", f"right for {percent(1 - guess)}", "", share
+    worst = float(np.nanquantile(one.missed, HARDEST))
+    return one.column.name, *(within(one.column, value) for value in (own, guess, worst)), share

@@ -1,0 +1,137 @@
+"""Dates and times of day in a column: how they are written, and their numbers."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+
+# Typed loosely, because its functions are made at import time, where a type checker sees none of them.
+pc: Any = pyarrow.compute
+
+DATE_UNIT, TIME_UNIT = "days since 1970-01-01", "hours"
+
+_DAYS = (
+    "%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%d.%m.%y", "%d/%m/%y", "%m/%d/%y",
+    "%d %b %Y", "%d-%b-%Y", "%b %d, %Y", "%d %B %Y", "%B %d, %Y",
+)  # fmt: skip
+_CLOCKS = ("%H:%M:%S", "%H:%M")
+_COMPACT = "%Y%m%d"
+
+FORMATS = (*_DAYS, *(f"{day}{gap}{clock}" for day in _DAYS for gap in (" ", "T") for clock in _CLOCKS))
+
+_REST = re.compile(r"(:\d\d)\.\d+|(?<=\d)(Z|[+-]\d\d:?\d\d)$")
+"""Fractions of a second, and a zone behind a time."""
+
+_EPOCH = datetime.datetime(1970, 1, 1)
+
+
+class Found(NamedTuple):
+    """How a column writes dates.
+
+    Attributes:
+        kind: "date" or "time".
+        format: A format of `strptime`; empty for a typed column.
+        unit: Of the numbers.
+        reason: In words.
+    """
+
+    kind: str
+    format: str
+    unit: str
+    reason: str
+
+
+def found(
+    column: pa.ChunkedArray,
+    texts: Sequence[str],
+    count: np.ndarray,
+    stated: str | None,
+    *,
+    is_named: bool,
+    least: float,
+) -> Found | None:
+    """How a column writes dates or times of day; None if it does not.
+
+    Args:
+        column: The cells.
+        texts: Different texts of them.
+        count: Cells of each text; 0 for those that stand for a missing one.
+        stated: A format of `strptime` that is taken as it is; None to try all.
+        is_named: Whether the name of the column says that it may hold dates: numbers of eight digits may be such then.
+        least: Least share of the cells that have to be dates.
+    """
+    if pa.types.is_temporal(column.type) and not pa.types.is_duration(column.type):
+        kind = "time" if pa.types.is_time(column.type) else "date"
+        return Found(kind, "", TIME_UNIT if kind == "time" else DATE_UNIT, f"typed as {kind}s")
+    if not pa.types.is_string(column.type) and not (is_named and pa.types.is_integer(column.type)):
+        return None
+    total = int(count.sum())
+    if not total:
+        return None
+    tried = (stated,) if stated else (*FORMATS, *_CLOCKS, *((_COMPACT,) if is_named else ()))
+    # Most formats do not fit the first texts.
+    some = np.flatnonzero(count)[:20]
+    shares = {}
+    for one in tried:
+        if stated or not np.isnan(_parsed([str(texts[i]) for i in some], one)).all():
+            shares[one] = float(count[~np.isnan(_parsed(texts, one))].sum()) / total
+    best = max(shares, key=lambda one: shares[one], default=None)
+    if best is None or shares[best] < (least if not stated else 1e-9):
+        return None
+    equal = [one for one in shares if shares[one] == shares[best]]
+    example = next(text for text, parsed in zip(texts, _parsed(texts, best), strict=True) if not np.isnan(parsed))
+    reason = f"written as {best}: {example}"
+    if len(equal) > 1:
+        reason += f", or as {equal[1]}: nothing tells which"
+    n_not = round((1 - shares[best]) * total)
+    if n_not:
+        reason += f"; {n_not:,} {'is' if n_not == 1 else 'are'} none, taken for missing"
+    kind = "time" if best in _CLOCKS else "date"
+    return Found(kind, best, TIME_UNIT if kind == "time" else DATE_UNIT, reason)
+
+
+def numbers(column: pa.ChunkedArray, texts: Sequence[str], at: np.ndarray, form: str) -> np.ndarray:
+    """(n,) days since 1970, or hours of the day; nan for cells that are no date.
+
+    Args:
+        column: The cells.
+        texts: Different texts of them.
+        at: (n,), which text each cell is.
+        form: Format, as `found` gives it.
+    """
+    if form:
+        return _parsed(texts, form)[at]
+    if pa.types.is_time(column.type):
+        ticks = column.cast(pa.time64("us")).cast(pa.int64()).to_numpy(zero_copy_only=False)
+        return np.asarray(ticks, np.float64) / 3.6e9
+    ticks = column.cast(pa.timestamp("us"), safe=False).cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return np.asarray(ticks, np.float64) / 8.64e10
+
+
+def written(value: float, kind: str) -> str:
+    """A number of `numbers` as a date or a time of day: 2024-03-01, 2024-03-01 14:30 or 14:30."""
+    if kind == "time":
+        minutes = round(value * 60) % (24 * 60)
+        return f"{minutes // 60:02d}:{minutes % 60:02d}"
+    moment = _EPOCH + datetime.timedelta(minutes=round(value * 24 * 60))
+    return f"{moment:%Y-%m-%d}" if value == int(value) else f"{moment:%Y-%m-%d %H:%M}"
+
+
+def _parsed(texts: Sequence[str], form: str) -> np.ndarray:
+    """(m,) days since 1970, or hours of the day; nan for texts that are not of the format."""
+    plain = [_REST.sub(r"\1", text) if ":" in text else text for text in texts]
+    is_clock = form in _CLOCKS
+    if is_clock:
+        plain, form = [f"1970-01-01 {text}" for text in plain], f"%Y-%m-%d {form}"
+    moments = pc.strptime(pa.array(plain, pa.string()), format=form, unit="s", error_is_null=True)
+    seconds = np.asarray(moments.cast(pa.int64()).to_numpy(zero_copy_only=False), np.float64)
+    # Four digits of a year are written in full: strptime takes fewer.
+    if "%Y" in form and not is_clock:
+        seconds = np.where([re.search(r"\d{4}", text) is not None for text in plain], seconds, np.nan)
+    return seconds / (3600 if is_clock else 86400)

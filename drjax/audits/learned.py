@@ -21,6 +21,9 @@ MOST_NAMED = 3
 HARDEST = 0.1
 """Share of people who are hit hardest, for the worst case of a column."""
 
+EXACT = 1e-6
+"""Error over that of a guess up to which a value is as good as known."""
+
 LEAST_RANK = 0.5
 """Error of a rank below which it is the right one."""
 
@@ -93,9 +96,15 @@ def learned(data: Dataset, rows: np.ndarray, x: np.ndarray) -> tuple[Learned, ..
     return tuple(one for one in found if np.isfinite(one.missed).any())
 
 
-def within(column: PlannedColumn, value: float) -> str:
-    """How far off at most, in a column's units: within 0.4, within 3 days, within 25 minutes; exactly."""
-    if column.kind == "ordinal" and value < LEAST_RANK:
+def within(column: PlannedColumn, value: float, guess: float) -> str:
+    """How far off at most, in a column's units: within 0.4, within 3 days, within 25 minutes; exactly.
+
+    Args:
+        column: The column.
+        value: The error.
+        guess: Error of a guess without the release.
+    """
+    if value <= EXACT * guess or (column.kind == "ordinal" and value < LEAST_RANK):
         return "exactly"
     if column.kind == "date":
         return f"within {_short(value)} days" if value >= 2 else f"within {_short(value * 24)} hours"
@@ -133,7 +142,7 @@ def sentence(found: tuple[Learned, ...]) -> str:
         return "Of no column does the attacker miss less than half of what a guess without the release misses."
     numbers = [one for one in best if one.is_number][:MOST_NAMED]
     others = [one for one in best if not one.is_number][:MOST_NAMED]
-    said = [f"{one.column.name} {within(one.column, one.typical[0])}" for one in numbers]
+    said = [f"{one.column.name} {within(one.column, *one.typical)}" for one in numbers]
     said += [f"{one.column.name} for {percent(1 - one.typical[0])} of all" for one in others]
     listed = " and ".join([", ".join(said[:-1]), said[-1]] if len(said) > 1 else said)
     n = len(best)
@@ -162,4 +171,4 @@ def _row(one: Learned) -> tuple[str, ...]:
     if not one.is_number:
         return one.column.name, f"right for {percent(1 - own)}", f"right for {percent(1 - guess)}", "", share
     worst = float(np.nanquantile(one.missed, HARDEST))
-    return one.column.name, *(within(one.column, value) for value in (own, guess, worst)), share
+    return one.column.name, *(within(one.column, value, guess) for value in (own, guess, worst)), share

@@ -18,12 +18,13 @@ DATE_UNIT, TIME_UNIT = "days since 1970-01-01", "hours"
 
 _DAYS = (
     "%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%d.%m.%y", "%d/%m/%y", "%m/%d/%y",
-    "%d %b %Y", "%d-%b-%Y", "%b %d, %Y", "%d %B %Y", "%B %d, %Y",
+    "%d %b %Y", "%d-%b-%Y", "%b-%d-%Y", "%b %d, %Y", "%b %d %Y", "%d %B %Y", "%B %d, %Y", "%B %d %Y",
 )  # fmt: skip
+_MONTHS = ("%Y-%m", "%Y/%m", "%m/%Y", "%b-%y", "%b %Y", "%b-%Y", "%B %Y")
 _CLOCKS = ("%H:%M:%S", "%H:%M")
 _COMPACT = "%Y%m%d"
 
-FORMATS = (*_DAYS, *(f"{day}{gap}{clock}" for day in _DAYS for gap in (" ", "T") for clock in _CLOCKS))
+FORMATS = (*_DAYS, *_MONTHS, *(f"{day}{gap}{clock}" for day in _DAYS for gap in (" ", "T") for clock in _CLOCKS))
 
 _REST = re.compile(r"(:\d\d)\.\d+|(?<=\d)(Z|[+-]\d\d:?\d\d)$")
 """Fractions of a second, and a zone behind a time."""
@@ -127,6 +128,8 @@ def _parsed(texts: Sequence[str], form: str) -> np.ndarray:
     """(m,) days since 1970, or hours of the day; nan for texts that are not of the format."""
     plain = [_REST.sub(r"\1", text) if ":" in text else text for text in texts]
     is_clock = form in _CLOCKS
+    if form in _MONTHS:
+        plain, form = [f"01 {text}" for text in plain], f"%d {form}"
     if is_clock:
         plain, form = [f"1970-01-01 {text}" for text in plain], f"%Y-%m-%d {form}"
     moments = pc.strptime(pa.array(plain, pa.string()), format=form, unit="s", error_is_null=True)

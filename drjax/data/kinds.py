@@ -297,10 +297,13 @@ def _number(name: str, cells: Cells, said: Mapping[str, Any], delimiter: str | N
     if not len(known):
         return None
     is_whole, different = bool(np.all(known == np.rint(known))), np.unique(known)
+    is_named = bool(ID_NAME.search(name.lower().replace("_", " ")))
     if not is_stated and is_whole and len(different) == len(known) == cells.n_there and (read.signs < 0).all():
-        if len(known) > 4 and not found.unit and np.array_equal(np.diff(different), np.ones(len(known) - 1)):
+        is_counted = not found.unit and np.array_equal(np.diff(different), np.ones(len(known) - 1))
+        # Years of a series have a step of one, too.
+        if len(known) > 4 and is_counted and (different[0] in (0, 1) or is_named):
             return PlannedColumn(name=name, kind="id", reason="counts the records")
-        if ID_NAME.search(name.lower().replace("_", " ")) and len(known) >= LEAST_FOR_UNIQUE:
+        if is_named and len(known) >= LEAST_FOR_UNIQUE:
             return PlannedColumn(name=name, kind="id", reason=f"all {len(known):,} different, and named like one")
     is_scale = is_whole and 3 <= len(different) <= 11 and different[0] in (0, 1) and np.ptp(different) < 11
     if said.get("kind") == "ordinal" or (not is_stated and is_scale and np.all(np.diff(different) == 1)):

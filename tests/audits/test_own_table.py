@@ -74,6 +74,24 @@ def test_what_is_learned_is_in_the_columns_units(made, audited):
     assert "What an attacker learns, column by column" in (folder / "report.html").read_text()
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("age", 0.41, "within 0.41"),
+        ("age", 1e-9, "exactly"),
+        ("admitted", 3.0, "within 3 days"),
+        ("admitted", 0.25, "within 6 hours"),
+        ("time of admission", 0.5, "within 30 minutes"),
+        ("severity", 0.2, "exactly"),
+        ("severity", 1.0, "within 1 rank"),
+        ("saturation", 2.0, "within 2%"),
+        ("monthly income", 1234.5, "within 1,234"),
+    ],
+)
+def test_errors_are_said_in_the_columns_units(audited, name, value, words):
+    assert learned.within(load(table_of(audited)).plan.of(name), value, 10.0) == words
+
+
 def test_the_page_shows_values_as_the_table_writes_them_and_says_private(made, audited):
     page = (audited[1] / "report.html").read_text()
     assert "PRIVATE" in page

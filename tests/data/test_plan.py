@@ -53,7 +53,11 @@ KINDS = {
     "two sexes": (repeated("F", "M"), "category"),
     "several units": (repeated("12a", "13b", "14c"), "category"),
     "names": ([f"P{i:04d}" for i in range(N)], "id"),
-    "a count": (list(range(7, 7 + N)), "id"),
+    "a count": (list(range(1, 1 + N)), "id"),
+    "years": (list(range(1950, 1950 + N)), "number"),
+    "months": ([f"{1990 + i // 12}-{1 + i % 12:02d}" for i in range(N)], "date"),
+    "months in words": ([f"{('Jan', 'May', 'Dec')[i % 3]}-{80 + i // 3}" for i in range(N)], "date"),
+    "days in words": ([f"Jan {1 + i % 28} {2000 + i // 28}" for i in range(N)], "date"),
     "free text": ([f"patient {i} sleeps well today" for i in range(N)], "text"),
     "one value": (repeated("X"), "constant"),
     "nothing": (repeated("", "NA"), "empty"),
@@ -118,6 +122,8 @@ def test_a_missing_number_is_the_median_and_a_missing_category_the_most_frequent
 def test_dates_are_days_and_times_hours():
     found, encoded = of(["1970-01-03", *DATES])
     assert (encoded.values[0, 0], found.unit) == (2.0, "days since 1970-01-01")
+    found, encoded = of(["1970-02", *[f"{1990 + i // 12}-{1 + i % 12:02d}" for i in range(N)]])
+    assert encoded.values[0, 0] == 31
     found, encoded = of(["06:30", *[f"{i % 24:02d}:15" for i in range(N)]])
     assert (encoded.values[0, 0], found.unit) == (6.5, "hours")
 

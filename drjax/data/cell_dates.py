@@ -38,7 +38,7 @@ class Found(NamedTuple):
     Attributes:
         kind: "date" or "time".
         format: A format of `strptime`; empty for a typed column.
-        unit: Of the numbers.
+        unit: Unit of the numbers.
         reason: In words.
     """
 

@@ -71,7 +71,7 @@ def found(
         texts: Different texts of them.
         count: Cells of each text; 0 for those that stand for a missing one.
         stated: `COMMA`, or "decimal point"; None to tell by the texts.
-        delimiter: Of the file.
+        delimiter: Separator of the file; None if it has none.
     """
     if is_typed(column):
         return Found("", "days" if pa.types.is_duration(column.type) else "", 1.0, f"typed as {column.type}")

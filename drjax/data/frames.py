@@ -35,7 +35,7 @@ def from_memory(
         categorical: Columns of a DataFrame that are categories.
         drop: Columns of a DataFrame to leave out.
         label: Column of a DataFrame that becomes `y`.
-        schema: What is stated of columns; see `drjax.data.own_table.dataset_of`.
+        schema: Statements on columns; see `drjax.data.own_table.dataset_of`.
         id: Column of a DataFrame that records are called by.
 
     Returns:

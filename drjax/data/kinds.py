@@ -156,8 +156,8 @@ def column_of(
     Args:
         name: Header.
         column: Its cells.
-        said: What is stated: "kind", "categories", "format", "missing", "unit".
-        delimiter: Of the file; see `drjax.data.plan.planned`.
+        said: Statements on it: "kind", "categories", "format", "missing", "unit".
+        delimiter: Separator of the file; see `drjax.data.plan.planned`.
 
     Raises:
         ValueError: cells that do not fit what is stated.
@@ -267,7 +267,6 @@ def _yes_no(name: str, cells: Cells, said: Mapping[str, Any], delimiter: str | N
             pair = tuple(there)
         if pair is None or len(lower) != 2:
             return None
-    # A number column of 0 and 1 is written in many ways.
     column = PlannedColumn(name=name, kind="yes/no", reason=f"{pair[0]} and {pair[1]}", categories=tuple(pair))
     return _complete(column, cells)
 

@@ -55,7 +55,7 @@ def records_of(*sources: Any, schema: Stated = None) -> tuple[tuple[Values, ...]
 
     Args:
         *sources: What holds records; the first says which columns there are, if it is a table.
-        schema: What is stated of columns; see `drjax.data.plan.planned`.
+        schema: Statements on columns; see `drjax.data.plan.planned`.
 
     Returns:
         The records of each source, and the plan if one was needed.

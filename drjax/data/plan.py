@@ -123,7 +123,7 @@ def planned(table: Columns, stated: Mapping[str, Any] | None = None, *, delimite
         table: Columns by name.
         stated: By column: a kind, or an object with "kind", and "categories", "format", "missing" or "unit" if wanted,
             as `Plan.to_json` gives them; other keys say why and do not count. "drop" for a kind leaves a column out.
-        delimiter: Of the file: behind a semicolon commas are decimal commas.
+        delimiter: Separator of the file: behind a semicolon commas are decimal commas.
 
     Raises:
         ValueError: a name that is no column, a kind that there is not, cells that do not fit what is stated, or no

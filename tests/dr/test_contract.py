@@ -126,8 +126,10 @@ def tolerance(dtype, method):
         # sqrt(eps) = 1e-3 of the norm of all coordinates, which is 10, or by manhattan distances 20.
         return 1e-2 if getattr(method, "metric", "euclidean") == "euclidean" else 2e-2
     if method.name == "tsne":
-        # Ten steps grow the start, and what rounding left in it, up to ten thousandfold.
-        return {"float32": 5e-4, "float64": 1e-11}[dtype]
+        # Ten steps grow the start, and what rounding left in it, up to ten thousandfold; by manhattan distances it is
+        # 2.3e-4 on some processors.
+        in_float32 = 2e-4 if getattr(method, "metric", "euclidean") == "euclidean" else 5e-4
+        return {"float32": in_float32, "float64": 1e-11}[dtype]
     return {"float32": 2e-5, "float64": 1e-11}[dtype]
 
 

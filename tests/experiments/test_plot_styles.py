@@ -42,6 +42,15 @@ def test_a_number_that_is_off_and_markers_that_are_doubled_or_elsewhere_are_wron
     assert away["n_in_place"] == 0
 
 
+def test_plots_that_are_right_by_their_hidden_markers_alone_are_counted():
+    drawn = {"map": "PCA", "n": 100, "n_drawn": 100, "outcome": "right"}
+    lines = [
+        {"style": "matplotlib: default", "n_given": 99, "n_found": 97, "n_in_place": 97, **drawn},
+        {"style": "matplotlib: crosses", "n_given": 99, "n_found": 99, "n_in_place": 98, **drawn},
+    ]
+    assert experiment.to_markdown(lines).rstrip().endswith("by the markers found alone | 1 |")
+
+
 def test_a_style_whose_library_is_not_there_is_left_out(monkeypatch):
     monkeypatch.setitem(sys.modules, "plotly", None)
     monkeypatch.setitem(sys.modules, "plotly.express", None)

@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
+from drjax.data import date_words
+
 # Typed loosely, because its functions are made at import time, where a type checker sees none of them.
 pc: Any = pyarrow.compute
 
@@ -18,16 +20,30 @@ DATE_UNIT, TIME_UNIT = "days since 1970-01-01", "hours"
 
 _DAYS = (
     "%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%d.%m.%y", "%d/%m/%y", "%m/%d/%y",
-    "%d %b %Y", "%d-%b-%Y", "%b-%d-%Y", "%b %d, %Y", "%b %d %Y", "%d %B %Y", "%B %d, %Y", "%B %d %Y",
+    "%d %b %Y", "%d-%b-%Y", "%b-%d-%Y", "%b %d, %Y", "%b %d %Y", "%d %B %Y", "%B %d, %Y", "%B %d %Y", "%m-%d-%Y",
+    "%d-%m-%y", "%y-%m-%d", "%m-%d-%y", "%d-%b-%y", "%d %b %y", "%d %B %y",
 )  # fmt: skip
 _MONTHS = ("%Y-%m", "%Y/%m", "%m/%Y", "%b-%y", "%b %Y", "%b-%Y", "%B %Y")
 _CLOCKS = ("%H:%M:%S", "%H:%M")
+_CLOCKS_OF_TWELVE = ("%I:%M:%S %p", "%I:%M %p")
 _COMPACT = "%Y%m%d"
+_LEAST_COMPACT = 5
+"""Different texts of eight digits that a column has at least, for it to be of dates where its name says nothing."""
 
-FORMATS = (*_DAYS, *_MONTHS, *(f"{day}{gap}{clock}" for day in _DAYS for gap in (" ", "T") for clock in _CLOCKS))
+FORMATS = (
+    *_DAYS,
+    *_MONTHS,
+    *(f"{day}{gap}{clock}" for day in _DAYS for gap in (" ", "T") for clock in _CLOCKS),
+    *(f"{day} {clock}" for day in _DAYS for clock in _CLOCKS_OF_TWELVE),
+)
 
 _REST = re.compile(r"(:\d\d)\.\d+|(?<=\d)(Z|[+-]\d\d:?\d\d)$")
 """Fractions of a second, and a zone behind a time."""
+
+_LENGTH = {
+    "%H:%M:%S": re.compile(r"^(\d{1,4}):([0-5]\d):([0-5]\d)(?:\.\d+)?$"),
+    "%H:%M": re.compile(r"^(\d{1,4}):([0-5]\d)$"),
+}
 
 _EPOCH = datetime.datetime(1970, 1, 1)
 
@@ -70,30 +86,40 @@ def found(
     if pa.types.is_temporal(column.type) and not pa.types.is_duration(column.type):
         kind = "time" if pa.types.is_time(column.type) else "date"
         return Found(kind, "", TIME_UNIT if kind == "time" else DATE_UNIT, f"typed as {kind}s")
-    if not pa.types.is_string(column.type) and not (is_named and pa.types.is_integer(column.type)):
+    is_whole = pa.types.is_integer(column.type)
+    if not pa.types.is_string(column.type) and not is_whole:
         return None
     total = int(count.sum())
     if not total:
         return None
-    tried = (stated,) if stated else (*FORMATS, *_CLOCKS, *((_COMPACT,) if is_named else ()))
+    there = [str(text) for text, c in zip(texts, count, strict=True) if c]
+    is_compact = (is_named or _are_compact(there)) and all(len(text) == 8 for text in there[:20])
+    if is_whole and not (stated or is_compact or is_named):
+        return None
+    tried = (stated,) if stated else (*FORMATS, *_CLOCKS, *_CLOCKS_OF_TWELVE, *((_COMPACT,) if is_compact else ()))
     # Most formats do not fit the first texts.
-    some = np.flatnonzero(count)[:20]
+    some = there[:20]
     shares = {}
     for one in tried:
-        if stated or not np.isnan(_parsed([str(texts[i]) for i in some], one)).all():
+        if stated or not np.isnan(_parsed(some, one)).all():
             shares[one] = float(count[~np.isnan(_parsed(texts, one))].sum()) / total
     best = max(shares, key=lambda one: shares[one], default=None)
     if best is None or shares[best] < (least if not stated else 1e-9):
         return None
     equal = [one for one in shares if shares[one] == shares[best]]
-    example = next(text for text, parsed in zip(texts, _parsed(texts, best), strict=True) if not np.isnan(parsed))
+    parsed = _parsed(texts, best)
+    example = next(text for text, value in zip(texts, parsed, strict=True) if not np.isnan(value))
     reason = f"written as {best}: {example}"
     if len(equal) > 1:
         reason += f", or as {equal[1]}: nothing tells which"
+    if best in _CLOCKS and np.nanmax(parsed) >= 24:
+        reason += "; some are beyond 24 hours: lengths of time"
+    if "%y" in best:
+        reason += "; of years with two digits 69 to 99 are 1969 to 1999, others 2000 to 2068"
     n_not = round((1 - shares[best]) * total)
     if n_not:
         reason += f"; {n_not:,} {'is' if n_not == 1 else 'are'} none, taken for missing"
-    kind = "time" if best in _CLOCKS else "date"
+    kind = "time" if best in (*_CLOCKS, *_CLOCKS_OF_TWELVE) else "date"
     return Found(kind, best, TIME_UNIT if kind == "time" else DATE_UNIT, reason)
 
 
@@ -116,18 +142,37 @@ def numbers(column: pa.ChunkedArray, texts: Sequence[str], at: np.ndarray, form:
 
 
 def written(value: float, kind: str) -> str:
-    """A number of `numbers` as a date or a time of day: 2024-03-01, 2024-03-01 14:30 or 14:30."""
+    """A number of `numbers` as a date or a time of day: 2024-03-01, 2024-03-01 14:30 or 14:30; 30:15 beyond a day."""
     if kind == "time":
-        minutes = round(value * 60) % (24 * 60)
+        minutes = round(value * 60) % (24 * 60) if value < 24 else round(value * 60)
         return f"{minutes // 60:02d}:{minutes % 60:02d}"
     moment = _EPOCH + datetime.timedelta(minutes=round(value * 24 * 60))
     return f"{moment:%Y-%m-%d}" if value == int(value) else f"{moment:%Y-%m-%d %H:%M}"
 
 
+def _are_compact(texts: Sequence[str]) -> bool:
+    """Whether all texts are days of the twentieth and twenty-first century in eight digits."""
+    if len(texts) < _LEAST_COMPACT or not all(re.fullmatch(r"(19|20)\d{6}", text) for text in texts):
+        return False
+    return not np.isnan(_parsed(texts, _COMPACT)).any()
+
+
 def _parsed(texts: Sequence[str], form: str) -> np.ndarray:
     """(m,) days since 1970, or hours of the day; nan for texts that are not of the format."""
+    if form in _LENGTH:
+        found = [_LENGTH[form].match(text) for text in texts]
+        parts = [[float(part) for part in one.groups()] if one else [np.nan] for one in found]
+        return np.array([sum(part / 60**i for i, part in enumerate(one)) for one in parts])
+    raw = _by_strptime(texts, form)
+    if not np.isnan(raw).any():
+        return raw
+    plain = [date_words.plain(text) for text in texts]
+    return raw if plain == list(texts) else np.where(np.isnan(raw), _by_strptime(plain, form), raw)
+
+
+def _by_strptime(texts: Sequence[str], form: str) -> np.ndarray:
     plain = [_REST.sub(r"\1", text) if ":" in text else text for text in texts]
-    is_clock = form in _CLOCKS
+    is_clock = form in _CLOCKS_OF_TWELVE
     if form in _MONTHS:
         plain, form = [f"01 {text}" for text in plain], f"%d {form}"
     if is_clock:

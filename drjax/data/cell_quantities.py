@@ -19,15 +19,33 @@ COMMA = "decimal comma"
 
 _SIGNS = {"<": 0, "<=": 0, "≤": 0, "below": 0, "under": 0, "less than": 0}
 _SIGNS |= {">": 1, ">=": 1, "≥": 1, "above": 1, "over": 1, "more than": 1}
-_QUANTITY = re.compile(
-    r"^(?P<sign><=|>=|[<>≤≥]|below |under |less than |above |over |more than )?\s*(?P<before>[€$£])?\s*"
-    r"(?P<number>[+\-−]?(?:\d[\d.,' \u00a0\u202f]*|[.,]\d+))(?P<power>[eE][+-]?\d+)?"
-    r"\s*(?P<unit>%|‰|[€$£]|[A-Za-zµμ°][A-Za-zµμ°/²³·]{0,14})?$"
+_CURRENCY = (
+    r"(?:US|CA|AU|NZ|HK|[ACRS])?\$|[€£¥₹₽₩₺₪]|zł|Kč|kr\.?|Fr\.|Rs\.?|EUR|USD|GBP|CHF|JPY|CNY|INR|SEK|NOK|DKK|PLN|CZK|HUF|"
+    r"CAD|AUD|NZD|BRL|MXN|ZAR|TRY|RUB|KRW|SGD|HKD|ILS"
 )
+_UNIT = r"[%‰]|/?[A-Za-zµμ°][A-Za-zµμ°/²³·]{0,14}(?:/[A-Za-z]{1,4}[23])?"
+_QUANTITY = re.compile(
+    rf"^(?P<sign><=|>=|[<>≤≥]|below |under |less than |above |over |more than )?\s*(?P<minus>[\-−](?=\D))?"
+    rf"(?P<before>{_CURRENCY})?\s*(?P<open>\()?(?P<inside>{_CURRENCY})?\s*"
+    rf"(?P<number>[+\-−]?(?:\d[\d.,' \u00a0\u202f]*|[.,]\d+))(?P<power>[eE][+-]?\d+)?(?P<behind>[\-−])?(?P<close>\))?"
+    rf"\s*(?P<unit>{_CURRENCY}|{_UNIT})?$"
+)
+_DEVIATION = re.compile(rf"^(?P<mean>.*?\d.*?)\s*(?:±|\+/[\-−]|\+[\-−])\s*[\d.,' ]+\s*(?P<unit>{_CURRENCY}|{_UNIT})?$")
 _GAP = r"[ '\u00a0\u202f]"
-_POINT = re.compile(rf"^[+-]?(?:\d*(?:\.\d*)?|\d{{1,3}}(?:(?:,|{_GAP})\d{{3}})+(?:\.\d*)?)$")
+_POINT = re.compile(rf"^[+-]?(?:\d*(?:\.\d*)?|\d{{1,3}}(?:(?:,|{_GAP})\d{{2,3}})*(?:,|{_GAP})\d{{3}}(?:\.\d*)?)$")
 _COMMA = re.compile(rf"^[+-]?(?:\d*(?:,\d*)?|\d{{1,3}}(?:(?:\.|{_GAP})\d{{3}})+(?:,\d*)?)$")
 _THOUSAND = re.compile(r"^[+-]?[1-9]\d{0,2}(?:,\d{3})+$")
+_THREE_DECIMALS = re.compile(r"^\D*\d{1,3}\.\d{3}\D*$")
+
+DEVIATION, BRACKETS = "±", "()"
+"""What is special in how a number is written: a deviation behind it, or brackets that make it negative."""
+
+SENTINELS = frozenset(float(sign * value) for sign in (-1, 1) for value in (9, 99, 999, 9999, 99999)) | {
+    -1.0,
+    888.0,
+    8888.0,
+}
+"""Numbers that questionnaires and devices write where there is none."""
 
 LEAST_DIFFERENT = 2
 """Different numbers that a column of text has at least, for it to be of numbers."""
@@ -48,12 +66,23 @@ class Found(NamedTuple):
         unit: Unit behind or before each number; empty without.
         share: Share of the cells that are there which are numbers.
         reason: In words.
+        n_others: Different texts of cells that are there and no numbers.
     """
 
     format: str
     unit: str
     share: float
     reason: str
+    n_others: int = 0
+
+
+class Quantity(NamedTuple):
+    """A number as it is written: value, index of its sign in `CENSORED` or -1, unit, and what is special in it."""
+
+    value: float
+    sign: int
+    unit: str
+    special: str
 
 
 def unsigned(values: np.ndarray) -> Numbers:
@@ -95,19 +124,25 @@ def found(
     units = Counter({"": 0})
     for one, c in zip(parsed, count, strict=True):
         if one is not None and c:
-            units[one[2]] += int(c)
+            units[one.unit] += int(c)
     unit, of_unit = max(units.items(), key=lambda item: item[1])
     numbers_read = sum(units.values())
-    different = {one[0] for one, c in zip(parsed, count, strict=True) if one is not None and c}
+    different = {one.value for one, c in zip(parsed, count, strict=True) if one is not None and c}
     # Bare numbers may stand among those with a unit; several units are no numbers of one column.
     if not numbers_read or (of_unit + units[""] * (unit != "") < numbers_read) or len(different) < LEAST_DIFFERENT:
         return None
-    reason = "numbers" if form != COMMA else "numbers with decimal commas"
+    reason = ("numbers" if form != COMMA else "numbers with decimal commas") + _said(
+        [(text, one) for text, one, c in zip(texts, parsed, count, strict=True) if one is not None and c],
+        form,
+        is_thousands=bool(commas) and form != COMMA and all(_THOUSAND.match(text) for text in commas),
+        is_stated=stated is not None,
+    )
     n_not = total - numbers_read
     if n_not:
         example = next(text for text, one, c in zip(texts, parsed, count, strict=True) if one is None and c)
         reason += f"; {n_not:,} {'is' if n_not == 1 else 'are'} none, as {example[:20]!r}, taken for missing"
-    return Found(form, unit, numbers_read / total, reason)
+    n_others = sum(one is None and c > 0 for one, c in zip(parsed, count, strict=True))
+    return Found(form, unit, numbers_read / total, reason, n_others)
 
 
 def numbers(column: pa.ChunkedArray, texts: Sequence[str], at: np.ndarray, form: str) -> Numbers:
@@ -123,9 +158,19 @@ def numbers(column: pa.ChunkedArray, texts: Sequence[str], at: np.ndarray, form:
         values = _days(column) if pa.types.is_duration(column.type) else table_cells.cell_numbers(column)
         return unsigned(np.where(np.isfinite(values), values, np.nan))
     parsed = [_read(text, form) for text in texts]
-    values = np.array([np.nan if one is None else one[0] for one in parsed])
-    signs = np.array([-1 if one is None else one[1] for one in parsed])
+    values = np.array([np.nan if one is None else one.value for one in parsed])
+    signs = np.array([-1 if one is None else one.sign for one in parsed])
     return Numbers(values[at], signs[at])
+
+
+def sentinel_of(known: np.ndarray) -> str:
+    """A clause on a number that lies apart, repeats, and may stand for a missing one; empty without."""
+    different = np.unique(known)
+    for value, rest in ((different[0], different[1:]), (different[-1], different[:-1])):
+        times = int((known == value).sum())
+        if value in SENTINELS and times > 1 and len(rest) > 2 and np.abs(rest - value).min() > np.ptp(rest):
+            return f"; {value:.0f} in {times:,} cells may stand for none: state it as missing if so"
+    return ""
 
 
 def is_typed(column: pa.ChunkedArray) -> bool:
@@ -138,17 +183,48 @@ def _days(column: pa.ChunkedArray) -> np.ndarray:
     return np.asarray(ticks, np.float64) / 8.64e10
 
 
-def _read(text: str, form: str) -> tuple[float, int, str] | None:
-    """Number, sign and unit of a text; None if it is none."""
+def _said(read: Sequence[tuple[str, Quantity]], form: str, *, is_thousands: bool, is_stated: bool) -> str:
+    """What is to be said of how the numbers of a column are written."""
+    found = ""
+    if any(one.special == DEVIATION for _, one in read):
+        found += "; what stands behind ± is left out"
+    if any(one.special == BRACKETS for _, one in read):
+        found += "; those in brackets are negative"
+    if is_stated:
+        return found
+    if is_thousands:
+        found += f'; three digits behind each comma: state the format "{COMMA}" if they are decimals'
+    elif form != COMMA and all(map(_THREE_DECIMALS.match, (text for text, _ in read))):
+        found += f'; three digits behind each point: state the format "{COMMA}" if they are thousands'
+    return found
+
+
+def _read(text: str, form: str) -> Quantity | None:
+    """What a text says if it is a number; None else."""
+    special = ""
+    if "±" in text or "+/" in text or "+-" in text or "+−" in text:
+        deviation = _DEVIATION.match(text)
+        if deviation:
+            text, special = f"{deviation['mean']} {deviation['unit'] or ''}".strip(), DEVIATION
+            if deviation["unit"] and not _QUANTITY.match(text):
+                text = deviation["mean"]
     match = _QUANTITY.match(text)
-    if match is None:
+    if match is None or bool(match["open"]) != bool(match["close"]):
         return None
     number = match["number"].replace("−", "-").strip()
     if not (_COMMA if form == COMMA else _POINT).match(number) or not re.search(r"\d", number):
+        return None
+    signs = [match["minus"], match["behind"], match["open"], number.startswith(("-", "+"))]
+    # A grade such as 2- is no number below zero.
+    if sum(map(bool, signs)) > 1 or (match["behind"] and not re.search("[.,]", number)):
         return None
     plain = re.sub(_GAP, "", number)
     plain = plain.replace(".", "").replace(",", ".") if form == COMMA else plain.replace(",", "")
     value = float(plain + (match["power"] or ""))
     if not np.isfinite(value):
         return None
-    return value, _SIGNS.get((match["sign"] or "").strip(), -1), match["unit"] or match["before"] or ""
+    if match["open"]:
+        special = BRACKETS
+    unit = match["unit"] or match["before"] or match["inside"] or ""
+    is_negative = bool(match["minus"] or match["behind"] or match["open"])
+    return Quantity(-value if is_negative else value, _SIGNS.get((match["sign"] or "").strip(), -1), unit, special)

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from drjax.data import cell_dates, cell_quantities, table_cells
+from drjax.data import cell_dates, cell_quantities, kind_words, table_cells
 from drjax.data.cell_quantities import CENSORED
+from drjax.data.kind_words import LADDERS, MISSING, MISSING_NUMBER, NO, PLUS, YES, YES_NO
 
 LEFT_OUT = ("text", "constant", "empty", "drop")
 ENCODED = ("number", "date", "time", "category", "ordinal", "yes/no")
@@ -26,19 +27,11 @@ OTHER = "(other)"
 MOST_CATEGORIES = 50
 """Categories of a column whose kind nobody stated; the rest becomes `OTHER`."""
 
-MISSING = frozenset(
-    (
-        "", "na", "n/a", "n.a.", "#n/a", "null", "nan", "-", "--", "---", ".", "?", "nd", "n.d.", "not done", "unknown",
-        "not known", "missing", "not available", "k.a.", "keine angabe", "unbekannt", "inconnu", "desconocido",
-    )
-)  # fmt: skip
-"""Texts that stand for a missing cell, in lower case."""
-
-MISSING_NUMBER = frozenset(("none", "nil"))
-"""Texts that do among numbers and dates."""
-
 LEAST_READ = 0.9
 """Least share of the cells that are there which have to be numbers, or dates, for the column to be of these."""
+
+LEAST_AMONG_WORDS, LEAST_NUMBERS, MOST_WORDS = 0.5, 20, 0.25
+"""Least share of numbers in a column that has some words too, least different numbers, and most words by these."""
 
 NEAR_UNIQUE, LEAST_FOR_UNIQUE = 0.9, 20
 """Share of different texts, among so many at least, from which a column tells records apart or is free text."""
@@ -51,29 +44,6 @@ ID_NAME = re.compile(
 )
 
 DATE_NAME = re.compile(r"date|birth|dob|admi|disch|day")
-
-YES_NO = (
-    ("no", "yes"), ("n", "y"), ("false", "true"), ("f", "t"), ("nein", "ja"), ("non", "oui"), ("absent", "present"),
-    ("negative", "positive"), ("neg", "pos"), ("off", "on"), ("0", "1"),
-)  # fmt: skip
-"""Pairs of texts that say no and yes, in lower case."""
-
-LADDERS = (
-    ("none", "minimal", "mild", "moderate", "severe", "critical"),
-    ("very low", "low", "medium", "high", "very high"),
-    ("very low", "low", "moderate", "high", "very high"),
-    ("low", "normal", "high"),
-    ("never", "rarely", "sometimes", "often", "always"),
-    ("very poor", "poor", "fair", "good", "very good", "excellent"),
-    ("strongly disagree", "disagree", "neutral", "agree", "strongly agree"),
-    ("none", "primary", "secondary", "tertiary"),
-    ("small", "medium", "large"),
-    ("xs", "s", "m", "l", "xl", "xxl"),
-    ("i", "ii", "iii", "iv", "v", "vi"),
-)
-"""Texts that have an order, in lower case."""
-
-BAND = re.compile(r"^(?:(\d+(?:\.\d+)?)\s*(?:-|–|to)\s*\d+(?:\.\d+)?|(<|<=|≤|>|>=|≥)?\s*(\d+(?:\.\d+)?)\s*\+?)$")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -179,7 +149,7 @@ def column_of(
         )
     return dataclasses.replace(
         found,
-        reason="stated" if kind is not None else found.reason,
+        reason="stated" if kind is not None else found.reason + _errors_of(cells),
         unit=str(said.get("unit", found.unit)),
         missing=tuple(said.get("missing", ())),
     )
@@ -192,7 +162,7 @@ def numbers_of(column: PlannedColumn, cells: pa.ChunkedArray) -> cell_quantities
 
 def codes_of(column: PlannedColumn, cells: pa.ChunkedArray) -> np.ndarray:
     """(n,) index of each cell among the categories; -1 where it is missing, or none of them and there is no other."""
-    return _codes(column.categories, cells_of(cells, column.missing))
+    return _codes(column, cells_of(cells, column.missing))
 
 
 def shown_fill(column: PlannedColumn, shown: Any) -> str:
@@ -208,15 +178,18 @@ def _numbers(column: PlannedColumn, cells: Cells) -> cell_quantities.Numbers:
     if column.kind in ("date", "time"):
         return cell_quantities.unsigned(cell_dates.numbers(cells.column, cells.texts, cells.at, column.format))
     if column.categories:
-        codes = _codes(column.categories, cells)
+        codes = _codes(column, cells)
         return cell_quantities.unsigned(np.where(codes < 0, np.nan, codes))
     read = cell_quantities.numbers(cells.column, cells.texts, cells.at, column.format)
     return read._replace(values=np.where(cells.is_there[cells.at], read.values, np.nan))
 
 
-def _codes(categories: Sequence[str], cells: Cells) -> np.ndarray:
-    by_text = {text: i for i, text in enumerate(categories)}
-    by_lower = {text.lower(): i for i, text in enumerate(categories)}
+def _codes(column: PlannedColumn, cells: Cells) -> np.ndarray:
+    by_text = {text: i for i, text in enumerate(column.categories)}
+    by_lower = {text.lower(): i for i, text in enumerate(column.categories)}
+    if column.kind == "yes/no" and len(by_lower) == 2 and set(by_lower) & NO and set(by_lower) & YES:
+        # Other spellings of the same, as Y beside yes.
+        by_lower = dict.fromkeys(NO, 0) | dict.fromkeys(YES, 1) | by_lower
     other = by_text.get(OTHER, -1)
     codes = [by_text.get(text, by_lower.get(text.lower(), other)) for text in cells.texts]
     # A category that is stated is one, even if its text else stands for a missing cell.
@@ -224,10 +197,24 @@ def _codes(categories: Sequence[str], cells: Cells) -> np.ndarray:
     return np.where(is_known, codes, -1)[cells.at]
 
 
+def _errors_of(cells: Cells) -> str:
+    """A clause on errors of formulas, empty if there are none."""
+    found = [
+        (text, int(n))
+        for text, n in zip(cells.texts, cells.count, strict=True)
+        if text.lower() in kind_words.FORMULA_ERRORS
+    ]
+    # "#N/A" alone is how programs write a missing cell.
+    if all(text.lower() == "#n/a" for text, _ in found):
+        return ""
+    n = sum(number for _, number in found)
+    return f"; {n:,} {'is an error' if n == 1 else 'are errors'} of formulas, as {found[0][0]!r}, taken for missing"
+
+
 def _complete(column: PlannedColumn, cells: Cells) -> PlannedColumn:
     """With what stands in for missing cells, and the signs that occur."""
     if column.kind == "category":
-        codes = _codes(column.categories, cells)
+        codes = _codes(column, cells)
         known = codes[codes >= 0]
         if not len(known) or (codes >= 0).all():
             return column
@@ -263,6 +250,11 @@ def _yes_no(name: str, cells: Cells, said: Mapping[str, Any], delimiter: str | N
     if pair is None:
         lower = sorted({text.lower() for text in there})
         pair = next((both for both in YES_NO if lower == sorted(both)), None)
+        if pair is None and set(lower) <= NO | YES and set(lower) & NO and set(lower) & YES:
+            reason = f"spellings of no and yes: {', '.join(lower)}"
+            return _complete(PlannedColumn(name=name, kind="yes/no", reason=reason, categories=("no", "yes")), cells)
+        if pair is None and there == ["+"] and "-" in cells.texts:
+            return _complete(PlannedColumn(name=name, kind="yes/no", reason="- and +", categories=("-", "+")), cells)
         if pair is None and len(there) == 2 and said:
             pair = tuple(there)
         if pair is None or len(lower) != 2:
@@ -288,7 +280,7 @@ def _number(name: str, cells: Cells, said: Mapping[str, Any], delimiter: str | N
     """Columns of numbers: ids that count or are named so, scales, and all others."""
     found = cell_quantities.found(cells.column, cells.texts, cells.counted, said.get("format"), delimiter=delimiter)
     is_stated = "kind" in said
-    if found is None or (not is_stated and found.share < LEAST_READ):
+    if found is None:
         return None
     column = PlannedColumn(name=name, kind="number", reason=found.reason, unit=found.unit, format=found.format)
     read = _numbers(column, cells)
@@ -296,6 +288,10 @@ def _number(name: str, cells: Cells, said: Mapping[str, Any], delimiter: str | N
     if not len(known):
         return None
     is_whole, different = bool(np.all(known == np.rint(known))), np.unique(known)
+    if not is_stated and found.share < LEAST_READ:
+        is_enough = found.share >= LEAST_AMONG_WORDS and len(different) >= LEAST_NUMBERS
+        if not is_enough or found.n_others > MOST_WORDS * len(different):
+            return None
     is_named = bool(ID_NAME.search(name.lower().replace("_", " ")))
     if not is_stated and is_whole and len(different) == len(known) == cells.n_there and (read.signs < 0).all():
         is_counted = not found.unit and np.array_equal(np.diff(different), np.ones(len(known) - 1))
@@ -310,6 +306,7 @@ def _number(name: str, cells: Cells, said: Mapping[str, Any], delimiter: str | N
         column = dataclasses.replace(column, kind="ordinal", reason=reason)
     elif said.get("kind") == "yes/no":
         return None
+    column = dataclasses.replace(column, reason=column.reason + cell_quantities.sentinel_of(known))
     return _complete(column, cells)
 
 
@@ -320,6 +317,15 @@ def _ordinal(name: str, cells: Cells, said: Mapping[str, Any], delimiter: str | 
     if "categories" in said:
         order = tuple(said["categories"])
         return _complete(PlannedColumn(name=name, kind="ordinal", reason="stated", categories=order), cells)
+    order = kind_words.in_order(there) if len(there) <= min(MOST_CATEGORIES, 0.5 * cells.n_there) else None
+    if order is not None:
+        reason = f"intervals from {order[0]} to {order[-1]}"
+        return _complete(PlannedColumn(name=name, kind="ordinal", reason=reason, categories=order), cells)
+    if "+" in there and set(there) <= set(PLUS):
+        order = tuple(text for text in PLUS if text in cells.texts)
+        if len(order) > 2:
+            reason = f"{order[0]} to {order[-1]}"
+            return _complete(PlannedColumn(name=name, kind="ordinal", reason=reason, categories=order), cells)
     by_lower = {text.lower(): text for text in there}
     if len(by_lower) < 3 or len(by_lower) < len(there):
         return None
@@ -328,19 +334,7 @@ def _ordinal(name: str, cells: Cells, said: Mapping[str, Any], delimiter: str | 
             order = tuple(by_lower[text] for text in ladder if text in by_lower)
             reason = f"{order[0]} to {order[-1]}"
             return _complete(PlannedColumn(name=name, kind="ordinal", reason=reason, categories=order), cells)
-    bands = {text: BAND.match(text) for text in there}
-    if all(bands.values()) and sum(band is not None and band[1] is not None for band in bands.values()) >= 2:
-        order = tuple(sorted(there, key=lambda text: _least_of(bands[text])))
-        reason = f"bands from {order[0]} to {order[-1]}"
-        return _complete(PlannedColumn(name=name, kind="ordinal", reason=reason, categories=order), cells)
     return None
-
-
-def _least_of(band: re.Match[str] | None) -> float:
-    assert band is not None
-    if band[1] is not None:
-        return float(band[1])
-    return float(band[3]) + {"<": -0.5, "<=": -0.5, "≤": -0.5}.get(band[2] or "", 0.5)
 
 
 def _words(name: str, cells: Cells, said: Mapping[str, Any], delimiter: str | None) -> PlannedColumn | None:
@@ -349,13 +343,14 @@ def _words(name: str, cells: Cells, said: Mapping[str, Any], delimiter: str | No
     there, n = cells.there, cells.n_there
     words = float(np.mean([len(text.split()) for text in there]))
     share = len(there) / n
+    hint = kind_words.hint_of(there)
     if n >= LEAST_FOR_UNIQUE and share >= NEAR_UNIQUE:
         all_of = f"all {n:,}" if len(there) == n else f"{share:.0%} of them"
         if words >= TEXT_WORDS:
-            return PlannedColumn(name=name, kind="text", reason=f"{words:.0f} words a cell, {all_of} different")
-        return PlannedColumn(name=name, kind="id", reason=f"texts, {all_of} different")
+            return PlannedColumn(name=name, kind="text", reason=f"{words:.0f} words a cell, {all_of} different{hint}")
+        return PlannedColumn(name=name, kind="id", reason=f"texts, {all_of} different{hint}")
     if n >= LEAST_FOR_UNIQUE and (share > 0.5 or (words >= SOME_WORDS and share > 0.3)):
-        return PlannedColumn(name=name, kind="text", reason=f"{len(there):,} different texts in {n:,} cells")
+        return PlannedColumn(name=name, kind="text", reason=f"{len(there):,} different texts in {n:,} cells{hint}")
     return None
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from drjax.data import table_cells
-from drjax.data.kinds import MISSING
+from drjax.data.kind_words import MISSING
 
 SEPARATORS = ",;\t|"
 

@@ -6,11 +6,22 @@ from typing import Any
 
 from drjax.core import validate
 from drjax.core.types import DRMethod
+from drjax.defenses.aggregation import Groups, Hexagons
 from drjax.defenses.noisy_dr import AfterMethod, Defense, InputNoise, OutputNoise, Rounding
 
-__all__ = ["DEFENSES", "AfterMethod", "Defense", "InputNoise", "OutputNoise", "Rounding", "defend"]
+__all__ = [
+    "DEFENSES",
+    "AfterMethod",
+    "Defense",
+    "Groups",
+    "Hexagons",
+    "InputNoise",
+    "OutputNoise",
+    "Rounding",
+    "defend",
+]
 
-DEFENSES: dict[str, type[Defense]] = {kind.name: kind for kind in (InputNoise, OutputNoise, Rounding)}
+DEFENSES: dict[str, type[Defense]] = {kind.name: kind for kind in (InputNoise, OutputNoise, Rounding, Groups, Hexagons)}
 """Every defence by the name that the command line and the records use."""
 
 

@@ -31,8 +31,8 @@ def reconstruct_within_map(x: Array, coords: Array, *, rows: Sequence[int] | Arr
 
     The estimate for record i is the kernel ridge regression of the other n-1 records on their coordinates, taken at
     the coordinates of i; all of them come from one inverse. Width and penalty are chosen by leave-one-out error among
-    records of other groups, `N_SEARCHED` at most: the record itself has no part in the choice. O(n^3) per chosen pair
-    and 8 n^2 bytes; nothing is drawn.
+    records of other groups, `N_SEARCHED` at most: the record itself has no part in the choice. Where enough records
+    are not attacked, those choose once for all that are. O(n^3) per chosen pair and 8 n^2 bytes; nothing is drawn.
 
     Args:
         x: (n, d), all records in the order of the release, n >= 3.
@@ -56,12 +56,11 @@ def reconstruct_within_map(x: Array, coords: Array, *, rows: Sequence[int] | Arr
     centred_points = points - points.mean(axis=0)
     squared = squared_distances(centred_points)
     median = median_or_one(squared)
-    # Rows in a fixed order that has nothing to do with theirs in the file, which may be sorted.
-    group = np.random.default_rng(0).permutation(n) % min(N_GROUPS, n)
+    group = _groups(n, chosen)
     found = np.empty((len(chosen), x.shape[1]))
     weights: dict[tuple[Kernel, float], np.ndarray] = {}
     for number in np.unique(group[chosen]):
-        known = np.flatnonzero(group != number)[:N_SEARCHED]
+        known = _some(np.flatnonzero(group != number))
         away = x[known] - x[known].mean(axis=0)
         _, penalty, kernel = tune(squared[np.ix_(known, known)], away, widths=WIDTHS, unit=median)
         if (kernel, penalty) not in weights:
@@ -74,6 +73,21 @@ def reconstruct_within_map(x: Array, coords: Array, *, rows: Sequence[int] | Arr
         found[lanes] = rest @ x + (1 - rest.sum(axis=1, keepdims=True)) * mean
     status = np.full(len(chosen), np.uint32(Status.OK))
     return Reconstruction(found, None, found[:, None], np.full(len(chosen), np.nan), status)
+
+
+def _groups(n: int, rows: np.ndarray) -> np.ndarray:
+    """(n,) set of each record; the kernel of one set is chosen on the others."""
+    # In a fixed order that has nothing to do with theirs in the file, which may be sorted.
+    order = np.random.default_rng(0).permutation(n)
+    is_attacked = np.isin(np.arange(n), rows)
+    if n - is_attacked.sum() >= N_SEARCHED:
+        return np.where(is_attacked, 0, 1)
+    return order % min(N_GROUPS, n)
+
+
+def _some(numbers: np.ndarray) -> np.ndarray:
+    """At most `N_SEARCHED` of some rows, from the whole file."""
+    return numbers[np.linspace(0, len(numbers) - 1, min(len(numbers), N_SEARCHED)).astype(np.int64)]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,10 @@ SMALL = {
 """t-SNE and UMAP are chaotic: what differs by rounding at the start stays small for a few steps only."""
 
 
+OF_ANY_SIZE = sorted(set(DEFENSES) - {"hexagons"})
+"""Defences of maps of any number of coordinates."""
+
+
 @hyperparams
 class Unchanged:
     """A method that releases the records themselves, so that a test sees what was done to them."""
@@ -224,11 +228,12 @@ def test_a_sweep_over_the_scale_does_not_retrace_nor_does_one_inside_another_def
     for inner, outer in ((0.1, 0.2), (0.3, 0.1)):
         counted(Rounding(method=defend(defense, PCA(), inner), step=outer), KEY, data())
     assert len(traces) == 2
-    counted(defend(defense, PCA(n_components=3), 0.1), KEY, data())
-    assert len(traces) == 3
+    if defense in OF_ANY_SIZE:
+        counted(defend(defense, PCA(n_components=3), 0.1), KEY, data())
+        assert len(traces) == 3
 
 
-@pytest.mark.parametrize("defense", sorted(DEFENSES))
+@pytest.mark.parametrize("defense", OF_ANY_SIZE)
 def test_flags_of_the_method_stay_and_a_bad_target_marks_its_own_lane_only(defense):
     assert int(fit(defend(defense, Unchanged(), 0.1), KEY, data()).status) == Status.SIGN_TIE
     method = defend(defense, PCA(), 0.1)

@@ -58,7 +58,7 @@ def embedding(
     are, not scaled. Without --public the known records say what to expect of a record.
 
     Args:
-        known: Known records, in the order of the release unless shuffled (CSV, Parquet, NPY or NPZ).
+        known: Known records, in the order of the release unless shuffled (CSV, Excel, Parquet, NPY or NPZ).
         coords: Published coordinates, one row per record, those of unknown ones included (CSV, NPY or NPZ).
         out: NPZ file to write: x (the record), interval (90%), residual_norm, status, expected_mse and feature_mse; one
             row of each for each of several target rows. A JSON file and an HTML page of its name are written beside it.
@@ -99,7 +99,7 @@ def embedding(
     (records_known, *more), plan = datasets.records_of(known, *([] if public is None else [public]), schema=schema)
     others = more[0] if more else None
     if plan is not None and not quiet:
-        print(f"Columns of {known} are taken for: {', '.join(f'{one.name} ({one.kind})' for one in plan.columns)}.")
+        print(plan.in_words(known))
     if others is not None and others.names != records_known.names:
         raise ValueError(
             f"public must have the columns of known in their order, got {_columns(others.names)} in {public} and "

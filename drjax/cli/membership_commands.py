@@ -6,12 +6,14 @@ import csv
 import dataclasses
 import io
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 import jax
 import numpy as np
+import pyarrow as pa
 import tyro
 from rich.console import Console
 from rich.table import Table as Grid
@@ -22,8 +24,12 @@ from drjax.attacks.registry import ATTACKS, answer, fitting
 from drjax.cli.commands import check_new
 from drjax.core import validate
 from drjax.core.statistics import Interval
+from drjax.data import table_cells
+from drjax.data.checksums import sha256
+from drjax.data.kind_words import NO, YES
+from drjax.data.own_units import labelled_records_of
 from drjax.releases import figures, published
-from drjax.releases.inputs import Table, read_table
+from drjax.releases.inputs import Table
 from drjax.releases.published import Intercepted
 from drjax.reports import plots, records
 
@@ -48,8 +54,8 @@ class Candidates:
     """Whose membership is asked about: --candidates, or --members and --others to measure the attack.
 
     Attributes:
-        candidates: Candidate records, one a row (CSV, Parquet, NPY or NPZ).
-        label: Column of --candidates with the truth, 1 for members and 0 for others; no feature.
+        candidates: Candidate records, one a row (CSV, Excel, Parquet, NPY or NPZ).
+        label: Column of --candidates with the truth, 1 or yes for members and 0 or no for others; no feature.
         members: Records that were in the release.
         others: Records that were not in the release.
     """
@@ -59,28 +65,64 @@ class Candidates:
     members: Path | None = None
     others: Path | None = None
 
-    def read(self) -> tuple[list[Table], np.ndarray | None]:
-        """The tables, and for each of their rows whether it is a member, if that is known.
+    @property
+    def files(self) -> list[Path]:
+        """The one file, or members and others.
 
         Raises:
-            ValueError: options that do not go together, or a label that is not 0 or 1.
-            OSError: a file cannot be read.
+            ValueError: options that do not go together.
         """
         pair = (self.members, self.others)
         if self.candidates is None:
             if None in pair or self.label is not None:
                 raise ValueError("candidates must be given, or members and others both and no label")
-            tables = [read_table(path) for path in pair if path is not None]
-            return tables, np.repeat([True, False], [len(table.values) for table in tables])
+            return [path for path in pair if path is not None]
         if pair != (None, None):
             raise ValueError("members and others must be left out with --candidates: use --label for the truth")
-        table = read_table(self.candidates, label=self.label)
-        if table.label is None:
-            return [table], None
-        if not np.isin(table.label, (0, 1)).all():
-            wrong = table.label[~np.isin(table.label, (0, 1))][0]
-            raise ValueError(f"label must be a column of 0 and 1, got {wrong:g} in {self.label!r} of {table.source}")
-        return [table], table.label.astype(bool)
+        return [self.candidates]
+
+    def truth(self, tables: Sequence[Table], labels: Sequence[pa.ChunkedArray | None]) -> np.ndarray | None:
+        """For each row of the tables whether it is a member, if that is known.
+
+        Raises:
+            ValueError: a label that is neither 0 and 1 nor no and yes.
+        """
+        if self.candidates is None:
+            return np.repeat([True, False], [len(table.values) for table in tables])
+        if self.label is None:
+            return None
+        if labels[0] is None:
+            held = ", ".join((tables[0].columns or ("no names of columns",))[:10])
+            raise ValueError(
+                f"{tables[0].source} must have the columns that options name, got no {self.label!r}, {held}"
+            )
+        texts = [str(text).lower().removesuffix(".0") for text in table_cells.cell_texts(labels[0])]
+        wrong = [text for text in texts if text not in NO | YES]
+        if wrong:
+            raise ValueError(
+                f"label must be a column of 0 and 1, or of no and yes, got {wrong[0]!r} in {self.label!r} of "
+                f"{tables[0].source}"
+            )
+        return np.isin(texts, list(YES))
+
+
+def _read(
+    who: Candidates, public: Path | None, schema: Path | None
+) -> tuple[list[Table], np.ndarray | None, Table | None]:
+    """Tables of candidates, which are members if that is known, and the public table; says what a plan made of them."""
+    files = [*who.files, *(() if public is None else (public,))]
+    for path in files:
+        if not path.is_file():
+            raise FileNotFoundError(f"there is no file {path}: check the path")
+    found = labelled_records_of(*files, schema=schema, label=who.label, only_common=True)
+    read = [
+        Table(path, values.x.astype(np.float64), values.names or None, None, sha256(path.read_bytes()))
+        for path, values in zip(files, found.values, strict=True)
+    ]
+    if found.plan is not None:
+        print(found.plan.in_words(files[0]))
+    tables = read[: len(who.files)]
+    return tables, who.truth(tables, found.labels), None if public is None else read[-1]
 
 
 def attack_membership(
@@ -93,6 +135,7 @@ def attack_membership(
     n_records: int | None = None,
     centred: bool = False,
     standardise_by: Literal["nothing", "public"] = "nothing",
+    schema: Path | None = None,
     attack: Annotated[str, tyro.conf.arg(metavar=f"{{{','.join(NAMES)}}}")] = STRONGEST,
     n_shadows: int = 32,
     top: int = 10,
@@ -102,7 +145,8 @@ def attack_membership(
     """Score candidates for membership in the records that principal components were computed from.
 
     Values are used as they are: candidates and public records must be in the units that the components were computed
-    in. Columns of tables are matched by name where the components name theirs.
+    in. Columns of tables are matched by name where the components name theirs. Tables that hold more than numbers
+    become features by one plan of all of them, which is said: "sex=F" is the name of one.
 
     Args:
         components: The release: NPZ with components (k, d) and, if published, eigenvalues (of X^T X / N), mean (of the
@@ -129,10 +173,9 @@ def attack_membership(
     for file in (out, *(() if plot is None else (plot,))):
         check_new(file)
     found = published.intercept(components, manifest=manifest, n_records=n_records, centred=centred)
-    tables, is_member = who.read()
+    tables, is_member, sample = _read(who, public, schema)
     if plot is not None and is_member is None:
         raise ValueError("plot must be left out where nobody says who the members are: --label, or --members --others")
-    sample = None if public is None else read_table(public)
     if standardise_by == "public":
         if sample is None:
             raise ValueError("public must be given with --standardise-by public")

@@ -15,15 +15,16 @@ import tyro
 from PIL import Image
 from rich.console import Console
 
+from drjax import data as datasets
 from drjax.attacks.reconstruction.training_inversion import reconstruct_model
 from drjax.attacks.reconstruction.training_inversion.model import mean_error
 from drjax.audits import ModelAuditConfig, run
 from drjax.audits.folder import run_folder
-from drjax.cli.commands import check_new
+from drjax.cli.commands import check_new, print_plan
+from drjax.cli.model_files import labelled_records
 from drjax.core import validate
 from drjax.core.types import Status
-from drjax.data import tables
-from drjax.data.table_files import SUFFIXES, columns_of
+from drjax.data.own_table import OPTIONS
 from drjax.nets.classifier_training import Training, check_labels
 from drjax.nets.classifiers import ACTIVATIONS, ARCHITECTURES, Classifier
 from drjax.nets.weights_files import read_params
@@ -115,6 +116,7 @@ def attack_model(
     target_label: int | None = None,
     public: Path | None = None,
     bounds: tuple[float, float] | Literal["none"] = (0.0, 1.0),
+    schema: Path | None = None,
     image_shape: tuple[int, ...] | None = None,
     picture: Path | None = None,
 ) -> None:
@@ -122,11 +124,12 @@ def attack_model(
 
     The start, the hyperparameters and the order of the training must be known; a training that draws anything else
     (dropout, augmentation, noise) is out of reach. Records are taken as they are: scale them as the training script
-    did. Exit status: 0 if the record is reconstructed; 1 if the attack failed, which shows nothing about safety; 2 for
-    bad input.
+    did. Tables that hold more than numbers become features by a plan, which is said; the network must have been trained
+    on these. Exit status: 0 if the record is reconstructed; 1 if the attack failed, which shows nothing about safety; 2
+    for bad input.
 
     Args:
-        known: Known records: an NPZ file with x (n-1, d) and y (n-1,), or a table (CSV, Parquet) with --label.
+        known: Known records: an NPZ file with x (n-1, d) and y (n-1,), or a table (CSV, Excel, Parquet) with --label.
         weights: Released weights (safetensors or NPZ), named as PyTorch, Flax, Keras or scikit-learn name them.
         init: Weights that training began with, in a file of the same form.
         out: NPZ file to write: x (d,), y, residual_norm (the share of the release that is not explained), expected_mse
@@ -134,21 +137,21 @@ def attack_model(
             other than 0 says that x and y are only the nearest that was found.
         network: The architecture.
         descent: The training.
-        label: Column of the tables with the classes, integers from 0.
+        label: Column of the tables with the classes: integers from 0, or texts, which count from 0 in their order.
         batches: NPY file (steps, b) with the records of each step: 0 is the unknown one, 1 the first known one and so
             on; negative 1 fills up a shorter batch.
         target_label: Class of the unknown record, if it is known.
         public: Other records that look like the unknown one, in a file like --known; the known ones if not given.
         bounds: Least and greatest value of a feature, or none.
+        schema: File that says what the columns of tables are; see `drjax data plan`.
         image_shape: Height, width and perhaps channels of a record, for --picture.
         picture: PNG file to write of the record, if it is reconstructed.
     """
     model = network.classifier()
     training = descent.training(model)
     check_new(out)
-    x, y = _records(known, label, model.n_classes)
+    (x, y), like = labelled_records(known, public, label, model.n_classes, schema)
     d = x.shape[1]
-    like = None if public is None else _records(public, label, model.n_classes)
     limits = None if bounds == "none" else bounds
     for name, values in {"known": x, "public": x if like is None else like[0]}.items():
         if limits is not None and not limits[0] <= values.min() <= values.max() <= limits[1]:
@@ -213,6 +216,8 @@ def audit_model(
     categorical: tuple[str, ...] = (),
     drop: tuple[str, ...] = (),
     label: str | None = None,
+    schema: str | None = None,
+    id: str | None = None,
     n_decoys: int = 1000,
     seed: int = 0,
     out: Path | None = None,
@@ -234,9 +239,11 @@ def audit_model(
         clip_norm: Clipping norm of DP-GD: largest norm of a record's gradient.
         dtype: Precision that training computes in.
         data_dir: Folder of the named data sets.
-        categorical: Text columns of a table to encode one-hot.
+        categorical: Columns of a table that are categories, where it is not seen.
         drop: Columns of a table to leave out.
         label: Column of a table with the classes.
+        schema: File that says what the columns of a table are; see `drjax data plan`. Told by their cells if not given.
+        id: Column of a table that records are called by; the first that tells them apart if not given.
         n_decoys: Number of decoys beside the target in the identification test.
         seed: Random seed.
         out: Run folder to write; runs/DATA-model-nN if not given, with a number behind it if that exists.
@@ -249,6 +256,8 @@ def audit_model(
         categorical=categorical,
         drop=drop,
         label=label,
+        schema=schema,
+        id=id,
         training=descent.training(network.classifier()),
         n_known=n_known,
         n_shadow=n_shadow,
@@ -264,7 +273,11 @@ def audit_model(
     console = Console(quiet=quiet)
     command = shlex.join(["drjax", *sys.argv[1:]]) if Path(sys.argv[0]).stem == "drjax" else None
     folder = out or run_folder(f"{Path(data).stem}-model-n{n_known + 1}", resume=resume)
-    result = run(config, folder, resume=resume, progress=not quiet, command=command, console=console)
+    given = datasets.load(data, data_dir=data_dir, **{name: getattr(config, name) for name in OPTIONS})
+    if given.plan is not None and not quiet:
+        print_plan(console, given)
+        console.print(f"PRIVATE: what follows, and all in {folder}, is for the owner of the records.", markup=False)
+    result = run(config, folder, data=given, resume=resume, progress=not quiet, command=command, console=console)
     ladder.print_ladder(console, result.rows)
     assert result.accuracy is not None
     console.print(f"Accuracy of the networks on public records: {ladder.percent(result.accuracy)}")
@@ -319,37 +332,6 @@ def _share(residual: float) -> str:
     percent = 100 * max(0.0, 1 - residual)
     digits = min(9, max(1, math.ceil(-math.log10(residual)) - 2)) if 0 < residual < 1 else 0
     return f"{math.floor(percent * 10**digits) / 10**digits:.{digits}f}%"
-
-
-def _records(path: Path, label: str | None, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
-    """x (n, d) and classes (n,) of a file, unscaled."""
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}: check the path")
-    suffix = path.suffix.lower()
-    if suffix == ".npz":
-        arrays = records.load_arrays(path)
-        if not {"x", "y"} <= arrays.keys() or arrays["x"].ndim < 2:
-            held = ", ".join(f"{name} {array.shape}" for name, array in arrays.items()) or "nothing"
-            raise ValueError(f"{path} must hold the records as x (n, d) and their classes as y (n,), got {held}")
-        x, y = arrays["x"].reshape(len(arrays["x"]), -1), arrays["y"]
-    elif suffix in SUFFIXES:
-        x, y = _of_table(path, label)
-    else:
-        raise ValueError(f"{path} must end in .npz, or in {', '.join(SUFFIXES)} with --label, got {suffix!r}")
-    x = validate.matrix(x, f"x of {path}", min_rows=2)
-    return x, check_labels(y, len(x), n_classes, f"y of {path}")
-
-
-def _of_table(path: Path, label: str | None) -> tuple[np.ndarray, np.ndarray]:
-    columns = dict(columns_of(path, path.read_bytes()))
-    if label is None or label not in columns:
-        names = ", ".join(list(columns)[:20])
-        raise ValueError(f"label must name the column of the classes in {path}, one of {names}; got {label}")
-    classes = {label: columns.pop(label)}
-    if not columns:
-        raise ValueError(f"{path} must have columns beside its label, got {label} alone")
-    x, y = (tables.numeric(str(path), part, "write numbers") for part in (columns, classes))
-    return x, y[:, 0]
 
 
 def _order(path: Path) -> np.ndarray:

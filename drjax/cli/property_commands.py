@@ -78,7 +78,8 @@ class Shadow:
     """Records like those of the plot, whose attribute is known.
 
     Attributes:
-        shadow: Shadow records: named data set, table (CSV, Parquet), array file (NPY, NPZ with y) or folder of images.
+        shadow: Shadow records: named data set, table (CSV, Excel, Parquet), array file (NPY, NPZ with y) or folder of
+            images.
         attribute: Property of a record: COLUMN=VALUE, or COLUMN where it is 0 and 1, no and yes, or false and true. For
             all but tables the column is called label: classes of a named set, y of an NPZ file, subfolders of a folder
             of images.
@@ -88,8 +89,9 @@ class Shadow:
         onnx_size: Height and width that images are resized to for the network.
         onnx_imagenet: Standardise images as networks for ImageNet expect, in three channels.
         data_dir: Folder of the named data sets.
-        categorical: Text columns of a table to encode one-hot.
+        categorical: Columns of a table that are categories, where it is not seen.
         drop: Columns of a table to leave out.
+        schema: File that says what the columns of a table are; see `drjax data plan`. Told by their cells if not given.
     """
 
     shadow: str
@@ -100,6 +102,7 @@ class Shadow:
     data_dir: Path | None = None
     categorical: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
+    schema: Path | None = None
 
     def read(self) -> ShadowData:
         """The records.
@@ -115,6 +118,7 @@ class Shadow:
             data_dir=self.data_dir,
             categorical=self.categorical,
             drop=self.drop,
+            schema=self.schema,
         )
 
 
@@ -222,7 +226,9 @@ def _inputs(file: Path, plot: Plot, shadows: ShadowData) -> list[str]:
         )
     n, has = len(shadows.has_property), int(shadows.has_property.sum())
     unknown = f", {shadows.n_unknown:,} of unknown attribute left out" if shadows.n_unknown else ""
+    plan = shadows.dataset.plan
     return [
+        *(() if plan is None else (plan.in_words(shadows.dataset.name), *shadows.dataset.notes)),
         f"{found}.",
         f"Shadow: {shadows.dataset.name}, {n:,} records with {shadows.features.shape[1]:,} features each; "
         f"{shadows.property} for {has:,} ({has / n:.0%}){unknown}.",

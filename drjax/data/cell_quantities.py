@@ -91,7 +91,13 @@ def unsigned(values: np.ndarray) -> Numbers:
 
 
 def found(
-    column: pa.ChunkedArray, texts: Sequence[str], count: np.ndarray, stated: str | None, *, delimiter: str | None
+    column: pa.ChunkedArray,
+    texts: Sequence[str],
+    count: np.ndarray,
+    stated: str | None,
+    *,
+    delimiter: str | None,
+    least_different: int = LEAST_DIFFERENT,
 ) -> Found | None:
     """How a column writes numbers; None where none of its cells is one.
 
@@ -101,6 +107,7 @@ def found(
         count: Cells of each text; 0 for those that stand for a missing one.
         stated: `COMMA`, or "decimal point"; None to tell by the texts.
         delimiter: Separator of the file; None if it has none.
+        least_different: Different numbers that there are at least.
     """
     if is_typed(column):
         return Found("", "days" if pa.types.is_duration(column.type) else "", 1.0, f"typed as {column.type}")
@@ -129,7 +136,7 @@ def found(
     numbers_read = sum(units.values())
     different = {one.value for one, c in zip(parsed, count, strict=True) if one is not None and c}
     # Bare numbers may stand among those with a unit; several units are no numbers of one column.
-    if not numbers_read or (of_unit + units[""] * (unit != "") < numbers_read) or len(different) < LEAST_DIFFERENT:
+    if not numbers_read or (of_unit + units[""] * (unit != "") < numbers_read) or len(different) < least_different:
         return None
     reason = ("numbers" if form != COMMA else "numbers with decimal commas") + _said(
         [(text, one) for text, one, c in zip(texts, parsed, count, strict=True) if one is not None and c],

@@ -18,7 +18,8 @@ from drjax.data.dataset import OWN, Dataset, Provenance, coded, duplicates_note,
 from drjax.data.images import from_folder
 from drjax.data.own_table import Stated, dataset_of
 from drjax.data.sheets import SUFFIXES, read_sheet
-from drjax.data.table_files import columns_of
+from drjax.data.table_cells import Columns
+from drjax.data.table_files import columns_of, is_table
 
 _ARRAYS = (".npy", ".npz")
 
@@ -118,20 +119,32 @@ def read_values(path: str | Path, *, finite: bool = True) -> Values:
             f"{path} is a picture, and must be a table or an array of numbers: take the coordinates themselves, or "
             "attack the picture by drjax attack property"
         )
-    blob = path.read_bytes()
     if suffix in SUFFIXES:
-        columns = columns_of(path, blob)
+        columns = strict_columns(path)
         x = tables.numeric(str(path), columns, "correct the file, or take the column out")
         return Values(x, tuple(columns), x.shape[1:])
     if suffix not in _ARRAYS:
         raise ValueError(f"{path} must end in one of {', '.join((*SUFFIXES, *_ARRAYS))}, got {suffix!r}")
-    x = _read_arrays(path, blob)[0]
+    x = _read_arrays(path, path.read_bytes())[0]
     if x.dtype.kind not in "fiub" or x.ndim < 2 or 0 in x.shape:
         raise ValueError(f"{path} must hold a numeric array of rank 2 or more, got {x.dtype} of shape {x.shape}")
     values = x.reshape(len(x), -1)
     if finite:
         validate.finite(**{str(path): values})
     return Values(values, (), x.shape[1:])
+
+
+def strict_columns(path: str | Path) -> Columns:
+    """The columns of a table as they stand in its file; nothing is taken for a title or for totals but in workbooks.
+
+    Raises:
+        FileNotFoundError: nothing at `path`.
+        ValueError: unreadable or damaged file.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}: check the path")
+    return columns_of(path, path.read_bytes()) if is_table(path) else read_sheet(path).columns
 
 
 def _read_arrays(path: Path, blob: bytes) -> tuple[np.ndarray, np.ndarray | None]:

@@ -278,8 +278,12 @@ def _date(name: str, cells: Cells, said: Mapping[str, Any], delimiter: str | Non
 
 def _number(name: str, cells: Cells, said: Mapping[str, Any], delimiter: str | None) -> PlannedColumn | None:
     """Columns of numbers: ids that count or are named so, scales, and all others."""
-    found = cell_quantities.found(cells.column, cells.texts, cells.counted, said.get("format"), delimiter=delimiter)
     is_stated = "kind" in said
+    least = 1 if is_stated else cell_quantities.LEAST_DIFFERENT
+    form = said.get("format")
+    found = cell_quantities.found(
+        cells.column, cells.texts, cells.counted, form, delimiter=delimiter, least_different=least
+    )
     if found is None:
         return None
     column = PlannedColumn(name=name, kind="number", reason=found.reason, unit=found.unit, format=found.format)

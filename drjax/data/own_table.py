@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from drjax.data import table_cells, tables
 from drjax.data.dataset import Dataset, Provenance, Rows, duplicates_note, unit_range
 from drjax.data.plan import Plan, planned, read_plan, validate_names
+from drjax.data.sheet_lines import noun_of
 from drjax.data.sheets import Sheet
 
 Stated = Plan | Mapping[str, Any] | str | Path | None
@@ -51,7 +53,12 @@ def dataset_of(
     """
     columns = dict(sheet.columns)
     uses = _uses(columns, categorical=categorical, drop=drop, label=label, id=id)
-    y, class_names = (None, None) if label is None else tables.label_column(label, columns.pop(label))
+    y, class_names = None, None
+    if label is not None:
+        check_labels_known(sheet, label, columns[label])
+        y, class_names = tables.label_column(label, columns.pop(label))
+    if len(sheet.lines) < 2:
+        raise ValueError(f"{sheet.name} must hold at least two records, got {len(sheet.lines)}: add others")
     if isinstance(schema, Plan):
         plan = schema
     else:
@@ -86,6 +93,18 @@ def dataset_of(
         rows=Rows(named, ids, np.asarray(sheet.lines, np.int64), sheet.counted),
         notes=sheet.notes,
     )
+
+
+def check_labels_known(sheet: Sheet, label: str, column: pa.ChunkedArray) -> None:
+    """Raises ValueError where some cells of a label column are empty, with the line of the first."""
+    missing = np.flatnonzero(table_cells.cell_texts(column) == "")
+    if 0 < len(missing) < len(column):
+        noun, rest = noun_of(sheet.counted)
+        where = f"{noun} {sheet.lines[missing[0]]:,}{rest}"
+        raise ValueError(
+            f"column {label!r}, the label, must be known of every record, but {len(missing):,} of its cells in "
+            f"{sheet.name} are missing, the first in {where}: fill them in, or leave out those records"
+        )
 
 
 def _uses(

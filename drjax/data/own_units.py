@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from drjax.core.types import Array
-from drjax.data import table_cells
+from drjax.data import files, table_cells, tables
 from drjax.data.dataset import Dataset
 from drjax.data.files import Values, load_values, read_values
 from drjax.data.frames import values_from_memory
@@ -47,6 +47,20 @@ def in_own_units(records: Any, dataset: Dataset) -> np.ndarray:
     return load_values(records).astype(np.float64)
 
 
+class Records(NamedTuple):
+    """Records of several sources.
+
+    Attributes:
+        values: Numbers of each source.
+        labels: Label column of each source, None for arrays and where it has none.
+        plan: The plan that they were read by, if one was needed.
+    """
+
+    values: tuple[Values, ...]
+    labels: tuple[pa.ChunkedArray | None, ...]
+    plan: Plan | None
+
+
 def records_of(*sources: Any, schema: Stated = None) -> tuple[tuple[Values, ...], Plan | None]:
     """Records of one kind in their own units, of files, arrays or DataFrames that belong together.
 
@@ -64,37 +78,78 @@ def records_of(*sources: Any, schema: Stated = None) -> tuple[tuple[Values, ...]
         ValueError: what is wrong with a file, or columns of tables that differ.
         FileNotFoundError: nothing there.
     """
+    found = labelled_records_of(*sources, schema=schema)
+    return found.values, found.plan
+
+
+def labelled_records_of(
+    *sources: Any, schema: Stated = None, label: str | None = None, only_common: bool = False
+) -> Records:
+    """As `records_of`, with a column of labels that is no feature.
+
+    Args:
+        *sources: What holds records.
+        schema: Statements on columns.
+        label: Column of the labels, of the tables that have it; None without.
+        only_common: Whether tables that need a plan may differ: columns that not all of them have are left out.
+
+    Raises:
+        ValueError, FileNotFoundError: as `records_of`, a schema for arrays, or no column beside the label.
+    """
     if schema is None:
         try:
-            return tuple(map(_as_they_are, sources)), None
+            read = [_as_they_are(source, label) for source in sources]
+            return Records(tuple(values for values, _ in read), tuple(column for _, column in read), None)
         except ValueError:
-            if not all(map(_has_columns, sources)) or _are_numbers(sources):
+            if not all(map(_has_columns, sources)) or _are_numbers(sources, label):
                 raise
+    elif not all(map(_has_columns, sources)):
+        raise ValueError(f"schema applies to tables ({', '.join(SUFFIXES)}), and got an array beside: leave it out")
     sheets = list(map(_sheet, sources))
     columns = [dict(sheet.columns) for sheet in sheets]
+    labels = tuple(one.pop(label, None) if label is not None else None for one in columns)
+    common = [name for name in columns[0] if all(name in one for one in columns)]
     for one, sheet in zip(columns, sheets, strict=True):
-        if set(one) != set(columns[0]):
+        if not only_common and set(one) != set(columns[0]):
             differ = sorted(set(one) ^ set(columns[0]))
             raise ValueError(f"{sheet.name} must have the columns of {sheets[0].name}, got another: {differ[0]!r}")
-    texts = {name: [table_cells.cell_texts(one[name]) for one in columns] for name in columns[0]}
+        if not common:
+            raise ValueError(f"{sheet.name} must have columns of {sheets[0].name} beside a label, got none in common")
+    texts = {name: [table_cells.cell_texts(one[name]) for one in columns] for name in common}
     together = {name: pa.chunked_array([pa.array(np.concatenate(parts), pa.string())]) for name, parts in texts.items()}
     stated = read_plan(schema) if isinstance(schema, str | Path) else schema
+    if isinstance(stated, Mapping):
+        # A plan of the whole table has an entry for the label too.
+        stated = {name: entry for name, entry in stated.items() if name != label}
     plan = stated if isinstance(stated, Plan) else planned(together, stated, delimiter=sheets[0].delimiter)
     encoded = [plan.encode(one) for one in columns]
-    return tuple(Values(one.values, one.names, one.values.shape[1:]) for one in encoded), plan
+    return Records(tuple(Values(one.values, one.names, one.values.shape[1:]) for one in encoded), labels, plan)
 
 
-def _as_they_are(source: Any) -> Values:
-    return read_values(source) if isinstance(source, str | Path) else values_from_memory(source)
+def _as_they_are(source: Any, label: str | None) -> tuple[Values, pa.ChunkedArray | None]:
+    if label is None or not _has_columns(source):
+        return (read_values(source) if isinstance(source, str | Path) else values_from_memory(source)), None
+    is_file = isinstance(source, str | Path)
+    columns = dict(files.strict_columns(source) if is_file else _sheet(source).columns)
+    column = columns.pop(label, None)
+    if not columns:
+        raise ValueError(f"{source if is_file else 'DataFrame'} must have columns beside its label, got {label} alone")
+    x = tables.numeric(str(source) if is_file else "a DataFrame", columns, "write numbers")
+    return Values(x, tuple(columns), x.shape[1:]), column
 
 
 def _sheet(source: Any) -> Sheet:
     return read_sheet(source) if isinstance(source, str | Path) else sheet_of(source)
 
 
-def _are_numbers(sources: Sequence[Any]) -> bool:
+def _are_numbers(sources: Sequence[Any], label: str | None) -> bool:
     """Whether all columns of all tables are numbers, of which some are missing: nobody asked to fill them in."""
-    return all(table_cells.is_numeric_column(cells) for one in sources for cells in _sheet(one).columns.values())
+    return all(
+        table_cells.is_numeric_column(cells)
+        for one in sources
+        for name, cells in _sheet(one).columns.items()
+        if name != label
+    )
 
 
 def _has_columns(source: Any) -> bool:

@@ -29,6 +29,10 @@ STATED = ("kind", "categories", "format", "missing", "unit")
 """Keys of an entry of a plan file that count; "why" and "seen" are for the reader."""
 
 
+MOST_NAMED = 40
+"""Columns that a sentence names."""
+
+
 class Encoded(NamedTuple):
     """A table as numbers.
 
@@ -102,6 +106,15 @@ class Plan:
     def lines(self) -> list[tuple[str, str, str, str]]:
         """Column, kind, what becomes of it, and why, for people."""
         return [(column.name, column.kind, _becomes(column), column.reason) for column in self.columns]
+
+    def in_words(self, source: Any) -> str:
+        """A sentence on what the columns of a source are taken for, at most `MOST_NAMED` of them by name."""
+        named = [f"{column.name} ({column.kind})" for column in self.columns[:MOST_NAMED]]
+        n_more = len(self.columns) - MOST_NAMED
+        more = f" and {n_more:,} more" if n_more > 0 else ""
+        filled = [column.name for column in self.used if column.has_missing]
+        missing = f" Missing cells of {len(filled)} of them are filled in." if filled else ""
+        return f"Columns of {source} are taken for: {', '.join(named)}{more}.{missing}"
 
     def to_json(self) -> dict[str, Any]:
         """What `planned` takes to make it again, with the reasons for the reader."""

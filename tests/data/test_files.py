@@ -75,7 +75,11 @@ def test_integer_labels_keep_their_values(tmp_path):
             r"a table must have a column of numbers, .* 'a' \(drop\), 'b' \(drop\)",
         ),
         ("a,b\n1,2\n1,2\n", {}, r"a table must have a column of numbers, .* 'a' \(constant\), 'b' \(constant\)"),
-        ("a,b\n1,x\n2,\n", {"label": "b"}, "'b' has 1 missing.*row 1 "),
+        (
+            "a,b\n1,x\n2,\n",
+            {"label": "b"},
+            "column 'b', the label, .* 1 of its cells in .*a.csv are missing, the first in line 3: fill",
+        ),
         ("a,b\n1,2\n", {"drop": ["a"], "categorical": ["a"]}, "'a' is named in categorical and in drop"),
         ("a,b\n1,0.5\n", {"label": "b"}, "label column 'b' must hold integers or text, but row 0 .* holds 0.5"),
     ],

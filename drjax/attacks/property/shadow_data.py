@@ -12,6 +12,8 @@ import numpy as np
 from drjax import data
 from drjax.core import validate
 from drjax.data.dataset import Dataset
+from drjax.data.own_table import Stated
+from drjax.data.sheets import SUFFIXES
 from drjax.dr import PCA
 from drjax.nets.extractor_adapters import IMAGENET_MEAN, IMAGENET_STD, Input, from_onnx
 from drjax.nets.extractors import Extractor, PCAFeatures, Pixels
@@ -22,7 +24,6 @@ OF_TABLES = ("values", "unit", "standard")
 LABEL = "label"
 """What the labels of image folders, array files and named data sets are called: they have no column to name."""
 
-TABLES = (".csv", ".tsv", ".parquet")
 TRUE = ("1", "true", "yes")
 FALSE = ("0", "false", "no")
 
@@ -110,6 +111,7 @@ def read_shadow(
     data_dir: str | Path | None = None,
     categorical: Sequence[str] = (),
     drop: Sequence[str] = (),
+    schema: Stated = None,
 ) -> ShadowData:
     """Reads shadow records and their attribute.
 
@@ -120,8 +122,9 @@ def read_shadow(
             set, `y` of an NPZ file, the subfolders of a folder of images.
         features: What was mapped.
         data_dir: Folder of the named data sets.
-        categorical: Text columns of a table to encode one-hot.
+        categorical: Columns of a table that are categories, where it is not seen.
         drop: Columns of a table to leave out.
+        schema: What is stated of the columns of a table, or a file of that; see `drjax.data.load`.
 
     Raises:
         ValueError: no such column or value, an attribute of more or other values and no VALUE, or what
@@ -129,11 +132,16 @@ def read_shadow(
         FileNotFoundError: nothing of that name.
     """
     column, equals, value = attribute.partition("=")
-    is_table = Path(source).suffix.lower() in TABLES and not Path(source).is_dir()
+    is_table = Path(source).suffix.lower() in SUFFIXES and not Path(source).is_dir()
     if not is_table and column != LABEL:
         raise ValueError(f"attribute must be {LABEL}=VALUE for {source}, which is no table, got {attribute!r}")
     dataset = data.load(
-        source, data_dir=data_dir, categorical=categorical, drop=drop, label=column if is_table else None
+        source,
+        data_dir=data_dir,
+        categorical=categorical,
+        drop=drop,
+        label=column if is_table else None,
+        schema=schema,
     )
     if dataset.y is None:
         raise ValueError(

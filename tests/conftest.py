@@ -74,6 +74,12 @@ def _blank():
 
 
 BLANK = _blank()
+BLANK_DRAWING = b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 8 8"/>'
+
+
+def _pictures(figure):
+    figure.subplots().imshow([[0]])
+    return figure
 
 
 @pytest.fixture(autouse=True)
@@ -86,8 +92,10 @@ def _blank_figures(request):
     # Not by the fixture `monkeypatch`, which would end after what a test does with it.
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plots, "png", lambda _: BLANK)
-        for name in ("image_grid", "feature_errors", "ladder", "error_distribution"):
+        patch.setattr(plots, "svg", lambda _: BLANK_DRAWING)
+        for name in ("feature_errors", "ladder", "error_distribution"):
             patch.setattr(plots, name, lambda *_, **__: plots.Figure())
+        patch.setattr(plots, "image_grid", lambda *_, **__: _pictures(plots.Figure()))
         yield
 
 

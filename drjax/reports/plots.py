@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -64,10 +65,24 @@ def png(figure: Figure) -> bytes:
     return file.getvalue()
 
 
+def svg(figure: Figure) -> bytes:
+    """The figure as an SVG file, its text as text; the same figure gives the same bytes under one matplotlib."""
+    file = io.BytesIO()
+    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "drjax"}):
+        figure.savefig(file, format="svg", facecolor="white", metadata=nothing)
+    return file.getvalue()
+
+
+def suffix(figure: Figure) -> str:
+    """The kind of file that suits the figure: ".png" of pictures, ".svg" of drawings."""
+    return ".png" if any(axes.images for axes in figure.axes) else ".svg"
+
+
 def save_figure(figure: Figure, path: Path | str) -> None:
-    """Writes the figure as a PNG, atomically."""
+    """Writes the figure, atomically: as an SVG if `path` ends in .svg, else as a PNG."""
     with atomic_open(path) as file:
-        file.write(png(figure))
+        file.write(svg(figure) if Path(path).suffix.lower() == ".svg" else png(figure))
 
 
 def image_grid(
@@ -90,7 +105,7 @@ def image_grid(
     """
     if not (len(shape) == 2 or (len(shape) == 3 and shape[2] == 3)):
         raise ValueError(f"shape must be (h, w) or (h, w, 3), got {shape}")
-    truth, recons = _flat_pairs(targets, reconstructions)
+    truth, recons = flat_pairs(targets, reconstructions)
     t, d = truth.shape
     if d != math.prod(shape):
         raise ValueError(f"targets must have {math.prod(shape)} values for shape {shape}, got {d}")
@@ -161,7 +176,7 @@ def feature_errors(
     Raises:
         ValueError: no target or no attack, arrays that do not match, or a scale that is not positive.
     """
-    truth, recons = _flat_pairs(targets, reconstructions)
+    truth, recons = flat_pairs(targets, reconstructions)
     d = truth.shape[1]
     mean_record = validate.matrix(np.reshape(mean_record, (1, -1)), "mean_record", columns=d)
     names = [f"feature {j}" for j in range(d)] if feature_names is None else list(feature_names)
@@ -172,7 +187,7 @@ def feature_errors(
     guess = np.abs(truth - mean_record)
     errors = {label: np.abs(recon - truth) for label, recon in recons.items()}
     errors = {label: error[np.isfinite(error).all(axis=1)] for label, error in errors.items()}
-    shown = _most_exposed(guess, list(errors.values()))[:MAX_FEATURES]
+    shown = most_exposed(guess, list(errors.values()))[:MAX_FEATURES]
     typical = np.sqrt(np.mean(guess[:, shown] ** 2, axis=0))
     typical[typical == 0] = 1.0
 
@@ -295,7 +310,12 @@ def error_distribution(errors: Mapping[str, Array], nearest_neighbor: Array) -> 
     return fig
 
 
-def _flat_pairs(targets: Array, reconstructions: Mapping[str, Array]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+def flat_pairs(targets: Array, reconstructions: Mapping[str, Array]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Targets (t, d) and what each attack made of them (t, d).
+
+    Raises:
+        ValueError: no target or no attack, or arrays that do not match.
+    """
     if not reconstructions:
         raise ValueError("reconstructions must hold at least one attack, got none")
     array = np.asarray(targets)
@@ -322,7 +342,7 @@ def _shortened(name: str, width: int) -> str:
     return name if len(name) <= width else name[: width - 1] + "…"
 
 
-def _most_exposed(guess: np.ndarray, errors: Sequence[np.ndarray]) -> np.ndarray:
+def most_exposed(guess: np.ndarray, errors: Sequence[np.ndarray]) -> np.ndarray:
     """Feature indices by decreasing exposure; a feature that the mean record already gets right comes last."""
     base = np.mean(guess**2, axis=0)
     best = np.min([np.mean(error**2, axis=0) if len(error) else base for error in errors], axis=0)

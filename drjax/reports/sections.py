@@ -41,11 +41,13 @@ class Section:
 
     Attributes:
         template: File that renders the section.
+        is_interactive: Whether the page's script does something with it.
         title: Heading.
         paragraphs: Text below the heading, before anything else.
     """
 
     template: ClassVar[str]
+    is_interactive: ClassVar[bool] = False
     title: str
     paragraphs: tuple[str, ...] = ()
 
@@ -120,18 +122,29 @@ class Table(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class Figure(Section):
-    """A picture.
+    """A picture, as a PNG, or a drawing, as an SVG.
 
     Attributes:
         caption: What the reader sees.
+        alt: What the picture shows, with its figures, for readers who cannot see it.
         png: A PNG as bytes, or the path of one.
-        alt: What the picture shows, for readers who cannot see it.
+        svg: An SVG that only draws as bytes, e.g. of `plots.svg`, or the path of one.
+
+    Raises:
+        ValueError: both of `png` and `svg`, or neither.
     """
 
     template: ClassVar[str] = "figure.html.jinja"
     caption: str
-    png: bytes | Path
     alt: str
+    png: bytes | Path | None = None
+    svg: bytes | Path | None = None
+
+    def __post_init__(self) -> None:
+        """Checks that there is one picture."""
+        if (self.png is None) == (self.svg is None):
+            got = "neither" if self.png is None else "both"
+            raise ValueError(f"png or svg of figure {self.title!r} must be given, and not both, got {got}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +155,9 @@ class Report:
         kind: What kind of report this is, above the heading.
         title: Heading of the page.
         verdict: What the report shows.
-        sections: Sections in the order of display.
+        sections: Sections in the order of display, those that every reader needs first.
+        details: Sections for experts, in a part of their own behind `sections`, each closed until it is asked for.
+        notice: A line above all else, e.g. who may see the page; none if empty.
         warnings: (headline, sentence) pairs at the top, before all else; a sentence may be empty.
     """
 
@@ -150,7 +165,14 @@ class Report:
     title: str
     verdict: Verdict
     sections: tuple[Section, ...]
+    details: tuple[Section, ...] = ()
+    notice: str = ""
     warnings: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_interactive(self) -> bool:
+        """Whether the page needs its script."""
+        return bool(self.details) or any(section.is_interactive for section in self.sections)
 
 
 def provenance(values: Mapping[str, Any]) -> Table:

@@ -1,9 +1,11 @@
 import base64
 import dataclasses
+import hashlib
 import html as standard_html
 import io
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -36,7 +38,7 @@ class Page(HTMLParser):
         assert self._open.pop() == tag
 
     def handle_data(self, data):
-        if self._open and self._open[-1] != "style":
+        if self._open and self._open[-1] not in {"style", "script"}:
             self.words.append(data)
 
     def attributes(self, tag):
@@ -51,6 +53,10 @@ def png(value=0.5):
     buffer = io.BytesIO()
     Image.fromarray(np.full((6, 9), int(255 * value), np.uint8)).save(buffer, format="PNG")
     return buffer.getvalue()
+
+
+SVG = b"""<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="72pt"
+ viewBox="0 0 72 36"><g id="a"><path id="b" d="M 0.123456 1 L 2 3"/><use xlink:href="#b"/><text>age</text></g></svg>"""
 
 
 def report(**changes):
@@ -75,6 +81,9 @@ def report(**changes):
             ),
             Table(title="No heads", headers=("A", "B"), rows=(("", "1"), ("", "2")), has_row_heads=False),
             Figure(title="Grid", caption="A caption.", png=png(), alt="Two rows of digits."),
+        ),
+        "details": (
+            Figure(title="Curve", caption="Another caption.", svg=SVG, alt="A line."),
             provenance({"drjax": "0.1.0", "commit": None, "x64": False, "versions": {"jax": "0.10", "numpy": "2.0"}}),
         ),
         "warnings": (("KEEP THIS.", ""), ("NO CLAIM.", "Only a measurement.")),
@@ -82,20 +91,32 @@ def report(**changes):
     return Report(**{**values, **changes})
 
 
-def test_the_page_loads_nothing_from_anywhere_and_runs_nothing():
+def test_the_page_loads_nothing_from_anywhere_and_runs_nothing_but_its_own_script():
     text = page.render(report())
     shown = Page(text)
+    identifiers = {attributes.get("id") for _, attributes in shown.tags}
     for tag, attributes in shown.tags:
-        assert tag not in {"script", "link", "iframe", "object", "embed", "base"}
+        assert tag not in {"link", "iframe", "object", "embed", "base"}
         for name, value in attributes.items():
             assert not name.startswith("on")
             if name in {"src", "href", "srcset", "data", "action", "poster", "background"}:
-                assert value.startswith("data:image/png;base64,")
+                is_within = value.startswith("#") and value[1:] in identifiers
+                assert is_within or value.startswith("data:image/png;base64,")
     style = re.search(r"<style>(.*?)</style>", text, re.DOTALL).group(1)
     assert ".verdict" in style
     assert "url(" not in style
     assert "@import" not in style
-    assert "http" not in text.replace(shown.attributes("img")[0]["src"], "")
+    assert "http:" not in text
+    assert "https:" not in text
+    (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    assert script == (Path(page.__file__).parent / "script.js").read_text(encoding="utf-8")
+    (policy,) = (one["content"] for one in shown.attributes("meta") if "http-equiv" in one)
+    assert policy.startswith("default-src 'none';")
+    assert f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" in policy
+
+
+def test_a_page_with_nothing_to_do_has_no_script():
+    assert "<script" not in page.render(report(details=()))
 
 
 def texts_of(value):
@@ -127,10 +148,12 @@ def test_every_text_from_outside_is_escaped():
     made = with_texts(report(), evil)
     text = page.render(made)
     shown = Page(text)
-    assert not shown.attributes("script")
+    assert shown.attributes("script") == [{}]
     assert shown.attributes("img")[0]["alt"] == evil
-    # Every text once, the title twice.
-    assert shown.text.count(evil) == sum(map(bool, texts_of(made))) + 1
+    assert [one["aria-label"] for one in shown.attributes("svg")] == [evil]
+    # Every text once, the title twice, those of sections in the contents too.
+    n_sections = len(made.sections) + len(made.details)
+    assert shown.text.count(evil) == sum(map(bool, texts_of(made))) + 1 + n_sections
     assert len(texts_of(made)) > 50
     assert standard_html.escape(evil, quote=False).split("&")[0] in text
     # Nothing of it ends an attribute: the tags are those of the page with harmless texts.
@@ -139,16 +162,40 @@ def test_every_text_from_outside_is_escaped():
 
 
 def test_everything_that_the_report_holds_is_on_the_page_in_its_order():
-    made = report()
-    shown = Page(page.render(made)).text
-    at = shown.index(made.kind)
-    parts = (made.title, *made.warnings, made.verdict, *made.sections)
+    made = report(notice="For you alone.")
+    whole = page.render(made)
+    shown = Page(re.sub("<nav.*?</nav>", "", whole, flags=re.DOTALL)).text
+    at = shown.index(made.notice)
+    sections = (*made.sections, *made.details)
+    parts = (made.kind, made.title, *made.warnings, made.verdict, *sections)
     for text in (text for part in parts for text in texts_of(part)):
         assert " ".join(text.split()) in shown
-    heads = [made.title, "KEEP THIS.", "NO CLAIM.", made.verdict.headline, *(one.title for one in made.sections)]
+    titles = [one.title for one in sections]
+    heads = [made.kind, made.title, "KEEP THIS.", "NO CLAIM.", made.verdict.headline, *titles]
     places = [shown.index(f" {head} ", at) for head in heads]
     assert places == sorted(places)
-    assert "<pre><code>a  b\n  c</code></pre>" in page.render(made)
+    assert "<pre><code>a  b\n  c</code></pre>" in whole
+
+
+def test_the_contents_lead_to_every_section_and_a_short_page_has_none():
+    made = report()
+    text = page.render(made)
+    (contents,) = re.findall("<nav.*?</nav>", text, re.DOTALL)
+    links = dict(re.findall('<a href="#(.*?)">(.*?)</a>', contents))
+    assert list(links.values()) == [one.title for one in (*made.sections, *made.details)]
+    for anchor, title in links.items():
+        assert re.search(rf'<h[23] id="{anchor}">{title}</h[23]>', text)
+    assert "<nav" not in page.render(report(sections=made.sections[:2], details=()))
+
+
+def test_details_are_closed_and_under_a_heading_of_their_own_behind_all_else():
+    made = report()
+    top, below = page.render(made).split("Details for experts", 1)
+    for section in made.sections:
+        assert f">{section.title}</h2>" in top
+    for section in made.details:
+        assert re.search(rf"<details>\s*<summary><h3 id=\S*>{section.title}</h3></summary>", below)
+    assert "Details for experts" not in page.render(report(details=()))
 
 
 def test_provenance_says_what_is_not_known_in_words():
@@ -170,7 +217,8 @@ def test_rows_of_a_table_are_marked_and_figures_have_their_small_print():
     assert table.count('<td class="text">') == 3
     assert bare.count("<td>") == 4
     assert 'scope="row"' not in bare
-    assert [made.is_listing for made in report().sections if isinstance(made, Table)] == [False, False, True]
+    tables = [made for made in (*report().sections, *report().details) if isinstance(made, Table)]
+    assert [made.is_listing for made in tables] == [False, False, True]
 
 
 def test_a_row_that_lacks_a_cell_is_refused():
@@ -199,6 +247,38 @@ def test_a_figure_that_is_no_png_is_refused_by_its_title():
         page.render(report(sections=(figure,)))
 
 
+def test_drawings_are_elements_of_the_page_whose_names_do_not_clash():
+    figure = Figure(title="t", caption="c", svg=SVG, alt="a line")
+    text = page.render(report(sections=(figure, figure), details=()))
+    for anchor in ("section-1", "section-2"):
+        assert f'<path id="{anchor}-b"' in text
+        assert f'href="#{anchor}-b"' in text
+    assert 'id="a"' not in text
+
+
+def test_a_drawing_from_a_file_is_the_one_from_its_bytes(tmp_path):
+    fig = plots.error_distribution({"a": np.linspace(0.1, 1, 5)}, np.linspace(0.2, 1, 5))
+    plots.save_figure(fig, tmp_path / "a.svg")
+    texts = [
+        page.render(report(sections=(Figure(title="t", caption="c", svg=source, alt="curves"),)))
+        for source in (tmp_path / "a.svg", (tmp_path / "a.svg").read_bytes())
+    ]
+    assert texts[0] == texts[1]
+    assert "share of targets at or below</text>" in texts[0]
+
+
+def test_a_drawing_that_does_more_than_draw_is_refused_by_its_title():
+    figure = Figure(title="holiday", caption="c", svg=SVG.replace(b"<text>age</text>", b"<script>1</script>"), alt="a")
+    with pytest.raises(ValueError, match="'holiday': svg must only draw, got <script>"):
+        page.render(report(sections=(figure,)))
+
+
+@pytest.mark.parametrize(("images", "got"), [({}, "neither"), ({"png": b"", "svg": b""}, "both")])
+def test_a_figure_has_one_picture(images, got):
+    with pytest.raises(ValueError, match=f"'t' must be given, and not both, got {got}"):
+        Figure(title="t", caption="c", alt="a", **images)
+
+
 def test_tables_have_heads_and_every_section_is_named_by_an_existing_heading():
     shown = Page(page.render(report()))
     assert shown.attributes("html") == [{"lang": "en"}]
@@ -210,6 +290,8 @@ def test_tables_have_heads_and_every_section_is_named_by_an_existing_heading():
     assert {attributes["aria-labelledby"] for attributes in sections[2:]} <= set(identifiers)
     boxes = [one for one in shown.attributes("div") if one.get("class") == "scroll"]
     assert len(boxes) == len(shown.attributes("table"))
+    boxes += [one for one in shown.attributes("div") if one.get("class") == "scroll drawing"]
+    assert len(boxes) == len(shown.attributes("table")) + 1
     # Who has no mouse scrolls by keys, which takes focus.
     assert all(box["tabindex"] == "0" and box["aria-labelledby"] in identifiers for box in boxes)
 

@@ -6,9 +6,25 @@ from typing import NamedTuple
 
 import numpy as np
 
-from drjax.attacks import metrics
+from drjax.attacks import gain, metrics
 from drjax.core import validate
+from drjax.core.kernel_regression import squared_distances
 from drjax.core.types import Array, is_usable
+
+EXACT = 1e-12
+"""Error of the mean of the others, as a share of the largest value, below which it is rounding: the mean is exact."""
+
+SINGLE_LEVEL = 0.01
+"""Probability of `Exposure.chance` below which a record is rebuilt beyond what chance explains."""
+
+TAIL = 20
+"""Nearest reconstructions of other records, at most, that say how near chance comes to a record."""
+
+LEAST_TAIL = 3
+"""Least number of these; a fifth of the other records is taken where that is between the two."""
+
+SAME = 1e-6
+"""Relative difference of two squared distances up to which reconstructions count as equally far off."""
 
 
 class Exposure(NamedTuple):
@@ -18,14 +34,15 @@ class Exposure(NamedTuple):
         row: The record's row in the data.
         error: Mean squared error of its reconstruction; nan where the attack failed.
         nearest_error: Error of the most similar other record.
-        mean_error: Error of the mean of all other records, which needs no release.
-        ratio: error / min(nearest_error, mean_error): below 1 the release gave away more than looking up a similar
-            record and more than guessing the mean would. For a record that has a twin it is infinite, or nan for an
-            exact reconstruction.
-        is_rebuilt: Whether the record is rebuilt, as in `metrics.is_rebuilt`: closer than the most similar other
-            record, with less than half of the mean's error.
+        mean_error: Error of the mean of all other records, which needs no release; 0 where it is exact up to rounding.
+        ratio: Error over the lower of mean_error and what stands for a similar record (see `gain.similar_error`):
+            below 1 the release gave away more than looking up a similar record and more than guessing the mean would;
+            nan where the attack failed or the mean of the others is exact, so that nothing was left to give away.
+        is_rebuilt: Whether the record is rebuilt, as in `gain.is_rebuilt`.
         is_identified: The record is nearer to its reconstruction than any other record, but for its twins.
         rank: Place, 1 for the most exposed: by least ratio, then by least error; those without either come last.
+        chance: Probability, at most, that an attack that learns nothing brings its reconstruction as near to any one of
+            the m records as this one is to its own; 1 where the record is not rebuilt. See `chances`.
     """
 
     row: np.ndarray
@@ -36,6 +53,7 @@ class Exposure(NamedTuple):
     is_rebuilt: np.ndarray
     is_identified: np.ndarray
     rank: np.ndarray
+    chance: np.ndarray
 
 
 def measure(reconstructions: Array, records: Array, rows: Array, status: Array) -> Exposure:
@@ -59,8 +77,9 @@ def measure(reconstructions: Array, records: Array, rows: Array, status: Array) 
     error = np.where(is_usable(status), error, np.nan)
     nearest_error = _nearest_other(records, rows) / records.shape[1]
     mean_error = metrics.mean_squared_errors(means_of_others(records, rows), truth)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = error / np.minimum(nearest_error, mean_error)
+    mean_error = np.where(mean_error <= (EXACT * np.abs(records).max()) ** 2, 0.0, mean_error)
+    best_guess = np.minimum(mean_error, gain.similar_error(mean_error, nearest_error))
+    ratio = np.divide(error, best_guess, out=np.full(len(rows), np.nan), where=best_guess > 0)
     usable = np.isfinite(error)
     is_identified = np.zeros(len(rows), bool)
     if usable.any():
@@ -71,8 +90,84 @@ def measure(reconstructions: Array, records: Array, rows: Array, status: Array) 
     order = np.lexsort((error, np.where(np.isnan(ratio), np.inf, ratio)))
     rank = np.empty(len(rows), np.int64)
     rank[order] = np.arange(1, len(rows) + 1)
-    rebuilt = metrics.is_rebuilt(error, mean_error, nearest_error)
-    return Exposure(rows, error, nearest_error, mean_error, ratio, rebuilt, is_identified, rank)
+    rebuilt = gain.is_rebuilt(error, mean_error, nearest_error)
+    chance = np.ones(len(rows))
+    chance[rebuilt] = chances(np.asarray(reconstructions)[usable], truth, error, mean_error, usable, rebuilt)
+    return Exposure(rows, error, nearest_error, mean_error, ratio, rebuilt, is_identified, rank, chance)
+
+
+def chances(
+    reconstructions: np.ndarray,
+    truth: np.ndarray,
+    error: np.ndarray,
+    mean_error: np.ndarray,
+    usable: np.ndarray,
+    chosen: np.ndarray,
+) -> np.ndarray:
+    """Probabilities that an attack that learns nothing would come as near to any one of m records; 2 m^2 d FLOP.
+
+    Of such an attack the reconstruction of a record is no nearer to it than those of the other records are, which are
+    known: it is the nearest of all with probability 1 / m. How much nearer it then is follows from how the next ones
+    are spaced. Where the share of reconstructions within r grows as a power of r, the logarithms of the distances, in
+    order, have spacings that are exponential after multiplication by their place (Renyi 1953), so that the first over
+    the mean of the next k - 1 has the law F(2, 2k - 2). The power is at most the number of features. All is multiplied
+    by m (Bonferroni), so that among m records that nothing is learned of, one falls below p with probability p or less.
+
+    Records that are as good as the record itself (within `gain.CLOSE` of its mean error) are left out: what is made
+    of a twin may be near to it without being chance.
+
+    Args:
+        reconstructions: (u, d) of the records that have one.
+        truth: (m, d) the records.
+        error: (m,) mean squared error of each.
+        mean_error: (m,) of the mean of the others.
+        usable: (m,) bool, which records have a reconstruction.
+        chosen: (m,) bool, the records to return the probability of.
+
+    Returns:
+        One probability in [0, 1] for each chosen record, 1 where too few others are left to say anything.
+
+    Source: Renyi, "On the theory of order statistics" (1953); Hill, "A simple general approach to inference about the
+        tail of a distribution" (1975).
+    """
+    m, d = truth.shape
+    rows, places = np.flatnonzero(chosen), np.flatnonzero(usable)
+    found, centre = np.ones(len(rows)), truth.mean(axis=0)
+    others, guesses = truth[usable] - centre, reconstructions - centre
+    step = max(1, metrics.CHUNK_ENTRIES // max(1, len(places)))
+    for start in range(0, len(rows), step):
+        some = rows[start : start + step]
+        own = truth[some] - centre
+        is_rival = squared_distances(own, others) > gain.CLOSE * d * mean_error[some, None]
+        is_rival &= places != some[:, None]
+        squared = np.where(is_rival, squared_distances(own, guesses), np.inf)
+        for at, i in enumerate(some):
+            n = int(is_rival[at].sum())
+            k = min(TAIL, max(LEAST_TAIL, n // 5))
+            if n >= k:
+                nearest = np.argpartition(squared[at], k - 1)[:k]
+                exact = np.sort(np.sum((reconstructions[nearest] - truth[i]) ** 2, axis=1))
+                found[start + at] = min(1.0, m / (n + 1) * _alone(error[i] * d, exact, d))
+    return found
+
+
+def _alone(own: float, nearest: np.ndarray, d: int) -> float:
+    """Probability that chance brings one more reconstruction as near, if it is the nearest; 1 where it is not.
+
+    Args:
+        own: Squared distance of the reconstruction of the record itself.
+        nearest: (k,) the least squared distances of those of others, ascending.
+        d: Number of features.
+    """
+    k = len(nearest)
+    if own >= nearest[0] or (np.diff(nearest) <= SAME * nearest[1:]).any():
+        return 1.0  # reconstructions that are equally far off lie on a grid, and may hit a record by chance
+    if own == 0:
+        return 0.0
+    logs = np.log(nearest) / 2
+    power = min(d, (k - 1) / np.sum(np.arange(2, k + 1) * np.diff(logs)))
+    first = power * (logs[0] - np.log(own) / 2)
+    return float((1 + first / (k - 1)) ** -(k - 1))
 
 
 def means_of_others(records: Array, rows: Array) -> np.ndarray:

@@ -6,18 +6,17 @@ coordinate; the radius eta of the reconstruction-robustness bounds is a Euclidea
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
-import jax
 import numpy as np
 
+from drjax.attacks.column_gain import ColumnGain, column_gain
+from drjax.attacks.gain import Gain, gain, generator
 from drjax.core import validate
 from drjax.core.statistics import (
     UNKNOWN,
     Interval,
-    paired_share_interval,
     percentile_interval,
     resampled,
     share_interval,
@@ -26,24 +25,6 @@ from drjax.core.types import Array, is_usable
 
 CHUNK_ENTRIES = 4 * 2**20
 """Distances held at once, 32 MiB: large enough for GEMM speed, small beside the data."""
-
-
-class Gain(NamedTuple):
-    """What an attack achieves beyond the mean record, a guess that ignores the release, on the same targets.
-
-    Attributes:
-        error: Share of the mean record's error that the attack takes away, 1 - mean(error) / mean(error of the mean
-            record): 1 is exact, below 0 is worse than the mean record; bootstrap interval over the pairs.
-        rebuilt: Share in [0, 1] of targets whose reconstruction is nearer to them than every known or public record
-            and leaves less than half of the mean record's error; Clopper-Pearson interval. The first condition alone
-            proves nothing: of independent features the mean record meets it too.
-        identification: Share identified less the share that the mean record identifies, in [-1, 1]; an interval by
-            the targets that only one of the two identifies, exact in its sign (McNemar's test).
-    """
-
-    error: Interval
-    rebuilt: Interval
-    identification: Interval
 
 
 @dataclass(frozen=True)
@@ -62,6 +43,9 @@ class AttackScores:
         identification_chance: What guessing would score, 1 / (decoys + 1).
         seconds_per_target: Wall time of the attack divided by `n_targets`.
         gain: What it achieves beyond the mean record; None where that was not at hand.
+        columns: What it takes back of single columns; None where the mean record was not at hand.
+        n_singled: Records rebuilt beyond what chance explains, each by itself; None where not every record of one
+            release was attacked, so that nobody looked.
     """
 
     n_targets: int
@@ -73,6 +57,8 @@ class AttackScores:
     identification_chance: float
     seconds_per_target: float
     gain: Gain | None = None
+    columns: ColumnGain | None = None
+    n_singled: int | None = None
 
 
 def evaluate(
@@ -83,6 +69,7 @@ def evaluate(
     neighbors: Array,
     decoys: Array,
     mean_record: Array | None = None,
+    columns: Sequence[str] | None = None,
     status: Array | None = None,
     seconds: float,
     level: float = 0.95,
@@ -102,7 +89,9 @@ def evaluate(
         targets: (m, d), the truth.
         neighbors: (N, d), all records that the adversary holds: known and public ones together.
         decoys: (c, d), records the target has to be told from.
-        mean_record: (m, d), what is guessed of each target without the release, for `AttackScores.gain`.
+        mean_record: (m, d), what is guessed of each target without the release, for `AttackScores.gain` and `columns`.
+        columns: d names, equal for features that say one thing together, as those of one category do; "feature 0" and
+            so on if None.
         status: (m,) uint32 `Status` flags of the lanes; None if every lane is usable.
         seconds: Wall time that the attack took on all m targets, >= 0.
         level: Confidence level, in (0, 1).
@@ -133,14 +122,16 @@ def evaluate(
     nearest_squared = _nearest_row(truth, neighbors)[1]
     closer = squared < nearest_squared
     identified = squared < _nearest_row(recon, decoys, forbidden=twins)[1]
-    found = None
+    found = by_column = None
     if blind is not None:
+        by_column = column_gain(recon, truth, blind, columns, level=level)
         mean_squared = np.sum((blind - truth) ** 2, axis=1)
         found = gain(
             key,
-            error=squared,
-            mean_error=mean_squared,
-            nearest_error=nearest_squared,
+            recon,
+            truth,
+            mean_error=mean_squared / d,
+            nearest_error=nearest_squared / d,
             identified=identified,
             mean_identified=mean_squared < _nearest_row(blind, decoys, forbidden=twins)[1],
             level=level,
@@ -157,63 +148,8 @@ def evaluate(
         identification_chance=1 / (decoys.shape[0] + 1),
         seconds_per_target=seconds / m,
         gain=found,
+        columns=by_column,
     )
-
-
-def gain(
-    key: Array,
-    *,
-    error: np.ndarray,
-    mean_error: np.ndarray,
-    nearest_error: np.ndarray,
-    identified: np.ndarray,
-    mean_identified: np.ndarray,
-    level: float = 0.95,
-    n_bootstrap: int = 1000,
-) -> Gain:
-    """Compares an attack with the mean record, target by target; all arrays are (m,) and of usable targets alone.
-
-    Args:
-        key: Seeds the bootstrap.
-        error: Error of the attack on each target, >= 0; any unit that the three errors share.
-        mean_error: Error of the mean record on it.
-        nearest_error: Distance of the nearest known or public record, as an error.
-        identified: Targets that the attack identifies.
-        mean_identified: Targets that the mean record identifies.
-        level: Confidence level, in (0, 1).
-        n_bootstrap: Resamples of the targets.
-    """
-    m = len(error)
-    if m == 0:
-        return Gain(UNKNOWN, UNKNOWN, UNKNOWN)
-    rebuilt = is_rebuilt(error, mean_error, nearest_error)
-    return Gain(
-        _error_taken(key, error, mean_error, level, n_bootstrap),
-        share_interval(int(rebuilt.sum()), m, level=level),
-        paired_share_interval(
-            int((identified & ~mean_identified).sum()), int((mean_identified & ~identified).sum()), m, level=level
-        ),
-    )
-
-
-def is_rebuilt(error: np.ndarray, mean_error: np.ndarray, nearest_error: np.ndarray) -> np.ndarray:
-    """(m,) bool: closer than the nearest record, and with less than half of the mean record's error; nan never is."""
-    return (error < nearest_error) & (error < mean_error / 2)
-
-
-def _error_taken(key: Array, error: np.ndarray, mean_error: np.ndarray, level: float, n_bootstrap: int) -> Interval:
-    if not mean_error.any():
-        return UNKNOWN  # the mean record is exact: there is no error to take away
-
-    def share(pairs: np.ndarray) -> np.ndarray:
-        left, total = pairs[..., 0].sum(axis=1), pairs[..., 1].sum(axis=1)
-        # Where no record has an error to take away there is no evidence of a gain.
-        return np.where(total > 0, 1 - left / np.where(total > 0, total, 1), -math.inf)
-
-    rng = _generator(jax.random.fold_in(key, 1))
-    draws = resampled(rng, np.stack([error, mean_error], axis=1), share, n_bootstrap)
-    estimate = 1 - float(error.sum() / mean_error.sum())
-    return percentile_interval(estimate, draws, level=level, method="inverted_cdf")
 
 
 def mean_squared_errors(reconstructions: Array, targets: Array) -> np.ndarray:
@@ -304,14 +240,14 @@ def sample_decoys(key: Array, pool: Array, n: int) -> np.ndarray:
     pool = validate.matrix(pool, "pool")
     validate.integer(n=n)
     validate.at_most(pool.shape[0], "the rows of pool", n=n)
-    return pool[_generator(key).choice(pool.shape[0], size=n, replace=False)]
+    return pool[generator(key).choice(pool.shape[0], size=n, replace=False)]
 
 
 def _bootstrap(key: Array, errors: np.ndarray, level: float, n_bootstrap: int) -> tuple[Interval, Interval]:
     if errors.size == 0:
         return UNKNOWN, UNKNOWN
     draws = resampled(
-        _generator(key),
+        generator(key),
         errors,
         lambda some: np.stack([some.mean(axis=1), np.median(some, axis=1)], axis=1),
         n_bootstrap,
@@ -319,10 +255,6 @@ def _bootstrap(key: Array, errors: np.ndarray, level: float, n_bootstrap: int) -
     estimates = errors.mean(), np.median(errors)
     mean, median = (percentile_interval(*pair, level=level) for pair in zip(estimates, draws.T, strict=True))
     return mean, median
-
-
-def _generator(key: Array) -> np.random.Generator:
-    return np.random.default_rng(np.asarray(jax.random.bits(key, (4,), np.uint32)))
 
 
 def _twins(truth: np.ndarray, decoys: np.ndarray) -> list[list[int]]:

@@ -186,6 +186,7 @@ class EmbeddingSetting(Setting):
 
     def _score(self, x: np.ndarray, *, status: np.ndarray, seconds: float) -> metrics.AttackScores:
         scored, scene = ~self.scene.is_known, self.scene
+        names = self.data.sources or self.data.feature_names
         return metrics.evaluate(
             self._score_key,
             x[:, scored],
@@ -193,6 +194,7 @@ class EmbeddingSetting(Setting):
             neighbors=np.concatenate([scene.known, scene.public])[:, scored],
             decoys=self._decoys[:, scored],
             mean_record=self._mean_record[:, scored],
+            columns=names and [name for name, is_scored in zip(names, scored, strict=True) if is_scored],
             status=status,
             seconds=seconds,
         )

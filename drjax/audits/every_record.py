@@ -144,7 +144,7 @@ class EveryRecordSetting(Setting):
         self._results[name] = result
         own = self._exposures[name] = exposure.measure(result["x"], self.data.x, self._threat.rows, result["status"])
         row = exposure_report.ladder_row(
-            self._keys()[2], words, result, seconds, own, self._exposures["mean"], self.data.x
+            self._keys()[2], words, result, seconds, own, self._exposures["mean"], self.data
         )
         return Attempt(
             x=result["x"],
@@ -180,6 +180,25 @@ class EveryRecordSetting(Setting):
             parts.append(session.folder.timed(f"attacks/{file}", make, stage=file))
         fields = {field: np.concatenate([part[field] for part, _ in parts]) for field in parts[0][0]}
         return fields, sum(seconds for _, seconds in parts)
+
+    @property
+    def every(self) -> EveryRecord:
+        """The release under attack, from `release` on."""
+        return self._threat
+
+    @property
+    def chosen(self) -> Mapping[str, EmbeddingAttack]:
+        """The attacks that run, by name, from `prepare` on."""
+        return self._attacks
+
+    @property
+    def exposures(self) -> Mapping[str, Exposure]:
+        """Exposure by every attack and baseline that has run, by name."""
+        return self._exposures
+
+    def in_records(self, x: np.ndarray) -> np.ndarray:
+        """Reconstructions (m, d) of `every` in the scale of the data set's records."""
+        return x
 
     def targets(self) -> np.ndarray:
         """See `Setting`."""

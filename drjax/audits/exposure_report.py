@@ -10,8 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from drjax.attacks import metrics
+from drjax.attacks import exposure, metrics
+from drjax.attacks.column_gain import column_gain
 from drjax.attacks.exposure import Exposure
+from drjax.attacks.gain import gain
 from drjax.audits import describe, learned
 from drjax.audits.report import LIMITATIONS as ALL_LIMITATIONS
 from drjax.audits.report import save_figures
@@ -77,7 +79,7 @@ def ladder_row(
     seconds: float,
     own: Exposure,
     mean: Exposure,
-    records: np.ndarray,
+    data: Dataset,
 ) -> LadderRow:
     """Scores as of `metrics.evaluate`, the other records being both neighbours and decoys of each target.
 
@@ -88,9 +90,9 @@ def ladder_row(
         seconds: Wall time of the attack.
         own: Exposure by it.
         mean: Exposure by the mean of the others, of the same records.
-        records: (n, d), all records.
+        data: All records.
     """
-    truth = records[own.row]
+    records, truth = data.x, data.x[own.row]
     scores = metrics.evaluate(
         key,
         result["x"],
@@ -101,20 +103,26 @@ def ladder_row(
         seconds=seconds,
     )
     used = np.isfinite(own.error)
+    guess = np.asarray(result["x"], np.float64)[used]
     closer = own.error[used] < own.nearest_error[used]
     scores = dataclasses.replace(
         scores,
         success=share_interval(int(closer.sum()), closer.size),
         identification=share_interval(int(own.is_identified[used].sum()), closer.size),
         identification_chance=1 / len(records),
-        gain=metrics.gain(
+        gain=gain(
             key,
-            error=own.error[used],
-            mean_error=mean.error[used],
+            guess,
+            truth[used].astype(np.float64),
+            mean_error=own.mean_error[used],
             nearest_error=own.nearest_error[used],
             identified=own.is_identified[used],
             mean_identified=mean.is_identified[used],
         ),
+        columns=column_gain(
+            guess, truth[used], exposure.means_of_others(records, own.row[used]), data.sources or data.feature_names
+        ),
+        n_singled=int((own.chance < exposure.SINGLE_LEVEL).sum()),
     )
     return LadderRow(label=words[0], description=words[1], scores=scores)
 

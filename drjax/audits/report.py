@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from matplotlib.figure import Figure as Drawing
 from drjax.reports import ladder, plots, sections
 from drjax.reports.ladder import LadderRow
 from drjax.reports.sections import Facts, Figure, Report, Section, Table, Text, Verdict
+from drjax.reports.verdict_rule import VERDICT_RULE
 
 LIMITATIONS = (
     "It tests the attacks in the table, not every possible one: a stronger attack may take back more.",
@@ -136,6 +137,7 @@ def audit_report(
     command: str,
     provenance: Mapping[str, Any],
     tables: tuple[Table, ...] = (),
+    instead: tuple[Section, ...] = (),
     measured: tuple[Section, ...] = (),
     winner: str = "",
     limitations: tuple[str, ...] = LIMITATIONS,
@@ -153,6 +155,7 @@ def audit_report(
         command: The shell command that reruns this audit.
         provenance: Where the figures come from, as `records.provenance` returns it.
         tables: Further tables, shown behind the ladder.
+        instead: What else could be published, shown before all else.
         measured: Quality, defence and figures, shown behind the words on the attacks.
         winner: Text on which attack was the strongest and why, from `ladder.winner`; left out if empty.
         limitations: Sentences on what the report does not show.
@@ -162,17 +165,18 @@ def audit_report(
         ValueError: no row that is an attack.
     """
     return Report(
-        kind="PRIVATE: for the owner of the records. drjax exposure audit" if is_private else "drjax exposure audit",
+        kind=_kind(is_private=is_private),
         title=title,
         verdict=verdict,
         sections=(
+            *instead,
             release,
             ladder.section(rows, note=winner),
             *tables,
             ladder.descriptions(rows),
             *measured,
             Text(title="What was assumed", points=assumptions),
-            Text(title="How the verdict was reached", paragraphs=(ladder.VERDICT_RULE,)),
+            Text(title="How the verdict was reached", paragraphs=(VERDICT_RULE,)),
             Text(title="What this report does not show", points=limitations),
             _status(status_counts),
             Text(title="How to rerun", code=command),
@@ -180,6 +184,32 @@ def audit_report(
             sections.provenance(provenance),
         ),
     )
+
+
+def unfinished_report(rows: Sequence[LadderRow], n_attacks: int, *, data: str, is_private: bool) -> Report:
+    """The report of an audit whose attacks are not all done, with a verdict on nothing.
+
+    Args:
+        rows: Ladder so far, with an attack in it.
+        n_attacks: Attacks and baselines of the whole ladder.
+        data: Name of the data set.
+        is_private: Whether the records are somebody's own.
+    """
+    return Report(
+        kind=_kind(is_private=is_private),
+        title=f"Audit of {data}, not finished",
+        verdict=Verdict(
+            "undetermined",
+            "Not finished",
+            f"{len(rows)} of {n_attacks} attacks and baselines are done. The verdict follows when all are; this page is "
+            "written anew after each.",
+        ),
+        sections=(ladder.section(rows), ladder.descriptions(rows)),
+    )
+
+
+def _kind(*, is_private: bool) -> str:
+    return "PRIVATE: for the owner of the records. drjax exposure audit" if is_private else "drjax exposure audit"
 
 
 def save_figures(folder: Path, drawings: Iterable[tuple[str, Drawing, tuple[str, str, str]]]) -> tuple[Figure, ...]:

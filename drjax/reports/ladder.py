@@ -10,33 +10,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from drjax.attacks.metrics import AttackScores, Gain
-from drjax.core.statistics import UNKNOWN, Interval
+from drjax.attacks.metrics import AttackScores
+from drjax.core.statistics import Interval
 from drjax.reports import sections
 from drjax.reports.sections import Verdict
-
-REBUILT_THRESHOLD = 0.05
-"""Share of targets rebuilt above which exposure is high."""
-
-ERROR_THRESHOLD = 0.5
-"""Share of the mean record's error taken away above which exposure is high."""
-
-IDENTIFICATION_FACTOR = 10.0
-"""Multiple of the chance level above which the identification rate means high exposure."""
-
-VERDICT_RULE = (
-    f"Every attack is compared with the mean record, a guess that ignores the release, on the same targets. Exposure "
-    f"is called high when one of three comparisons says so for any one attack. The share rebuilt: more than "
-    f"{REBUILT_THRESHOLD:.0%} of the targets are rebuilt, which is closer than their nearest neighbour among known and "
-    f"public records and with less than half of the mean record's error, by an attack whose mean error is below the "
-    f"mean record's. The error: the attack takes away more than {ERROR_THRESHOLD:.0%} of the mean record's mean error. "
-    f"The identification rate: it is more than {IDENTIFICATION_FACTOR:.0f} times chance, and above the mean record's. "
-    f"Each comparison uses the lower end of a 95% confidence interval, because an estimate alone can pass a threshold "
-    f"by luck. Being closer than the nearest neighbour is not enough: of independent features the mean record is that "
-    f"too. The two baselines do not count: one ignores the release, the other looks at the target. Where the rule does "
-    f"not fire, the report says that these attacks showed no high exposure, never that publishing is safe."
-)
-"""The rule that `verdict` applies, in plain words for the report."""
+from drjax.reports.verdict_rule import CONCLUSIONS, IDENTIFICATION_FACTOR, REBUILT_THRESHOLD, deciding, known_gain
 
 HEADERS = (
     "Attack",
@@ -85,63 +63,82 @@ class LadderRow:
 def verdict(rows: Sequence[LadderRow]) -> Verdict:
     """Applies `VERDICT_RULE` to the ladder; baselines count only for caveats.
 
-    "undetermined" means that no attack has a usable target, so that nothing was tested.
+    The headline is one of `CONCLUSIONS`; figures come behind it. "undetermined" means that no attack has a usable
+    target, or that there was nothing to take back, so that nothing was tested.
 
     Raises:
         ValueError: no row that is an attack, or an attack that was not compared with the mean record.
     """
     best = strongest(rows)
-    scores = best.scores
     for row in rows:
         if not row.is_baseline and row.scores.gain is None:
             raise ValueError(f"rows must have scores with a gain over the mean record, got {row.label!r} without")
-    if all(row.scores.n_excluded == row.scores.n_targets for row in rows if not row.is_baseline):
+    attacks = [row for row in rows if not row.is_baseline]
+    if all(row.scores.n_excluded == row.scores.n_targets for row in attacks):
         return Verdict(
             "undetermined",
-            "Nothing could be measured",
+            CONCLUSIONS["undetermined"],
             "No attack produced a reconstruction that could be scored, so this audit says nothing about the exposure.",
         )
-    n_scored = scores.n_targets - scores.n_excluded
-    n_candidates = round(1 / scores.identification_chance)
-    gain = _gain(scores)
-    by_mean = max(0.0, round(scores.identification.estimate - gain.identification.estimate, 12))
-    figures = (
-        f"leaves {_left(gain.error.estimate)} (95% interval {_left(gain.error.high)} to {_left(gain.error.low)}) of "
-        f"the mean record's error on the same {n_scored:,} target records. It rebuilt {_spoken(gain.rebuilt)} of them "
-        f"more closely than the most similar record that was already known or public and with less than half of the "
-        f"mean record's error, and its reconstructions picked out the right record among {n_candidates:,} candidates "
-        f"in {_spoken(scores.identification)} of cases (the mean record: {percent(by_mean)}; blind guessing: "
-        f"{percent(scores.identification_chance)})."
-    )
-    caveats = _caveats(rows)
-    decided = deciding(scores)
+    decided = deciding(best.scores)
+    if not decided and all(math.isnan(known_gain(row.scores).error.estimate) for row in attacks):
+        return Verdict(
+            "undetermined",
+            CONCLUSIONS["undetermined"],
+            "The records attacked are all equal, or a guess that ignores the release is exact, so nothing was left for "
+            "an attack to take back. This audit says nothing about releases of other records.",
+            _caveats(rows),
+        )
     if decided:
         by = " and ".join([", ".join(decided[:-1]), decided[-1]] if len(decided) > 1 else decided)
         return Verdict(
             "high",
-            "High exposure",
-            f"The strongest attack, “{best.label}”, {figures} Decided by {by}.",
-            caveats,
+            CONCLUSIONS["high"],
+            f"The strongest attack, “{best.label}”, {_figures(best.scores)} {_singly(best.scores)}Decided by {by}.",
+            _caveats(rows),
         )
+    singly = (
+        "no record is rebuilt beyond what chance explains"
+        if best.scores.n_singled is not None
+        else "one record among them, or one that was not attacked, may still be far more exposed"
+    )
     return Verdict(
         "not shown",
-        "No high exposure shown by these attacks",
-        f"The strongest attack tried, “{best.label}”, {figures} Decided by all three figures: none is as far from "
-        f"the mean record's as high exposure requires. A stronger attack may still exist.",
-        caveats,
+        CONCLUSIONS["not shown"],
+        f"The strongest attack tried, “{best.label}”, {_figures(best.scores)} None of these figures is as far from the "
+        f"mean record's as high exposure requires, no single column is given away, and {singly}. A stronger attack may "
+        "still exist.",
+        _caveats(rows),
     )
 
 
-def deciding(scores: AttackScores) -> list[str]:
-    """The comparisons with the mean record by which one attack's scores mean high exposure; nan never does."""
-    gain = _gain(scores)
-    chance = IDENTIFICATION_FACTOR * scores.identification_chance
-    tests = {
-        "the share rebuilt": gain.rebuilt.low > REBUILT_THRESHOLD and gain.error.low > 0,
-        "the error": gain.error.low > ERROR_THRESHOLD,
-        "the identification rate": scores.identification.low > chance and gain.identification.low > 0,
-    }
-    return [name for name, is_passed in tests.items() if is_passed]
+def _figures(scores: AttackScores) -> str:
+    """Sentences, without their subject, on how an attack compares with the mean record."""
+    gain = known_gain(scores)
+    by_mean = max(0.0, round(scores.identification.estimate - gain.identification.estimate, 12))
+    chance = f" (by chance: {percent(gain.by_chance)})" if gain.by_chance > 0 else ""
+    return (
+        f"leaves {_left(gain.error.estimate)} (95% interval {_left(gain.error.high)} to {_left(gain.error.low)}) of "
+        f"the mean record's error on the same {scores.n_targets - scores.n_excluded:,} target records. It rebuilt "
+        f"{_spoken(gain.rebuilt)} of them{chance} more closely than the most similar record that was already known or "
+        f"public and with less than half of the mean record's error, and its reconstructions picked out the right "
+        f"record among {round(1 / scores.identification_chance):,} candidates in {_spoken(scores.identification)} of "
+        f"cases (the mean record: {percent(by_mean)}; blind guessing: {percent(scores.identification_chance)})."
+    )
+
+
+def _singly(scores: AttackScores) -> str:
+    """Sentences on columns that are given away, and on records rebuilt beyond chance; empty without."""
+    said, columns = "", scores.columns
+    if columns is not None and columns.n_close:
+        said += (
+            f"Of {columns.n_columns:,} columns it gives away {columns.n_close:,}, most of all {columns.closest}: "
+            f"{percent(columns.taken)} of a guess's squared error is gone. "
+        )
+    if scores.n_singled:
+        plural = "record is" if scores.n_singled == 1 else "records are"
+        said += f"{scores.n_singled:,} {plural} rebuilt beyond what chance explains. "
+    return said
 
 
 def strongest(rows: Sequence[LadderRow]) -> LadderRow:
@@ -159,7 +156,7 @@ def strongest(rows: Sequence[LadderRow]) -> LadderRow:
 
     def strength(row: LadderRow) -> tuple[float, ...]:
         scores = row.scores
-        ranked = (_gain(scores).rebuilt.estimate, scores.identification.estimate, -scores.mse.estimate)
+        ranked = (known_gain(scores).rebuilt.estimate, scores.identification.estimate, -scores.mse.estimate)
         return (bool(deciding(scores)), *(-math.inf if math.isnan(value) else value for value in ranked))
 
     return max(attacks, key=strength)
@@ -241,7 +238,7 @@ def cells(row: LadderRow) -> list[tuple[str, ...]]:
     """The row's cells in the order of `HEADERS`: the figure first, then what belongs in small print, if anything."""
     scores = row.scores
     chance = f"chance {percent(scores.identification_chance)}"
-    gain = _gain(scores)
+    gain = known_gain(scores)
     left = _left(gain.error.estimate)
     mse = number(scores.mse.estimate), bounds(scores.mse, number)
     return [
@@ -345,10 +342,6 @@ def _caveats(rows: Sequence[LadderRow]) -> tuple[str, ...]:
             f"Reconstructions that failed numerically and are not scored, all attacks together: {excluded:,}."
         )
     return tuple(caveats)
-
-
-def _gain(scores: AttackScores) -> Gain:
-    return Gain(UNKNOWN, UNKNOWN, UNKNOWN) if scores.gain is None else scores.gain
 
 
 def _left(taken: float) -> str:

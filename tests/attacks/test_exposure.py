@@ -47,7 +47,10 @@ def test_failed_records_come_last_and_twins_cannot_be_told_apart():
     assert np.isnan(found.error[:2]).all()
     assert set(found.rank[:2]) | set(found.rank[4:]) == {3, 4, 5, 6}
     assert found.is_identified.tolist() == [False, False, True, True, True, True]
-    assert np.isinf(found.ratio[4:]).all()
+    # Who does not know that they have a twin learns nothing from it.
+    np.testing.assert_allclose(found.ratio[4:], found.error[4:] / (0.01 * found.mean_error[4:]))
+    assert found.is_rebuilt[4:].all()
+    assert (found.nearest_error[4:] == 0).all()
 
 
 def test_the_mean_of_the_others_exposes_nobody_though_it_is_closer_than_any_other_record():

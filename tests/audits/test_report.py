@@ -3,12 +3,14 @@ import re
 
 import pytest
 
-from drjax.attacks.metrics import AttackScores, Gain
+from drjax.attacks.gain import Gain
+from drjax.attacks.metrics import AttackScores
 from drjax.audits.report import GLOSSARY, LIMITATIONS, audit_report, release_facts, save_figures
 from drjax.core.statistics import Interval
 from drjax.reports import page, plots
-from drjax.reports.ladder import HEADERS, VERDICT_RULE, LadderRow, cells, verdict
+from drjax.reports.ladder import HEADERS, LadderRow, cells, verdict
 from drjax.reports.sections import Table
+from drjax.reports.verdict_rule import VERDICT_RULE
 
 
 def row(label, mse, success, *, is_baseline=False, excluded=0):

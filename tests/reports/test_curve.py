@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from drjax.attacks.metrics import AttackScores, Gain
+from drjax.attacks.gain import Gain
+from drjax.attacks.metrics import AttackScores
 from drjax.core.statistics import UNKNOWN, Interval
 from drjax.reports import curve, page
 from drjax.reports.curve import CurvePoint, DefenseCurve

@@ -8,10 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from drjax.attacks.metrics import AttackScores, Gain
+from drjax.attacks.column_gain import ColumnGain
+from drjax.attacks.gain import Gain
+from drjax.attacks.metrics import AttackScores
 from drjax.core.statistics import Interval
 from drjax.reports import ladder
 from drjax.reports.ladder import LadderRow
+from drjax.reports.verdict_rule import CONCLUSIONS
 
 CHANCE = 1 / 1001
 NAN = (math.nan,) * 3
@@ -28,6 +31,9 @@ def scores(
     taken=(0.2, 0.1, 0.3),
     rebuilt=(0.0, 0.0, 0.01),
     more=None,
+    by_chance=0.0,
+    columns=None,
+    n_singled=None,
 ):
     """Scores of an attack that is a little better than the mean record, which identifies nobody unless `more` says."""
     return AttackScores(
@@ -39,7 +45,11 @@ def scores(
         identification=Interval(*identification),
         identification_chance=chance,
         seconds_per_target=0.0012,
-        gain=Gain(Interval(*taken), Interval(*rebuilt), Interval(*(identification if more is None else more))),
+        gain=Gain(
+            Interval(*taken), Interval(*rebuilt), Interval(*(identification if more is None else more)), by_chance
+        ),
+        columns=columns,
+        n_singled=n_singled,
     )
 
 
@@ -99,7 +109,45 @@ def test_the_verdict_says_which_comparisons_decided():
     )
     two = row(rebuilt=(0.9, 0.8, 1.0), identification=(0.9, 0.8, 1.0))
     assert ladder.verdict([two]).sentence.endswith("Decided by the share rebuilt and the identification rate.")
-    assert "Decided by all three figures" in ladder.verdict([row()]).sentence
+    assert "Decided by" not in ladder.verdict([row()]).sentence
+
+
+def test_a_share_that_other_reconstructions_would_rebuild_as_well_is_not_high():
+    assert ladder.verdict([row(rebuilt=(0.9, 0.85, 0.95), by_chance=0.81)]).level == "not shown"
+    found = ladder.verdict([row(rebuilt=(0.9, 0.85, 0.95), by_chance=0.79)])
+    assert found.level == "high"
+    assert "85.0% to 95.0%) of them (by chance: 79.0%) more closely" in found.sentence
+
+
+def test_one_column_that_is_given_away_is_high():
+    assert ladder.verdict([row(columns=ColumnGain(13, 9, 0, "proline", 0.92))]).level == "not shown"
+    found = ladder.verdict([row(columns=ColumnGain(13, 9, 2, "proline", 0.998))])
+    assert found.level == "high"
+    assert "Of 13 columns it gives away 2, most of all proline: 99.8% of a guess's squared error" in found.sentence
+    assert found.sentence.endswith("Decided by single columns.")
+
+
+def test_one_record_rebuilt_beyond_chance_is_high_however_little_the_shares_say():
+    found = ladder.verdict([row(n_singled=1)])
+    assert found.level == "high"
+    assert found.headline == "Do not publish this as it is"
+    assert "1 record is rebuilt beyond what chance explains. Decided by single records." in found.sentence
+    assert "no record is rebuilt beyond what chance explains" in ladder.verdict([row(n_singled=0)]).sentence
+    # Where only some were drawn, nobody looked.
+    assert "may still be far more exposed" in ladder.verdict([row()]).sentence
+
+
+def test_where_there_was_nothing_to_take_back_nothing_was_measured():
+    nothing = row(taken=NAN, rebuilt=NAN, more=NAN, identification=(1.0, 0.9, 1.0))
+    found = ladder.verdict([row("mean", is_baseline=True), nothing])
+    assert found.level == "undetermined"
+    assert "nothing was left for an attack to take back" in found.sentence
+    assert ladder.verdict([nothing, row()]).level == "not shown"
+
+
+def test_no_audit_ends_with_a_guarantee():
+    assert set(CONCLUSIONS) == {"high", "not shown", "undetermined", "guaranteed"}
+    assert CONCLUSIONS["guaranteed"] == "Publish, under the stated guarantee"
 
 
 def test_an_attack_that_was_not_compared_with_the_mean_record_has_no_verdict():
@@ -149,7 +197,8 @@ def test_the_verdict_never_calls_a_release_safe():
     for rows in ([row()], [failed()], [row(rebuilt=(0.9, 0.8, 1.0))]):
         found = ladder.verdict(rows)
         assert "safe" not in (found.headline + found.sentence + "".join(found.caveats)).lower()
-    assert ladder.verdict([row()]).headline == "No high exposure shown by these attacks"
+    assert ladder.verdict([row()]).headline == CONCLUSIONS["not shown"]
+    assert CONCLUSIONS["not shown"] == "These attacks found nothing that the rule calls high exposure"
 
 
 def test_excluded_targets_are_not_counted_as_scored_and_are_told():

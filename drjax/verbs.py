@@ -33,8 +33,10 @@ from drjax.core.types import Array, DRMethod, Embedding
 from drjax.data import Values, in_own_units, load, read_values, records_of
 from drjax.data.arrow import arrow_of
 from drjax.data.frames import values_from_memory
+from drjax.decisions import decide
 from drjax.dr import METHODS, PCA, make_method
 from drjax.releases import PCAReleaseConfig, release_pca
+from drjax.releases.map import map_config, release_map
 from drjax.releases.synthetic import SyntheticReleaseConfig, release_synthetic
 
 
@@ -86,7 +88,7 @@ def audit(
     found = load(data, categorical=categorical, drop=drop, label=label, schema=schema, id=id)
     if method is not None:
         validate.one_of((*METHODS, RECOGNISED), method=method)
-    names = {field.name for field in dataclasses.fields(AuditConfig)} - {"options", "data", "method"}
+    names = {field.name for field in dataclasses.fields(AuditConfig)} - {"hyperparameters", "data", "method"}
     own = {name: value for name, value in options.items() if name not in names}
     is_named = isinstance(data, str | Path)
     columns = {"categorical": tuple(categorical), "drop": tuple(drop), "label": label, "id": id} if is_named else {}
@@ -94,7 +96,7 @@ def audit(
         data=str(data) if is_named else found.name,
         method=method or "",
         released=None if released is None else name_of(released),
-        options=own,
+        hyperparameters=own,
         **columns,
         **{name: value for name, value in options.items() if name in names},
     )
@@ -103,7 +105,7 @@ def audit(
     if released is not None:
         values = in_own_units(data, found)
         published = Released(values, read_map(released))
-    return run(config, folder, data=found, released=published, resume=resume, progress=progress)
+    return run(config, folder, data=found, released=published, decide=decide, resume=resume, progress=progress)
 
 
 def attack(
@@ -241,21 +243,23 @@ def embed(
 
 
 def release(
-    data: Any, *, epsilon: float, out: str | Path, kind: Literal["pca", "synthetic"] = "pca", **options: Any
+    data: Any, *, epsilon: float, out: str | Path, kind: Literal["pca", "synthetic", "map"] = "pca", **options: Any
 ) -> Any:
-    """Publishes components, or synthetic records, of private records with differential privacy.
+    """Publishes components, synthetic records, or a map of these, of private records with differential privacy.
 
     Args:
         data: Private records: path of a file, array (n, d) of numbers, or DataFrame. What is in memory is written into
             a folder that nobody else can read, while the release is made.
         epsilon: Epsilon of the guarantee, > 0.
         out: Folder to write, a new one.
-        kind: Kind of release: principal components, or a synthetic table.
-        **options: Further fields of `PCAReleaseConfig` or `SyntheticReleaseConfig`: delta, ledger, ...; `public` as
-            `data`, `bounds` as a path or as what such a file holds.
+        kind: Kind of release: principal components, a synthetic table, or a map of one.
+        **options: Further fields of `PCAReleaseConfig`, `SyntheticReleaseConfig` or `MapReleaseConfig`: delta, ledger,
+            ..., and of a map hyperparameters of its method; `public` as `data`, `bounds` as a path or as what such a
+            file holds.
 
     Returns:
-        `PCAReleaseResult` or `SyntheticReleaseResult`: the folder, the manifest, and what to expect of it.
+        `PCAReleaseResult`, `SyntheticReleaseResult` or `MapReleaseResult`: the folder, the manifest, and what to expect
+        of it.
 
     Raises:
         ValueError: as of `drjax.releases`.
@@ -310,6 +314,7 @@ def bound(kappa: Any, *, targets: int = 1, **mechanism: Any) -> np.ndarray:
 _RELEASES: dict[str, tuple[Any, Any]] = {
     "pca": (PCAReleaseConfig, release_pca),
     "synthetic": (SyntheticReleaseConfig, release_synthetic),
+    "map": (map_config, release_map),
 }
 
 

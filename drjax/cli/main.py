@@ -83,10 +83,11 @@ def _app() -> SubcommandApp:
         bound.command(name=name)(getattr(bound_commands, f"bound_{name}"))
     for command in (release_commands.pca, release_commands.synthetic, release_commands.schema):
         release.command(command)
+    release.command(name="map")(release_commands.release_a_map)
     app.command(
         release,
         name="release",
-        help="Publish components or synthetic records with differential privacy.",
+        help="Publish components, synthetic records or a map of these with differential privacy.",
     )
     app.command(bound, name="bound", help="Bound what any adversary achieves under differential privacy.")
     return app

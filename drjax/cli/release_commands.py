@@ -1,7 +1,8 @@
-"""Commands that publish with a guarantee: `drjax release pca|synthetic|schema`."""
+"""Commands that publish with a guarantee: `drjax release pca|synthetic|map|schema`."""
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 import sys
 from collections.abc import Mapping
@@ -14,10 +15,13 @@ from rich.text import Text
 
 from drjax.audits.folder import run_folder
 from drjax.cli.commands import Positional
+from drjax.cli.options import MethodOptions, Options, StepOptions, Steps, hinted, typed
 from drjax.releases import PCAReleaseConfig, PCAReleaseResult, release_pca
 from drjax.releases.manifest import NOT_PRIVATE
+from drjax.releases.map import MapReleaseConfig, release_map
 from drjax.releases.pca_report import NO_BETTER
-from drjax.releases.synthetic import SyntheticReleaseConfig, release_synthetic, write_schema
+from drjax.releases.schema_form import write_schema
+from drjax.releases.synthetic import SyntheticReleaseConfig, SyntheticReleaseResult, release_synthetic
 
 
 def pca(
@@ -91,8 +95,46 @@ def synthetic(
     """
     folder = out or run_folder(f"release-synthetic-{config.data.stem}", resume=False)
     result = release_synthetic(config, folder, command=_command(), progress=not quiet)
+    if not quiet:
+        _print_table(result)
+        print("\n".join(_where(result.folder, result.private_folder, result.manifest)))
+
+
+def release_a_map(
+    config: Annotated[MapReleaseConfig, tyro.conf.arg(name="")],
+    *,
+    options: MethodOptions = Options(),  # noqa: B008 (frozen)
+    steps: StepOptions = Steps(),  # noqa: B008 (frozen)
+    out: Path | None = None,
+    quiet: bool = False,
+) -> None:
+    """Publish a map of synthetic records in the place of private ones, with differential privacy.
+
+    Args:
+        config: What to release.
+        options: Hyperparameters of the DR method.
+        steps: Steps before and after the DR method; standard before it unless given.
+        out: Folder to write, a new one; runs/release-map-NAME if not given, with a number behind it if that exists.
+        quiet: Print errors only.
+    """
+    with hinted(config.method):
+        fields = {**vars(steps), "scale": steps.scale or None}
+        config = dataclasses.replace(config, options=typed(config.method, options), **fields)
+    folder = out or run_folder(f"release-map-{config.data.stem}", resume=False)
+    result = release_map(config, folder, command=_command(), progress=not quiet)
     if quiet:
         return
+    _print_table(result.table)
+    if result.coords is None:
+        _print_red(f"There is no map: {result.failure}. The synthetic records are published without one.")
+    elif result.picture is not None:
+        print(f"{result.picture.sentence} Private.")
+    else:
+        print(f"How good a picture of the real records the map is: not measured, {result.not_pictured}.")
+    print("\n".join(_where(result.folder, result.private_folder, result.manifest)))
+
+
+def _print_table(result: SyntheticReleaseResult) -> None:
     entry, rehearsed = result.manifest["guarantee"], result.rehearsed
     if not entry["holds"]:
         print(f"{NOT_PRIVATE}.")
@@ -116,38 +158,39 @@ def synthetic(
             _print_red(f"{rehearsed.worse_than_nothing} Private.")
         auc = max((attack.auc for attack in rehearsed.attacks), key=lambda found: found.estimate)
         print(f"Expected AUC of membership: {auc.estimate:.3f} [{auc.low:.3f}, {auc.high:.3f}]. Private.")
-    print("\n".join(_where(result.folder, result.private_folder, result.manifest)))
 
 
 def schema(
     data: Positional[Path],
     out: Path,
     *,
+    schema: Path | None = None,
     target: str | None = None,
     task: Literal["classification", "regression"] | None = None,
     drop: tuple[str, ...] = (),
     public: Path | None = None,
 ) -> None:
-    """Write a bounds file to fill in: what each column of a table may hold, as far as public records tell.
+    """Write a bounds file to fill in: what each column of a table may hold, as an audit reads it, for a draft.
 
     Args:
         data: Private records: CSV or Parquet.
         out: JSON file to write, a new one.
+        schema: File that says what the columns are, which shapes the draft; see `drjax data plan`.
         target: Column to predict from the others.
         task: Kind of prediction; if not given, by what is stated of the target.
         drop: Columns to leave out.
         public: Records of the same kind that are no secret: their ranges and categories need no filling in.
     """
-    found, rest = write_schema(data, out, target=target, task=task, drop=drop, public=public)
+    found, rest = write_schema(data, out, schema=schema, target=target, task=task, drop=drop, public=public)
     for column in found.columns:
         print(column)
     print(f"Written: {out}")
     if rest:
         some = ", ".join(rest[:6]) + (f" and {len(rest) - 6} more" if len(rest) > 6 else "")
         print(
-            f'To fill in: {some}. Write what is known without the records behind "stated": [lower, upper], or the list '
-            'of categories. What stands behind "seen" is what the records hold: it counts for nothing and makes the '
-            "file private. Until every column is stated or dropped a release refuses."
+            f'To fill in: {some}. Behind "stated" write what stands behind "draft", with what is known without the '
+            'records in the place of every null. "draft" and "seen" come from the records: they count for nothing and '
+            "make the file private. Until every entry is stated a release refuses."
         )
 
 

@@ -2,7 +2,8 @@
 
 schema, missing = stated(names, {"age": [0, 120], "work": ["", "Private", "State-gov"]})
 schema = infer(public_table)              # kinds, bounds, categories and decimals of records that are no secret
-json.dumps(form(schema, private, missing))    # for a person to fill in; a release refuses what is not filled in
+
+A form for a person to fill in is in `drjax.data.schema_draft`.
 """
 
 from __future__ import annotations
@@ -16,18 +17,23 @@ import numpy as np
 import pyarrow as pa
 
 from drjax.core import validate
-from drjax.data import table_cells, tables
+from drjax.data import stated_cells, table_cells, tables
 from drjax.data.schema import FROM_RECORDS, Column, Schema
+from drjax.data.schema_column import KINDS
 from drjax.data.tables import Columns
 
-STATED, SEEN = "stated", "seen"
-"""Keys of an entry that a person has to fill in, and of what the records hold, which counts for nothing."""
+STATED, DRAFT, SEEN = "stated", "draft", "seen"
+"""Keys of an entry that a person has to fill in, of a proposal for it, and of what the records hold; the last two count
+for nothing."""
+
+DROP, YES_NO = "drop", "yes/no"
+"""What is stated of a column that is left out, and a kind that is a category of two."""
+
+HALF = "half the range"
+"""Scale that follows from the bounds."""
 
 MOST_CLASSES = 20
 """A public target of whole numbers with more distinct values than this is taken for a number."""
-
-MOST_SHOWN = 60
-"""Values of a private column that a form lists."""
 
 
 def stated(
@@ -42,9 +48,11 @@ def stated(
 
     Args:
         names: Columns of the table.
-        given: Statements by column: [lower, upper]; a list of texts, the categories; or an object with "lower" and
-            "upper" or "categories", and "kind" or "decimals" if wanted. An entry {"stated": ..., "seen": ...} is its
-            "stated"; null there is as good as no entry. A key that is no column is an error.
+        given: Statements by column: [lower, upper]; a list of texts, the categories; "drop"; or an object with "lower"
+            and "upper" or "categories", and "kind" (of `KINDS`, or "yes/no"), "decimals", "format", "missing", "fill"
+            or "scale" if wanted: see `Column`; "scale" may be `HALF`. Ends and fills of dates and times are texts. An
+            entry {"stated": ..., "draft": ..., "seen": ...} is its "stated". Null there, or anywhere in it, is as good
+            as no entry. A key that is no column is an error.
         target: The column to predict.
         drop: Columns to leave out.
         task: "classification" or "regression", of the target; None to tell by what is stated of it.
@@ -55,7 +63,8 @@ def stated(
     Raises:
         ValueError: unknown names, an entry of `given` that is none of these, or one that does not fit the task.
     """
-    kept = _kept(names, given, target, drop, task)
+    dropped = {name for name, entry in given.items() if _unwrapped(entry) == DROP}
+    kept = _kept(names, given, target, [*drop, *(name for name in names if name in dropped)], task)
     said = {name: _said(name, given[name]) for name in kept if name in given}
     said = {name: entry for name, entry in said.items() if entry}
     columns = tuple(_stated_column(name, entry) for name, entry in said.items())
@@ -124,22 +133,6 @@ def numbers_of(name: str, cells: pa.ChunkedArray) -> Column:
     return dataclasses.replace(_number_column(name, table_cells.number_column(name, cells)), is_public=False)
 
 
-def form(schema: Schema, table: Columns, rest: Sequence[str]) -> dict[str, Any]:
-    """A bounds file to fill in: entries of a schema as they are, and for every other column what its cells hold.
-
-    Args:
-        schema: Columns that are stated.
-        table: The private records.
-        rest: Names of the other columns, in the table.
-    """
-    known = schema.to_json()
-    return {
-        name: known[name] if name in known else {STATED: None, SEEN: _seen(cells)}
-        for name, cells in table.items()
-        if name in known or name in rest
-    }
-
-
 def _kept(
     names: Sequence[str], given: Mapping[str, Any], target: str | None, drop: Sequence[str], task: str | None
 ) -> list[str]:
@@ -159,51 +152,96 @@ def _kept(
 
 
 def _stated_column(name: str, said: Mapping[str, Any]) -> Column:
-    is_public = not said.get(FROM_RECORDS)
-    if "categories" in said:
-        return Column(name=name, kind="category", categories=said["categories"], is_public=is_public)
-    kind, decimals = said.get("kind") or "number", said.get("decimals")
-    if kind == "category" or (kind == "integer" and decimals):
+    kind = said.get("kind") or ("category" if "categories" in said else "number")
+    is_listed, decimals = kind in ("category", "ordinal", YES_NO), said.get("decimals")
+    if is_listed != ("categories" in said) or (kind != "number" and decimals):
         raise ValueError(f"kind of {name!r} must fit what else is stated of it, got {kind!r} with {dict(said)!r:.80}")
-    lower, upper = float(said["lower"]), float(said["upper"])
-    return Column(name=name, kind=kind, lower=lower, upper=upper, decimals=decimals, is_public=is_public)
+    if kind == YES_NO and len(said["categories"]) != 2:
+        raise ValueError(f"categories of {name!r} must be two, no and yes, got {len(said['categories'])}")
+    fields: dict[str, Any] = {key: said[key] for key in ("format", "missing", "fill", "scale") if key in said}
+    is_half = fields.get("scale") == HALF
+    if is_half:
+        del fields["scale"]
+    ends = {key: said[key] for key in ("lower", "upper", "fill") if key in said}
+    if is_listed:
+        fields["categories"] = said["categories"]
+    elif kind in stated_cells.USUAL:
+        form = fields.get("format") or stated_cells.USUAL[kind]
+        fields |= {key: _moment(f"{key} of {name!r}", end, kind, form) for key, end in ends.items()}
+    else:
+        validate.one_of(("", *stated_cells.NUMBER_FORMATS), **{f"format of {name!r}": fields.get("format", "")})
+        fields |= {key: float(end) for key, end in ends.items()} | {"decimals": decimals}
+    is_public, kind = not said.get(FROM_RECORDS), "category" if kind == YES_NO else kind
+    column = Column(name=name, kind=kind, is_public=is_public, **fields)
+    if not is_half or column.kind == "category":
+        return column
+    return dataclasses.replace(column, scale=(column.upper - column.lower) / 2)
+
+
+def _moment(what: str, text: Any, kind: str, form: str) -> float:
+    found = stated_cells.moment(text, kind, form) if isinstance(text, str) else float("nan")
+    if np.isnan(found):
+        raise ValueError(f"{what} must be a {kind} written as {form} or {stated_cells.USUAL[kind]}, got {text!r:.40}")
+    return found
+
+
+def _unwrapped(given: Any) -> Any:
+    """What is stated in an entry of a form; the entry itself if it is of none."""
+    if isinstance(given, Mapping) and set(given) <= {STATED, DRAFT, SEEN} and given:
+        return given.get(STATED)
+    return given
 
 
 def _said(name: str, given: Any) -> dict[str, Any]:
     """An entry of `given` as an object with known keys; empty where nothing is stated yet."""
-    if isinstance(given, Mapping) and set(given) <= {STATED, SEEN} and given:
-        given = given.get(STATED)
-        if given is None:
-            return {}
-    said = dict(given) if isinstance(given, Mapping) else {}
+    given = _unwrapped(given)
+    if given is None or (isinstance(given, Mapping) and given and None in given.values()):
+        return {}
+    said: dict[str, Any] = dict(given) if isinstance(given, Mapping) else {}
     if isinstance(given, (list, tuple)) and given:
         is_pair = len(given) == 2 and all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in given)
         is_texts = all(isinstance(v, str) for v in given)
         said = {"lower": given[0], "upper": given[1]} if is_pair else {"categories": given} if is_texts else {}
-    allowed = {"lower", "upper", "categories", "kind", "decimals", FROM_RECORDS}
+    allowed = {"lower", "upper", "categories", "kind", "decimals", "format", "missing", "fill", "scale", FROM_RECORDS}
     ends = {"lower", "upper"} & set(said)
     if set(said) - allowed or len(ends) == 1 or bool(ends) == ("categories" in said):
         raise ValueError(
-            f"bounds of {name!r} must be [lower, upper], a list of texts, the categories, at least one, or an object "
-            f"with lower and upper, or categories, and kind or decimals; got {given!r:.80}"
+            f"bounds of {name!r} must be [lower, upper], a list of texts, the categories, at least one, {DROP!r}, or "
+            f"an object with lower and upper, or categories, and kind, decimals, format, missing, fill or scale; got "
+            f"{given!r:.80}"
         )
     if said.get(FROM_RECORDS):
         raise ValueError(
             f"bounds of {name!r} must not be those of the records, got an entry marked {FROM_RECORDS}: state what is "
             "known without them"
         )
-    if "categories" in said:
-        values = said["categories"]
-        is_list = isinstance(values, (list, tuple)) and len(values) > 0
-        if not is_list or not all(isinstance(v, (str, int, float, bool)) for v in values):
-            raise ValueError(f"categories of {name!r} must be a list of texts, at least one, got {values!r:.80}")
-        if said.get("kind", "category") != "category" or said.get("decimals") is not None:
-            raise ValueError(f"kind of {name!r} must be category where categories are stated, got {given!r:.80}")
-        said["categories"] = tuple(str(v).lower() if isinstance(v, bool) else str(v) for v in values)
-    for end in sorted(ends):
-        if not isinstance(said[end], (int, float)) or isinstance(said[end], bool):
-            raise ValueError(f"{end} of {name!r} must be a number, got {said[end]!r}")
+    validate.one_of((*KINDS, YES_NO), **{f"kind of {name!r}": said.get("kind", "number")})
+    for key in ("categories", "missing"):
+        if key in said:
+            said[key] = _texts(name, key, said[key])
+    is_listed = "categories" in said
+    if not isinstance(said.get("format", ""), str):
+        raise ValueError(f"format of {name!r} must be a text, got {said['format']!r:.40}")
+    is_moment = said.get("kind") in stated_cells.USUAL
+    for key in (*sorted(ends), *(key for key in ("fill", "scale") if key in said)):
+        is_number = isinstance(said[key], (int, float)) and not isinstance(said[key], bool)
+        may_be_text = said[key] == HALF if key == "scale" else is_moment or is_listed
+        if not is_number and not (isinstance(said[key], str) and may_be_text):
+            raise ValueError(f"{key} of {name!r} must be a number, got {said[key]!r}")
+    if is_listed and "fill" in said:
+        said["fill"] = _text(said["fill"]).strip()
     return said
+
+
+def _texts(name: str, key: str, values: Any) -> tuple[str, ...]:
+    is_list = isinstance(values, (list, tuple)) and (len(values) > 0 or key == "missing")
+    if not is_list or not all(isinstance(v, (str, int, float, bool)) for v in values):
+        raise ValueError(f"{key} of {name!r} must be a list of texts, at least one, got {values!r:.80}")
+    return tuple(map(_text, values))
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _read_off(name: str, cells: pa.ChunkedArray, task: str | None, *, is_target: bool) -> Column:
@@ -226,20 +264,6 @@ def _number_column(name: str, numbers: np.ndarray) -> Column:
     decimals = None if is_whole else _decimals_of(numbers)
     kind = "integer" if is_whole else "number"
     return Column(name=name, kind=kind, lower=lower, upper=upper, decimals=decimals)
-
-
-def _seen(cells: pa.ChunkedArray) -> dict[str, Any]:
-    """What a private column holds, in words that no release takes for bounds."""
-    texts, numbers = table_cells.cell_texts(cells), table_cells.cell_numbers(cells)
-    missing, known = int((texts == "").sum()), numbers[np.isfinite(numbers)]
-    found: dict[str, Any] = {"missing": missing} if missing else {}
-    if len(known) and len(known) + missing == len(texts):
-        return found | {"least": float(known.min()), "largest": float(known.max()),
-                        "whole": bool(np.all(known == np.rint(known)))}  # fmt: skip
-    values = [str(text) for text in np.unique(texts)]
-    if len(values) <= MOST_SHOWN:
-        return found | {"values": values}
-    return found | {"different values": len(values), "hint": "identifiers, dates and free text are best dropped"}
 
 
 def _categories(name: str, cells: pa.ChunkedArray) -> tuple[str, ...]:

@@ -152,7 +152,7 @@ def numeric(source: str, columns: Columns, advice: str) -> np.ndarray:
         raise ValueError(f"{source} must hold numbers only: {what}; {advice}") from error
 
 
-def read_csv(name: str, blob: bytes, *, keep_empty: bool = False) -> Columns:
+def read_csv(name: str, blob: bytes) -> Columns:
     """The columns of a CSV file as text, unconverted, by name.
 
     The first line names the columns; the separator is whichever of comma, semicolon and tab it has most of.
@@ -160,7 +160,6 @@ def read_csv(name: str, blob: bytes, *, keep_empty: bool = False) -> Columns:
     Args:
         name: Name of the file, for messages.
         blob: What the file holds.
-        keep_empty: Take an empty line of a table of one column for a record whose cell is missing; else it is none.
 
     Raises:
         ValueError: empty file, no usable header, rows of unequal length, or not UTF-8.
@@ -168,7 +167,7 @@ def read_csv(name: str, blob: bytes, *, keep_empty: bool = False) -> Columns:
     if not blob.strip():
         raise ValueError(f"{name} is empty: write a first line that names the columns, then one record per line")
     blob = blob.lstrip(b"\r\n")
-    first_line, *rest = re.split(rb"\r\n|[\r\n]", blob if keep_empty else blob.strip(), maxsplit=1)
+    first_line, *rest = re.split(rb"\r\n|[\r\n]", blob.strip(), maxsplit=1)
     separator = max(",;\t", key=lambda character: first_line.count(character.encode()))
     if not rest or not rest[0]:
         raise ValueError(f"{name} has a header but no rows: add at least one record")
@@ -179,8 +178,7 @@ def read_csv(name: str, blob: bytes, *, keep_empty: bool = False) -> Columns:
     try:
         with pyarrow.csv.open_csv(io.BytesIO(blob), read_options=read, parse_options=parse) as reader:
             header = reader.schema.names
-        _check_header(name, header)
-        parse.ignore_empty_lines = not (keep_empty and len(header) == 1)
+        check_header(name, header)
         as_text = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(header, pa.string()))
         table = pyarrow.csv.read_csv(io.BytesIO(blob), read_options=read, parse_options=parse, convert_options=as_text)
     except (pa.ArrowException, UnicodeDecodeError) as error:
@@ -206,7 +204,8 @@ def read_parquet(name: str, blob: bytes) -> Columns:
     return {name: column for name, column in columns if not re.fullmatch(INDEX, name)}
 
 
-def _check_header(name: str, header: list[str]) -> None:
+def check_header(name: str, header: list[str]) -> None:
+    """Raises ValueError for names of columns that are empty, repeated, or numbers alone."""
     _check_unique(name, header)
     if "" in header:
         raise ValueError(

@@ -17,6 +17,7 @@ import numpy as np
 
 from drjax.core import json_files, validate
 from drjax.data import StandardScaler
+from drjax.data.schema import Schema
 from drjax.releases.inputs import Table, matched
 
 QUANTILE = 0.9
@@ -86,6 +87,7 @@ def make_bounds(
     from_private: bool,
     row_norm: float | None,
     standardise: bool,
+    schema: Schema | None = None,
 ) -> Bounds:
     """Bounds from what was given: ranges of the file before those of public records, a centre of the latter.
 
@@ -96,6 +98,7 @@ def make_bounds(
         from_private: Take everything from the records; excludes the other two.
         row_norm: A public bound on the norm, in the units of the release, in the place of that of the others.
         standardise: Divide each column by its deviation among the public records, or by half its range.
+        schema: Schema of the records, encoded, by the file; None where it states ranges alone.
 
     Raises:
         ValueError: no bounds, contradictory ones, or bounds that do not fit the columns.
@@ -114,7 +117,7 @@ def make_bounds(
         sample_words = f"the {len(sample)} public records"
     sources = {}
     if file is not None:
-        lower, upper = read_bounds(file, columns, d)
+        lower, upper = read_bounds(file, columns, d) if schema is None else schema.bounds
         sources["ranges"] = "stated"
     else:
         assert sample is not None
@@ -129,6 +132,10 @@ def make_bounds(
         center = lower / 2 + upper / 2
         sources["center"] = "noisy mean of the records, from the same query as the components"
         sources["origin"] = "middle of the ranges"
+        if schema is not None and any(map(len, _blocks(schema))):
+            for block in _blocks(schema):
+                center[block] = 1 / max(1, len(block))
+            sources["origin"] += ", an equal share of each category"
     scale = np.ones(d)
     sources["scale"] = "1: columns keep their units"
     if standardise:
@@ -138,6 +145,9 @@ def make_bounds(
         else:
             scale = upper / 2 - lower / 2
             sources["scale"] = "half the ranges"
+    if schema is not None and np.isfinite(schema.scales).any():
+        scale = np.where(np.isfinite(schema.scales), schema.scales, scale)
+        sources["scale"] = f"stated; where nothing is, {sources['scale']}"
     if row_norm is not None:
         if not (isinstance(row_norm, (int, float)) and 0 < row_norm < math.inf):
             raise ValueError(f"row_norm must be a finite number > 0, got {row_norm!r}")
@@ -146,7 +156,7 @@ def make_bounds(
         norm = float(np.quantile(np.linalg.norm((sample - center) / scale, axis=1), QUANTILE))
         sources["row_norm"] = f"{QUANTILE:.0%} quantile of the distances from the centre of {sample_words}"
     else:
-        norm = float(np.linalg.norm(np.maximum(upper - center, center - lower) / scale))
+        norm = _reach(lower, upper, center, scale, [] if schema is None else _blocks(schema))
         sources["row_norm"] = "largest distance from the middle within the ranges: cuts nothing off"
     if not 0 < norm < math.inf:
         raise ValueError(f"row_norm must be a finite number > 0, got {norm} from {sample_words}: pass --row-norm")
@@ -196,6 +206,29 @@ def read_bounds(path: Path, columns: Sequence[str] | None, d: int) -> tuple[np.n
             f"bounds must lie within +-{LARGEST:g}, got [{lower[i]:g}, {upper[i]:g}] for column {name} in {path}"
         )
     return lower, upper
+
+
+def _blocks(schema: Schema) -> list[list[int]]:
+    """Places of the features of every category."""
+    at, found = 0, []
+    for column in schema.features:
+        if column.kind == "category":
+            found.append(list(range(at, at + column.width)))
+        at += column.width
+    return found
+
+
+def _reach(
+    lower: np.ndarray, upper: np.ndarray, center: np.ndarray, scale: np.ndarray, blocks: Sequence[Sequence[int]]
+) -> float:
+    """Largest distance from the centre within the ranges, where at most one feature of a block is 1 and the rest 0."""
+    squares = (np.maximum(upper - center, center - lower) / scale) ** 2
+    for block in blocks:
+        own = (center[block] / scale[block]) ** 2
+        with_one = own.sum() - own + ((1 - center[block]) / scale[block]) ** 2
+        squares[block] = 0
+        squares[block[0]] = max(own.sum(), with_one.max())
+    return float(np.sqrt(squares.sum()))
 
 
 def _ranges(sample: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

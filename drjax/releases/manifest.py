@@ -46,6 +46,9 @@ NOT_COVERED = (
     "Epsilon, mechanism, bounds and number of components must have been chosen without a look at the records.",
 )
 
+CHOSEN_OUTSIDE = "That this option was chosen by looking at the exposure of private records lies outside its guarantee."
+"""What is to be said of a release that was chosen so; no manifest holds it, as none knows."""
+
 
 def guarantee(curve: TradeOff, note: str, *, epsilon: float, delta: float, holds: bool) -> dict[str, Any]:
     """The entry on what is proven.

@@ -22,13 +22,22 @@ from drjax.attacks import roc
 from drjax.bounds.curve import RELATIONS
 from drjax.bounds.gdp import check_positive
 from drjax.core import validate
+from drjax.data.schema import Schema
 from drjax.defenses import pca_utility
 from drjax.defenses.dp_pca import PCARelease
-from drjax.releases import budget, expected, manifest, needs, pca_report, private_report
+from drjax.releases import budget, expected, manifest, needs, pca_report, private_report, schema_form
 from drjax.releases import mechanism as mechanisms
 from drjax.releases.bounds import Bounds, make_bounds
 from drjax.releases.folder import check_new_folder, new_folder, private_folder
-from drjax.releases.inputs import Table, matched, read_table
+from drjax.releases.inputs import (
+    Table,
+    matched,
+    read_public_table,
+    read_stated_table,
+    read_table,
+    states_more,
+)
+from drjax.releases.schema_form import SCHEMA
 from drjax.reports import records
 
 COMPONENTS, REPORT = "components.npz", "report.html"
@@ -62,7 +71,8 @@ class PCAReleaseConfig:
     """A release of one table's principal components.
 
     Attributes:
-        data: Private records, one a row: CSV, Parquet, NPY or NPZ; numbers, in whatever units.
+        data: Private records, one a row: CSV, Parquet, NPY or NPZ; numbers, in whatever units, or whatever else the
+            bounds state of each column.
         epsilon: Epsilon of the guarantee, > 0.
         delta: Delta of the guarantee; 1e-6 with Gaussian noise and 0 with Laplace noise if not given. Below 1 /
             records.
@@ -73,7 +83,8 @@ class PCAReleaseConfig:
             not given, those with 90% of the energy of the public records; without these half as many as columns, at
             most 10.
         divisor: Divisor of the sum over records: a public guess at their number, for add_or_remove only.
-        bounds: JSON file with a range for every column: {"age": [0, 120], ...}, or {"lower": [...], "upper": [...]}.
+        bounds: JSON file with a range for every column: {"age": [0, 120], ...}, or {"lower": [...], "upper": [...]};
+            or with what is stated of each, as `drjax release schema` asks for: dates and categories become numbers.
         public: Records of the same kind that are no secret: centre, ranges and norm bound come from them.
         bounds_from_private_data: Take the bounds from the private records: NO GUARANTEE HOLDS THEN.
         row_norm: Public bound on the distance of a record from the centre, after scaling; longer ones are shortened.
@@ -181,8 +192,7 @@ def release_pca(
     name, delta = mechanisms.choose(config.mechanism, config.delta)
     check_new_folder(out)
     made = manifest.software()
-    private = read_table(config.data, drop=config.drop, is_private=not config.bounds_from_private_data)
-    public = None if config.public is None else read_table(config.public)
+    private, public, schema = _tables(config)
     bounds = make_bounds(
         private,
         file=config.bounds,
@@ -190,6 +200,7 @@ def release_pca(
         from_private=config.bounds_from_private_data,
         row_norm=config.row_norm,
         standardise=config.standardise,
+        schema=schema,
     )
     n, d = private.values.shape
     size = n if config.divisor is None else config.divisor
@@ -214,7 +225,7 @@ def release_pca(
     found, reason = _expected(config, mechanism, calibrate, x, sample, progress=progress)
     swapped = mechanisms.proof_of(mechanisms.with_relation(mechanism, "replace_one"))
     private_files: dict[str, str] = {}
-    outside = bounds.outside(private.values)
+    outside = bounds.outside(private.values) if private.outside is None else private.outside
     with new_folder(out, private_files) as folder:
         if config.ledger is not None:
             budget.charge(config.ledger, *charged)
@@ -223,8 +234,13 @@ def release_pca(
             raise RuntimeError(f"a release must have the curve it was charged for, {proof.curve}; got {released.curve}")
         arrays = _arrays(config, released, mechanism, bounds, private)
         records.save_arrays(folder / COMPONENTS, **arrays)
+        files = [COMPONENTS]
+        if schema is not None:
+            records.atomic_write_text(folder / SCHEMA, schema_form.as_text(schema))
+            files.append(SCHEMA)
         content = _manifest(config, name, delta, released, mechanism, bounds, private, k_words, arrays.keys())
-        manifest.write(folder, content, made=made, files=[COMPONENTS])
+        content["publish"] = f"{', '.join(files)} and this manifest"
+        manifest.write(folder, content, made=made, files=files)
         private_files[REPORT] = private_report.page_or_reason(
             f"Private PCA of {config.data.name}",
             lambda title: pca_report.report(
@@ -248,6 +264,15 @@ def release_pca(
     ceiling = roc.auc_ceiling(swapped.curve) if bounds.is_public else None
     written = manifest.read(out / manifest.MANIFEST)
     return PCAReleaseResult(out, private_folder(out), written, released, found, reason, outside, ceiling)
+
+
+def _tables(config: PCAReleaseConfig) -> tuple[Table, Table | None, Schema | None]:
+    """The private records, the public ones, and the schema that both are encoded by; None where they are numbers."""
+    if config.bounds is not None and states_more(config.data, config.bounds):
+        private, schema = read_stated_table(config.data, config.bounds, config.drop)
+        return private, None if config.public is None else read_public_table(config.public, schema), schema
+    private = read_table(config.data, drop=config.drop, is_private=not config.bounds_from_private_data)
+    return private, None if config.public is None else read_table(config.public), None
 
 
 def _expected(
@@ -352,5 +377,4 @@ def _manifest(
         "n_columns": d,
         "ledger": "charged before the noise was drawn" if config.ledger is not None else "none was charged",
         "arrays": {array: words for array, words in ARRAYS.items() if array in held},
-        "publish": "components.npz and this manifest",
     }

@@ -11,11 +11,10 @@ formats are stated or public.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import jax
 import numpy as np
@@ -23,20 +22,31 @@ from tyro.conf import Positional
 
 from drjax.bounds.curve import RELATIONS
 from drjax.bounds.gdp import check_positive
-from drjax.core import json_files, store, validate
-from drjax.data import schema_sources, table_cells
+from drjax.core import store, validate
 from drjax.data.checksums import sha256
+from drjax.data.private_tables import read_private
 from drjax.data.schema import Schema
 from drjax.data.table_files import read_table
 from drjax.data.tables import Columns
-from drjax.releases import budget, manifest, needs, private_report, rehearsal, synthetic_manifest, synthetic_report
+from drjax.releases import (
+    budget,
+    manifest,
+    needs,
+    private_report,
+    rehearsal,
+    schema_form,
+    synthetic_manifest,
+    synthetic_report,
+)
 from drjax.releases.folder import check_new_folder, new_folder, private_folder
+from drjax.releases.schema_form import SCHEMA
 from drjax.releases.writing import synthetic_table
+from drjax.reports.sections import Report
 from drjax.synthesis.contract import Box
 from drjax.synthesis.pca_gauss import PCAGauss
 from drjax.synthesis.ron_gauss import RONGauss
 
-SCHEMA, REPORT = "schema.json", "report.html"
+REPORT = "report.html"
 
 DELTA = 1e-6
 """Delta if none is given."""
@@ -52,21 +62,18 @@ METHODS = ("pca-gauss", "ron-gauss")
 
 
 @dataclass(frozen=True, kw_only=True)
-class SyntheticReleaseConfig:
-    """A release of synthetic records.
+class TableReleaseConfig:
+    """What any release takes that rests on synthetic records.
 
     Attributes:
-        data: Private records, one a row, with named columns: CSV or Parquet; numbers, text, or both.
+        data: Private records, one a row, with named columns: CSV or Parquet; whatever cells an audit reads.
         epsilon: Epsilon of the guarantee, > 0.
         delta: Delta of the guarantee; 1e-6 if not given, 0 for Laplace noise. Below 1 / records.
         target: Column to predict from the others: kept out of the components, its classes modelled one by one.
         task: Kind of prediction, classification or regression; if not given, by the target's values.
-        method: Synthesis method: pca-gauss (Gaussians in private principal components) or ron-gauss (in random
-            directions).
-        n_components: Dimension of the Gaussians; 50 if not given, or as many as there are features.
         neighbouring: Neighbouring relation that the guarantee is for. replace_one is the strongest.
-        bounds: JSON file: for every column [lower, upper], or the list of its categories; `drjax release schema` writes
-            a form to fill in.
+        bounds: JSON file: what is stated of every column, [lower, upper], the list of its categories, or more; `drjax
+            release schema` writes a form to fill in.
         public: Records of the same kind that are no secret, with the same columns: bounds that no file gives, centre,
             components and clipping come from them, and cost nothing.
         bounds_from_private_data: Take missing ranges from the private records: NO GUARANTEE HOLDS THEN. Categories are
@@ -83,8 +90,6 @@ class SyntheticReleaseConfig:
     delta: float | None = None
     target: str | None = None
     task: Literal["classification", "regression"] | None = None
-    method: Literal["pca-gauss", "ron-gauss"] = "pca-gauss"
-    n_components: int | None = None
     neighbouring: str = "replace_one"
     bounds: Path | None = None
     public: Path | None = None
@@ -100,20 +105,59 @@ class SyntheticReleaseConfig:
         check_positive(epsilon=self.epsilon)
         if self.delta is not None and not 0 <= self.delta < 1:
             raise ValueError(f"delta must be in [0, 1), got {self.delta}")
-        validate.one_of(METHODS, method=self.method)
         validate.one_of(RELATIONS, neighbouring=self.neighbouring)
-        for name in ("n_components", "n_synthetic"):
-            if getattr(self, name) is not None:
-                validate.integer(**{name: getattr(self, name)})
+        if self.n_synthetic is not None:
+            validate.integer(n_synthetic=self.n_synthetic)
         if self.n_synthetic is None and self.neighbouring == "add_or_remove":
             raise ValueError("n_synthetic must be given under add_or_remove, where the number of records is private")
         if self.task is not None and self.target is None:
             raise ValueError(f"task must be left out without a target, got {self.task!r}")
-        if self.public is not None and self.method != "pca-gauss":
-            raise ValueError(f"public must be left out for {self.method}, which draws its directions at random")
         if self.trials != 0:
             validate.integer(minimum=2, **{"trials, unless 0,": self.trials})
         validate.integer(minimum=0, seed=self.seed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SyntheticReleaseConfig(TableReleaseConfig):
+    """A release of synthetic records.
+
+    Attributes:
+        method: Synthesis method: pca-gauss (Gaussians in private principal components) or ron-gauss (in random
+            directions).
+        n_components: Dimension of the Gaussians; 50 if not given, or as many as there are features.
+    """
+
+    method: Literal["pca-gauss", "ron-gauss"] = "pca-gauss"
+    n_components: int | None = None
+
+    def __post_init__(self) -> None:
+        """Checks every field that can be checked without the data."""
+        super().__post_init__()
+        validate.one_of(METHODS, method=self.method)
+        if self.n_components is not None:
+            validate.integer(n_components=self.n_components)
+        if self.public is not None and self.method != "pca-gauss":
+            raise ValueError(f"public must be left out for {self.method}, which draws its directions at random")
+
+
+class Derived(Protocol):
+    """What is published beside a synthetic table, computed from that table alone."""
+
+    def check(self, n: int, width: int) -> None:
+        """Before any work: whether it can be computed of n synthetic records with as many encoded features.
+
+        Raises:
+            ValueError: it cannot.
+        """
+        ...
+
+    def publish(self, folder: Path, schema: Schema, x: np.ndarray) -> tuple[Sequence[str], Mapping[str, Any]]:
+        """Writes files of synthetic records x (n, m), encoded, into the folder; their names, and manifest entries."""
+        ...
+
+    def extended(self, page: Report, real: np.ndarray) -> Report:
+        """The private report with what is to be said of it, by the real records (n, m), encoded."""
+        ...
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -143,34 +187,13 @@ class SyntheticReleaseResult:
         return manifest.in_words(self.manifest, self.folder)
 
 
-def read_schema(
-    private: Columns,
-    *,
-    bounds: Path | None = None,
-    public: Columns | None = None,
-    target: str | None = None,
-    task: str | None = None,
-    drop: tuple[str, ...] = (),
-) -> tuple[Schema, tuple[str, ...]]:
-    """The schema of a private table by what is stated and by public records, and the columns that neither tells of.
-
-    Nothing but the names of the private table's columns is looked at. Arguments as of the configuration.
-
-    Raises:
-        ValueError: a bounds file or public records that do not fit.
-        OSError: the file cannot be read.
-    """
-    names = list(private)
-    given = {} if bounds is None else json_files.read_object(bounds, "bounds")
-    schema, rest = schema_sources.stated(names, given, target=target, drop=drop, task=task)
-    if public is not None:
-        schema = schema_sources.completed(schema, [name for name in rest if name in public], public, task=task)
-        rest = tuple(name for name in rest if name not in public)
-    return schema_sources.in_order(schema, names), rest
-
-
 def release_synthetic(
-    config: SyntheticReleaseConfig, out: Path, *, command: str | None = None, progress: bool = False
+    config: SyntheticReleaseConfig,
+    out: Path,
+    *,
+    derived: Derived | None = None,
+    command: str | None = None,
+    progress: bool = False,
 ) -> SyntheticReleaseResult:
     """Publishes a synthetic table into a new folder.
 
@@ -180,6 +203,7 @@ def release_synthetic(
     Args:
         config: What to release, and how.
         out: A new folder; it appears whole. The report lies beside it, in `folder.private_folder(out)`.
+        derived: Further files, of the synthetic records alone.
         command: The shell command, for the report.
         progress: Show a bar on standard error.
 
@@ -190,17 +214,28 @@ def release_synthetic(
     """
     check_new_folder(out)
     made = manifest.software()
-    private = read_table(config.data, as_text=True)
+    given, layout = schema_form.read_stated(config.bounds)
+    private = read_private(config.data, layout)
     public = None if config.public is None else read_table(config.public)
-    schema = _schema(config, private, public)
-    holds = not schema.from_records
+    stated = schema_form.complete_schema(
+        private,
+        given,
+        public=public,
+        target=config.target,
+        task=config.task,
+        drop=config.drop,
+        from_private=config.bounds_from_private_data,
+    )
+    schema, holds = stated.written, not stated.from_records
     n, width = len(private[schema.columns[0].name]), sum(column.width for column in schema.features)
     target = schema.target_column
     is_regression = target is not None and target.kind != "category"
     needs.require_synthetic(
         n, len(schema.columns), width, is_regression=is_regression, trials=config.trials, progress=progress
     )
-    x, y = schema.encode(private)
+    if derived is not None:
+        derived.check(config.n_synthetic or n, width)
+    x, y = stated.encode(private)
     delta = _delta(config, n)
     method, sources = _method(config, schema, public)
     plan = method.plan(config.epsilon, delta, for_release=True)
@@ -222,7 +257,9 @@ def release_synthetic(
         table = synthetic_table(None, published, schema, config.n_synthetic or n)
         with store.atomic_open(folder / table_name) as file:
             file.write(schema.write(table, Path(table_name).suffix))
-        store.atomic_write_text(folder / SCHEMA, json.dumps(schema.to_json(), indent=1, ensure_ascii=False) + "\n")
+        store.atomic_write_text(folder / SCHEMA, schema_form.as_text(schema))
+        made_x, made_y = schema.encode({name: table[name] for name in table.column_names})
+        more, entries = ((), {}) if derived is None else derived.publish(folder, schema, made_x)
         content = synthetic_manifest.content(
             method,
             schema,
@@ -236,13 +273,13 @@ def release_synthetic(
             sources=sources,
             budget=shares,
             is_charged=config.ledger is not None,
-            files=(table_name, SCHEMA),
+            files=(table_name, SCHEMA, *more),
         )
-        manifest.write(folder, content, made=made, files=[table_name, SCHEMA])
-        outside = schema.outside(private)
-        private_files[REPORT] = private_report.page_or_reason(
-            f"Synthetic data for {config.data.name}",
-            lambda title: synthetic_report.report(
+        manifest.write(folder, {**content, **entries}, made=made, files=[table_name, SCHEMA, *more])
+        outside = stated.outside(private)
+
+        def page(title: str) -> Report:
+            found = synthetic_report.report(
                 title,
                 method=config.method,
                 neighbouring=config.neighbouring,
@@ -258,11 +295,13 @@ def release_synthetic(
                 not_rehearsed=reason,
                 outside=outside,
                 private=(x, y),
-                published=schema.encode({name: table[name] for name in table.column_names}),
+                published=(made_x, made_y),
                 command=command or f"drjax.releases.release_synthetic({config!r})",
                 seed=config.seed,
-            ),
-        )
+            )
+            return found if derived is None else derived.extended(found, x)
+
+        private_files[REPORT] = private_report.page_or_reason(f"Synthetic data for {config.data.name}", page)
     written = manifest.read(out / manifest.MANIFEST)
     return SyntheticReleaseResult(out, private_folder(out), written, schema, rehearsed, reason, outside)
 
@@ -274,71 +313,6 @@ def _delta(config: SyntheticReleaseConfig, n: int) -> float:
     if not delta < 1 / size:
         raise ValueError(f"delta must be below 1 / records = {1 / size:.2g}, or one could be given away; got {delta:g}")
     return delta
-
-
-def write_schema(
-    data: Path,
-    out: Path,
-    *,
-    target: str | None = None,
-    task: str | None = None,
-    drop: tuple[str, ...] = (),
-    public: Path | None = None,
-) -> tuple[Schema, tuple[str, ...]]:
-    """Writes a bounds file to fill in, readable by the owner alone; arguments as of the configuration.
-
-    Public records state their columns. Every other entry says what the private records hold, which counts for nothing,
-    and waits for what is known without them: {"stated": null, "seen": ...}. The file is private.
-
-    Returns:
-        The schema of the columns that are stated, and the names of the others.
-
-    Raises:
-        ValueError: `out` exists, or a table that does not fit.
-        OSError: a file cannot be read or written.
-    """
-    if out.exists():
-        raise ValueError(f"out must be a new file, got {out} which exists: choose another --out")
-    private = read_table(data, as_text=True)
-    known = None if public is None else read_table(public)
-    schema, rest = read_schema(private, public=known, target=target, task=task, drop=drop)
-    lines = [
-        f" {json.dumps(name, ensure_ascii=False)}: {json.dumps(entry, ensure_ascii=False)}"
-        for name, entry in schema_sources.form(schema, private, rest).items()
-    ]
-    store.atomic_write_text(out, "{\n" + ",\n".join(lines) + "\n}\n", private=True, replace=False)
-    return schema, rest
-
-
-def refusal(names: Sequence[str]) -> str:
-    """What is said where columns have no public bounds."""
-    some = ", ".join(map(repr, names[:6])) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
-    return (
-        f"bounds must not depend on the private records, got none for {some}: pass --bounds FILE (JSON: a range or the "
-        "categories of every column; drjax release schema writes a form to fill in) or --public FILE (records of the "
-        "same kind that are no secret); or --bounds-from-private-data to go without any guarantee"
-    )
-
-
-def _schema(config: SyntheticReleaseConfig, private: Columns, public: Columns | None) -> Schema:
-    """The schema of the release, complete."""
-    schema, rest = read_schema(
-        private, bounds=config.bounds, public=public, target=config.target, task=config.task, drop=config.drop
-    )
-    if not rest:
-        return schema
-    if not config.bounds_from_private_data:
-        raise ValueError(refusal(rest))
-    is_class = config.task == "classification"
-    texts = [c for c in rest if not table_cells.is_numeric_column(private[c]) or (c == config.target and is_class)]
-    if texts:
-        raise ValueError(
-            f"categories must be stated or public, got none for {', '.join(map(repr, texts[:6]))}: "
-            "--bounds-from-private-data takes ranges of numbers from the records and never categories, which would be "
-            "published as they are"
-        )
-    read_off = tuple(schema_sources.numbers_of(name, private[name]) for name in rest)
-    return schema_sources.in_order(Schema((*schema.columns, *read_off), schema.target), list(private))
 
 
 def _rehearsed(

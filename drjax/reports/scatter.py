@@ -33,7 +33,7 @@ CLASSES = (
 UNKNOWN, NO_LEVEL = "not attacked", "none"
 """Words and level of records of which nothing is known."""
 
-WIDTH, MOST_HIGH, LEAST_HIGH, MARGIN = 720.0, 560.0, 220.0, 14.0
+WIDTH, MOST_HIGH, LEAST_HIGH, MARGIN = 720.0, 560.0, 300.0, 14.0
 """Size of the plot in its own units."""
 
 

@@ -7,7 +7,7 @@
     return [...svg.querySelectorAll("title")].map((title) => {
       const mark = title.parentNode;
       const [x, y] = mark.getAttribute("d").slice(1, -2).split(" ").map(Number);
-      const point = { x, y, text: title.textContent, rank: Number(mark.dataset.rank || 0) };
+      const point = { x, y, mark, text: title.textContent, rank: Number(mark.dataset.rank || 0) };
       title.remove(); // or the browser would show a second tooltip
       return point;
     });
@@ -20,13 +20,18 @@
     const points = readPoints(svg);
     const ranked = points.filter((point) => point.rank).sort((a, b) => a.rank - b.rank);
     const { width, height } = svg.viewBox.baseVal;
-    const here = document.createElementNS(svg.namespaceURI, "path");
+    const here = document.createElementNS(svg.namespaceURI, "g");
     here.setAttribute("class", "here");
     let place = -1; // in `ranked`
 
     function show(point) {
-      const { x, y, text } = point;
-      here.setAttribute("d", `M${x} ${y}h0`);
+      const { x, y, mark, text } = point;
+      const copies = ["here-ring", "here-gap", mark.getAttribute("class")].map((look) => {
+        const copy = mark.cloneNode();
+        copy.setAttribute("class", look);
+        return copy;
+      });
+      here.replaceChildren(...copies);
       svg.append(here);
       tip.textContent = text;
       tip.style.left = x < width / 2 ? `${(100 * x) / width}%` : "auto";

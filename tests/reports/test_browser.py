@@ -73,54 +73,64 @@ def scatter_plot(n=300):
 def made_up():
     """A report with every kind of section and look."""
     rows = [*baselines(), row("closed form", 4e-7)]
+    long = "without_any_space_" * 12
     cells = ("0.0123", "0.0100 to 0.0160")
     heads = ("Attack", *(f"Measure number {i}" for i in range(9)), "In words")
     table = Table(
         title="The ladder",
-        paragraphs=("Read so.",),
+        paragraphs=(f"Read so. {long}",),
         headers=heads,
         rows=tuple((name, *[cells] * 9, "some words about it") for name in ("Mean of the others", "Ridge", "Network")),
-        caption="Small print.",
-        note="Below.",
+        caption=f"Small print. {long}",
+        note=f"Below. {long}",
         text_columns=(10,),
         strongest=2,
         baselines=(0,),
     )
-    listing = Table(title="What is learned", headers=("Column", "How"), rows=(("age", "exactly"),), text_columns=(1,))
+    listing = Table(
+        title=f"What is learned {long}", headers=("Column", "How"), rows=(("age", "exactly"),), text_columns=(1,)
+    )
     return Report(
         kind="drjax exposure audit",
         title="Who is exposed by this release: /a/long/path/without/any/space/in/it/at/all/patients_of_2026.csv",
         notice="PRIVATE: for the owner of the records.",
-        verdict=Verdict("high", "Do not publish as it is", "Age within 0.4 years.", ("A caveat.",), ("More.",)),
+        verdict=Verdict("high", "Do not publish as it is", f"Age within 0.4 years. {long}", (long,), (long,)),
         warnings=(("KEEP THIS.", "Only a measurement."),),
         sections=(
             scatter_plot(),
-            Text(title="What to do", points=("Round the map.",), code="drjax release pca " + "patients.csv " * 30),
+            Text(title="What to do", points=("Round the map.", long), code="drjax release pca " + "patients.csv " * 30),
             listing,
             table,
         ),
         details=(
-            Facts(title="What was released", facts=(("Method", "PCA"), ("Data set", "a/path/" * 20), ("n", "1,200"))),
+            Facts(
+                title="What was released",
+                facts=(("Method", "PCA"), ("Data set", "a/path/" * 20), ("n", "1,200"), (long, long)),
+            ),
             Figure(title="A drawing", caption="A caption.", svg=plots.svg(plots.ladder(rows)), alt="Three errors."),
             Figure(title="The same drawing", caption="Again.", svg=plots.svg(plots.ladder(rows)), alt="Three errors."),
             Figure(title="A picture", caption="Grey.", png=png(), alt="Grey."),
-            Facts(title="Terms", facts=(("MSE", "How far off."),), is_glossary=True),
-            provenance({"drjax": "0.1.0", "commit": None}),
+            Facts(title="Terms", facts=(("MSE", "How far off."), (long, long)), is_glossary=True),
+            provenance({"drjax": "0.1.0", "commit": None, "data": long}),
         ),
     )
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory):
+def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
     pages.write(made_up(), folder / "made-up.html")
     for level in ("not shown", "undetermined"):
         report = Report(kind="k", title="t", verdict=Verdict(level, "So.", "So it is."), sections=())
         pages.write(report, folder / f"{level.replace(' ', '-')}.html")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def audited(folder):
     (folder / "patients.csv").write_text(messy.patients(100, 1).text, encoding="utf-8")
     drjax.audit(folder / "patients.csv", out=folder / "run")
     shutil.copy(folder / "run" / "report.html", folder / "audit.html")
-    return folder
 
 
 @dataclass
@@ -135,7 +145,7 @@ class Opened:
 
 
 @pytest.fixture
-def opened(browser, files):
+def opened(browser, folder):
     """Opens a page; at its end nothing was fetched and the console is empty."""
     with contextlib.ExitStack() as stack:
         made = []
@@ -145,7 +155,7 @@ def opened(browser, files):
             context = browser.new_context(viewport=size, color_scheme=scheme, java_script_enabled=script, offline=True)
             stack.callback(context.close)
             page = context.new_page()
-            one = Opened(page, files / f"{name}.html", [], [])
+            one = Opened(page, folder / f"{name}.html", [], [])
             page.on("console", lambda message: one.messages.append(message.text))
             page.on("pageerror", lambda error: one.messages.append(str(error)))
             page.on("request", lambda request: one.requests.append(request.url))
@@ -162,7 +172,9 @@ def opened(browser, files):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [NARROW, WIDE])
 @pytest.mark.parametrize("name", ["made-up", "audit", "not-shown", "undetermined"])
-def test_pages_fit_the_window_and_readers_aids(opened, name, width, scheme):
+def test_pages_fit_the_window_and_readers_aids(opened, request, name, width, scheme):
+    if name == "audit":
+        request.getfixturevalue("audited")
     one = opened(name, width, scheme)
     os.makedirs(SCREENSHOTS, exist_ok=True)
     one.page.screenshot(path=SCREENSHOTS / f"{name}-{width}-{scheme}.png", full_page=True)
@@ -175,18 +187,18 @@ def test_pages_fit_the_window_and_readers_aids(opened, name, width, scheme):
     assert found.violations_count == 0, found.generate_report()
 
 
-def place_of(one, text):
-    """Where the point with this text is in the window; its title must not have been taken out yet."""
+def place_of(one, rank):
+    """Where the point of this rank is in the window."""
     return one.page.evaluate(
-        """start => {
+        """rank => {
             const plot = document.querySelector(".plot > svg");
             const box = plot.getBoundingClientRect();
-            const mark = [...plot.querySelectorAll("path")].find((path) => path.dataset.rank === start);
+            const mark = plot.querySelector(`[data-rank="${rank}"]`);
             const [x, y] = mark.getAttribute("d").slice(1, -2).split(" ").map(Number);
             const scale = box.width / plot.viewBox.baseVal.width;
             return [box.left + x * scale, box.top + y * scale];
         }""",
-        text,
+        rank,
     )
 
 
@@ -198,7 +210,7 @@ def test_a_point_says_whose_it_is_where_the_pointer_is(opened, width):
     tip = plot.locator(".tip")
     assert not tip.is_visible()
     for rank, text in enumerate(made.listed, 1):
-        x, y = place_of(one, str(rank))
+        x, y = place_of(one, rank)
         one.page.mouse.move(x, y)
         assert tip.inner_text() == text
         box = tip.bounding_box()

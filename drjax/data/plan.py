@@ -66,9 +66,11 @@ class Plan:
         """Checks that something is left to embed."""
         if not self.used:
             kinds_of = ", ".join(f"{column.name!r} ({column.kind})" for column in self.columns[:10])
+            way_out = "state the kind of a column in a plan file (drjax data plan)"
+            if len(self.columns) == 1:
+                way_out = f"if it has more than one column, save it with commas between its cells; else {way_out}"
             raise ValueError(
-                f"a table must have a column of numbers, dates or categories to embed, got {kinds_of}: state the kind "
-                "of a column in a plan file (drjax data plan)"
+                f"a table must have a column of numbers, dates or categories to embed, got {kinds_of}: {way_out}"
             )
 
     @property

@@ -11,7 +11,7 @@ owner. What is published under a guarantee is read by `drjax.data.tables`, which
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from drjax.core import validate
-from drjax.data import sheet_lines, tables
+from drjax.data import sheet_lines, sheet_texts, sheet_totals, tables, workbooks
 from drjax.data.arrow import arrow_of
 from drjax.data.sheet_lines import Grid, counted, filled, kind_of, listed
 from drjax.data.table_cells import Columns
@@ -32,17 +32,12 @@ TEXTS, WORKBOOKS = (".csv", ".tsv", ".txt"), (".xlsx", ".xls", ".ods")
 SUFFIXES = (*TEXTS, ".parquet", *WORKBOOKS)
 """Endings of the files that can be read, in lower case."""
 
-TOTALS = frozenset(("total", "totals", "sum", "mean", "average", "count", "gesamt", "summe", "grand total", "subtotal"))
-"""First cells of lines below a table that hold no record, in lower case."""
-
 MOST_SHORT = 0.05
 """Largest share of records with fewer cells than the header; one record always may."""
 
 _SAMPLE = 200
 
-_FOOTNOTE = re.compile(
-    r"^([*†‡]|(sources?|notes?|footnotes?|legend|quellen?|anmerkung(en)?|hinweis)\s*:)", re.IGNORECASE
-)
+_UNDERLINE = re.compile(r"^[:=+|_\-]{2,}$")
 
 
 @dataclass(frozen=True)
@@ -86,7 +81,7 @@ def read_sheet(path: str | Path) -> Sheet:
     name, blob = str(path), path.read_bytes()
     if suffix == ".parquet":
         return _typed(name, tables.read_parquet(name, blob))
-    grid = sheet_lines.of_workbook(name, blob) if suffix in WORKBOOKS else sheet_lines.of_text(name, blob)
+    grid = workbooks.of_workbook(name, blob) if suffix in WORKBOOKS else sheet_texts.of_text(name, blob)
     return _Table(name, grid).sheet()
 
 
@@ -172,13 +167,17 @@ class _Table:
         """Takes the lines of the header off, and leaves out empty ones and those that repeat it."""
         empty = [i for i, row in enumerate(self.rows) if not filled(row)]
         self._leave_out(empty, counted, "holds nothing and was left out", "hold nothing and were left out")
+        if len(self.rows) > 2 and all(_UNDERLINE.match(str(cell)) for cell in filled(self.rows[1])):
+            only = "only underlines the header and was left out"
+            self._leave_out([1], listed, only, only)
         first, sample = self.rows[0], self.rows[1 : _SAMPLE + 1]
         if _is_record(first, sample):
             self.notes.append("No line names the columns, so they are called column 1, column 2 and so on.")
             width = sheet_lines.width_of(self.rows[:_SAMPLE])[0]
             self.header = [f"column {i + 1}" for i in range(width)]
             return
-        again = [i for i, row in enumerate(self.rows) if row == first and i and len(first) > 1]
+        told = {j for j in range(len(first)) if sheet_lines.kind_of_column(sample, j) in ("number", "date")}
+        again = [i for i, row in enumerate(self.rows) if i and len(first) > 1 and _repeats(first, row, told)]
         self._leave_out(again, counted, "repeats the header and was left out", "repeat the header and were left out")
         header, used = [_name(cell) for cell in first], 1
         while used < min(3, len(self.rows)) and _is_header_too(self.rows[used : used + 1 + _SAMPLE]):
@@ -196,9 +195,9 @@ class _Table:
         width, end = max(len(self.header), len(self.rows[0])), len(self.rows)
         totals, footnotes = [], []
         while end > 1:
-            if self._is_footnote(end - 1, width):
+            if sheet_totals.is_footnote(self.rows, self.header, end - 1, width):
                 footnotes.insert(0, self.lines[end - 1])
-            elif self._is_total(end - 1, width):
+            elif sheet_totals.is_total(self.rows, end - 1, width):
                 totals.insert(0, self.lines[end - 1])
             else:
                 break
@@ -207,45 +206,10 @@ class _Table:
         for lines, what in ((totals, "totals"), (footnotes, "a footnote" if len(footnotes) == 1 else "footnotes")):
             left_out = f"holds {what} and was left out", f"hold {what} and were left out"
             self._note(listed, lines, *left_out)
-
-    def _is_footnote(self, at: int, width: int) -> bool:
-        row = self.rows[at]
-        j = next(j for j, cell in enumerate(row) if cell != "")
-        cell, n_filled = row[j], len(filled(row))
-        if width < 3 or n_filled == width or not isinstance(cell, str) or any(self.header[:j]):
-            return False
-        if _FOOTNOTE.match(cell):
-            return True
-        if n_filled > 1 or kind_of(cell) != "text" or _is_total_name(cell):
-            return False
-        end = at
-        while end and len(filled(self.rows[end - 1])) == 1:
-            end -= 1
-        above = self.rows[max(0, end - _SAMPLE) : end]
-        if any(len(filled(one)) == 1 for one in above):
-            return False
-        # The id of a record whose other cells are missing looks like those above it.
-        shapes = {sheet_lines.shape_of(one[j]) for one in above if j < len(one)}
-        return not (re.search(r"\d", cell) and sheet_lines.shape_of(cell) in shapes)
-
-    def _is_total(self, at: int, width: int) -> bool:
-        row = [*self.rows[at], *[""] * (width - len(self.rows[at]))]
-        label = next(j for j, cell in enumerate(row) if cell != "")
-        if not _is_total_name(row[label]):
-            if row[0] != "" or not all(above and above[0] != "" for above in self.rows[:at]):
-                return False
-            label = 0
-        others = [j for j in range(len(row)) if j != label]
-        if not others or sum(row[j] == "" for j in others) * 2 >= len(others):
-            return bool(others)
-        end = at
-        while end > 1 and _is_total_name(next(iter(filled(self.rows[end - 1])), "")):
-            end -= 1
-        numbers = [j for j in others if kind_of(row[j]) == "number"]
-        columns = {j: [above[j] for above in self.rows[:end] if j < len(above)] for j in numbers}
-        return bool(numbers) and any(
-            all(sheet_lines.sums_up(row[j], columns[j], comma=comma) for j in numbers) for comma in (False, True)
-        )
+        within = [self.lines[i] for i in sheet_totals.named_within(self.rows)]
+        one = "begins with a word for totals and was read as a record: take it out of the file if it is none"
+        many = "begin with a word for totals and were read as records: take them out of the file if they are none"
+        self._note(listed, within, one, many)
 
     def _even_out(self) -> None:
         """Gives every record as many cells as the header has.
@@ -257,6 +221,9 @@ class _Table:
         while self.header and not self.header[-1] and lengths.max() < len(self.header):
             self.header.pop()
         if (lengths == len(self.header) + 1).all() and any(row[-1] != "" for row in self.rows):
+            if not _are_names([row[0] for row in self.rows]):
+                way_out = "name every column, and put numbers with decimal commas in quotes"
+                raise ValueError(f"{self._of_length(0, len(self.header))}: {way_out}")
             self.header.insert(0, "row")
             self.notes.append("The header has one name less than the lines have cells: the first column is called row.")
         width = len(self.header)
@@ -268,7 +235,9 @@ class _Table:
         short = np.flatnonzero(lengths < width).tolist()
         if len(short) > max(1, MOST_SHORT * len(lengths)):
             more = f" and {len(short) - 1:,} more have too few as well"
-            raise ValueError(f"{self._of_length(short[0], width)},{more}: write empty cells too")
+            is_tail = short == list(range(len(lengths) - len(short), len(lengths)))
+            other = ", or take another table that begins there out of the file" * (is_tail and short[0] > 0)
+            raise ValueError(f"{self._of_length(short[0], width)},{more}: write empty cells too{other}")
         for i in short:
             self.rows[i] = [*self.rows[i], *[""] * (width - len(self.rows[i]))]
         fewer, end = "fewer cells than the header", ": what is missing was taken for empty"
@@ -296,6 +265,7 @@ class _Table:
                 name = f"{name} ({times})"
                 repeated.append(repr(name))
             columns[name] = convert(cells)
+        self._say_merged(columns)
         left_out = "has neither name nor cells and was left out", "have neither name nor cells and were left out"
         numbered = "has no name and is called by its number", "have no name and are called by their numbers"
         for which, (one, many) in ((empty, left_out), (unnamed, numbered)):
@@ -305,6 +275,22 @@ class _Table:
             some = ", ".join(repeated[:5]) + (" and so on" if len(repeated) > 5 else "")
             self.notes.append(f"Names of columns repeat, so there {'is' if len(repeated) == 1 else 'are'} {some}.")
         return columns
+
+    def _say_merged(self, columns: Columns) -> None:
+        """Says which columns on the left look like merged cells, of which a text file keeps the first."""
+        for name, column in columns.items():
+            cells = column.to_pylist()
+            at = [i for i, cell in enumerate(cells) if cell is not None]
+            texts = {cells[i] for i in at}
+            is_text = all(isinstance(text, str) and kind_of(text) == "text" for text in texts)
+            if len(at) < 2 or at[0] or len(at) * 2 > len(cells) or len(texts) < len(at) or not is_text:
+                return
+            noun, rest = sheet_lines.noun_of(self.grid.counted)
+            self.notes.append(
+                f"Column {name!r} has a cell in {len(at):,} of {len(cells):,} records only, the first of them in "
+                f"{noun} {self.lines[0]:,}{rest}, as merged cells have: write it into every {noun} if it holds for all "
+                "below."
+            )
 
     def _leave_out(self, at: Sequence[int], say: Callable[..., str], one: str, many: str) -> None:
         out = set(at)
@@ -382,14 +368,26 @@ def _joined(upper: Sequence[str], lower: Sequence[str], *, may_group: bool) -> l
     return names
 
 
+def _repeats(header: Sequence[Any], row: Sequence[Any], told: Set[int]) -> bool:
+    """Whether a line is the header, or has most of its names, one of them above numbers."""
+    if row == header:
+        return True
+    equal = {j for j, (name, cell) in enumerate(zip(header, row, strict=False)) if name == cell != ""}
+    return len(equal) > 1 and len(equal) * 2 >= len(header) and bool(equal & told)
+
+
 def _name(cell: Any) -> str:
     return " ".join(sheet_lines.text_of(cell).split())
+
+
+def _are_names(cells: Sequence[Any]) -> bool:
+    """Whether cells may be names of rows as R writes them: all different, and numbers in their order only."""
+    if len(set(cells)) < len(cells):
+        return False
+    numbers = [sheet_lines.number_of(cell, comma=False) for cell in cells]
+    return bool(np.isnan(numbers).any() or (np.diff(numbers) > 0).all())
 
 
 def _is_index(cells: Sequence[Any]) -> bool:
     texts = [sheet_lines.text_of(cell) for cell in cells]
     return any(texts == [str(i + start) for i in range(len(texts))] for start in (0, 1))
-
-
-def _is_total_name(cell: Any) -> bool:
-    return isinstance(cell, str) and cell.lower().strip(" :.") in TOTALS

@@ -212,7 +212,7 @@ def test_bad_input_is_one_line_and_nothing_is_written(case, capsys, monkeypatch)
         np.savez(folder / "grey.npz", x=known["x"] * 255, y=known["y"])
         np.savez(folder / "no_y.npz", x=known["x"])
     (folder / "damaged.npz").write_bytes(b"PK\x03\x04 nothing")
-    (folder / "text.csv").write_text("a,digit\n1,two\n2,three\n")
+    (folder / "text.csv").write_text("a,digit\n.1,two\n.2,three\n")
     np.save(folder / "order.npy", np.full((3, 5), 200))
     before = sorted(folder.iterdir())
     for change, words in (

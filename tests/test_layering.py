@@ -21,6 +21,7 @@ LAYERS = (
     "sklearn",
     "audits",
     "releases",
+    "decisions",
     "verbs",
     "cli",
 )

@@ -36,7 +36,7 @@ RECOGNISED = "recognised"
 OF_RELEASES = ("seed_known", "dtype", "n_decoys")
 """Further fields of releases that an audit makes itself: a published map leaves them nothing to decide."""
 
-OF_METHOD = ("options", "scale", "first_pca", "whiten")
+OF_METHOD = ("hyperparameters", "scale", "first_pca", "whiten")
 """Fields that say more of a method that is stated."""
 
 
@@ -55,7 +55,7 @@ class AuditConfig:
         id: Column of a table that records are called by; the first that tells them apart if None.
         method: Name of the DR method. If empty: PCA, or with `released` "recognised", by the records and the map.
         n_components: Number of coordinates released per record.
-        options: Other hyperparameters of the method by name; its defaults where not given.
+        hyperparameters: Other hyperparameters of the method by name; its defaults where not given.
         scale: Steps on the records before the method, in their order, of `drjax.dr.SCALES`, such as "standard".
         first_pca: Principal components that the method is given in place of the records; None for the records.
         whiten: Whether published coordinates are scaled to unit variance.
@@ -81,6 +81,8 @@ class AuditConfig:
             or a defence is asked for, on as many records as ten minutes allow.
         max_records: Largest number of records attacked with `each_record`, `released` or own data, drawn at random; if
             None all, or of own data as many as ten minutes allow.
+        options: Whether to search for something else to publish, and attack that; needs every record attacked. If None
+            where one's own records are highly exposed.
         released: Map to attack instead of one that the audit makes: CSV, Parquet, NPY or NPZ file with one row per
             record, in the order of the data. Every record is attacked, as with `each_record`.
         n_unknown: Number of released records that the adversary does not know, the target included.
@@ -100,7 +102,7 @@ class AuditConfig:
     id: str | None = None
     method: str = ""
     n_components: int = 2
-    options: Mapping[str, Any] = field(default_factory=dict)
+    hyperparameters: Mapping[str, Any] = field(default_factory=dict)
     scale: tuple[str, ...] = ()
     first_pca: int | None = None
     whiten: bool = False
@@ -120,6 +122,7 @@ class AuditConfig:
     seed: int = 0
     each_record: bool = False
     max_records: int | None = None
+    options: bool | None = None
     released: str | None = None
     n_unknown: int = 1
     known_fraction: float = 1.0
@@ -151,8 +154,13 @@ class AuditConfig:
         self._check_defense()
         if is_released:
             self._check_released()
+        if self.options and not self.attacks_each:
+            raise ValueError(
+                "options must be left out where a sample of targets is attacked, got True: pass each_record, or defense "
+                "and its scales"
+            )
         if self.method != RECOGNISED:
-            _ = self.dr_method  # checks the options
+            _ = self.dr_method  # checks the hyperparameters
             self._check_adversary()
 
     def _check_released(self) -> None:
@@ -161,7 +169,7 @@ class AuditConfig:
         def refuse(names: tuple[str, ...], why: str) -> None:
             for name in names:
                 value = getattr(self, name)
-                if value != ({} if name == "options" else defaults[name]):
+                if value != ({} if name == "hyperparameters" else defaults[name]):
                     raise ValueError(f"{name} must be left out {why}, got {value}")
 
         refuse(SIZES, "with released, a map of all records (max_records attacks fewer of them)")
@@ -246,7 +254,7 @@ class AuditConfig:
         """The configuration as the adversary believes it to be."""
         if not self.assumed:
             return self
-        return replace(self, options={**self.options, **self.assumed_options}, assumed=())
+        return replace(self, hyperparameters={**self.hyperparameters, **self.assumed_options}, assumed=())
 
     def _check_defense(self) -> None:
         validate.one_of(("none", *DEFENSES), defense=self.defense)
@@ -271,7 +279,7 @@ class AuditConfig:
             ValueError: it is not stated, but to be recognised.
         """
         steps: Any = {"scale": self.scale, "first_pca": self.first_pca, "whiten": self.whiten}
-        return make_method(self.method, self.n_components, self.options, **steps)
+        return make_method(self.method, self.n_components, self.hyperparameters, **steps)
 
     @property
     def randomness(self) -> Randomness:

@@ -44,7 +44,7 @@ def is_image(shape: tuple[int, ...]) -> bool:
 def release(config: AuditConfig, data: Dataset, *, n_records: int) -> Facts:
     """What was released, for the report: so many records of the data."""
     precision = config.dtype if config.decimals is None else f"{config.dtype}, rounded to {config.decimals} decimals"
-    settings = ", ".join(f"{name} {value}" for name, value in config.options.items())
+    settings = ", ".join(f"{name} {value}" for name, value in config.hyperparameters.items())
     method = f"{config.dr_method.title} to {config.n_components} components"
     return release_facts(
         method=f"{method}, {settings}" if settings else method,
@@ -86,10 +86,10 @@ def command(config: AuditConfig) -> str:
         if value == getattr(default, field.name):
             continue
         option = f"--{field.name.replace('_', '-')}"
-        if field.name == "options":
+        if field.name == "hyperparameters":
             words += [word for name, entry in value.items() for word in (f"--{name.replace('_', '-')}", str(entry))]
         elif isinstance(value, bool):
-            words.append(option)
+            words.append(option if value else f"--no-{option[2:]}")
         elif isinstance(value, tuple):
             words += [option, *map(str, value)]
         else:

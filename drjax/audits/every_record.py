@@ -192,9 +192,9 @@ class EveryRecordSetting(Setting):
         return self._attacks
 
     @property
-    def exposures(self) -> Mapping[str, Exposure]:
-        """Exposure by every attack and baseline that has run, by name."""
-        return self._exposures
+    def worst(self) -> Exposure:
+        """Exposure by the strongest attack, from `pages` on."""
+        return self._exposures[self._strongest]
 
     def in_records(self, x: np.ndarray) -> np.ndarray:
         """Reconstructions (m, d) of `every` in the scale of the data set's records."""
@@ -211,7 +211,7 @@ class EveryRecordSetting(Setting):
         del verdict
         data, path = self.data, session.folder.path
         label = ladder.strongest(rows).label
-        strongest = next(name for name, found in attempts.items() if found.label == label)
+        strongest = self._strongest = next(name for name, found in attempts.items() if found.label == label)
         table = path / exposure_report.TABLE
         exposure_report.write_table(table, data, self._exposures[strongest], self._results[strongest])
         tables, figures = exposure_report.contents(

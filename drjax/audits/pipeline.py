@@ -23,7 +23,7 @@ from drjax.attacks.exposure import Exposure
 from drjax.attacks.recognition import Belief
 from drjax.audits.folder import REPORT, RunFolder
 from drjax.audits.quality import ReleaseScores
-from drjax.audits.report import audit_report
+from drjax.audits.report import audit_report, unfinished_report
 from drjax.core.types import count_status
 from drjax.data import Dataset, load
 from drjax.data.own_table import OPTIONS
@@ -53,6 +53,7 @@ class AuditResult:
         table: Path of the CSV file with one line per record; None unless every record was attacked.
         accuracy: Accuracy of the released models on public records; None unless models were attacked.
         belief: What a published map shows of how it was made; None unless one was recognised.
+        options: What else could be published, as a search found; None if there was none.
     """
 
     folder: Path
@@ -67,6 +68,7 @@ class AuditResult:
     table: Path | None = None
     accuracy: float | None = None
     belief: Belief | None = None
+    options: Any = None
 
     def __repr__(self) -> str:
         """The verdict, and the attacks that say most; ten lines at most."""
@@ -159,6 +161,21 @@ class Pages:
     result: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """What could be published instead of a release, as a page says it.
+
+    Attributes:
+        details: Paragraphs of the verdict.
+        sections: Sections of the report.
+        found: What was found, for `AuditResult.options`.
+    """
+
+    details: tuple[str, ...]
+    sections: tuple[Section, ...]
+    found: Any
+
+
 class Setting(ABC):
     """What is audited. Its methods are called once each, in this order, and `attempt` for every attack.
 
@@ -226,16 +243,22 @@ class Setting(ABC):
         """Runs what comes after the attacks and writes figures and tables."""
 
 
+Decide = Callable[[Setting, Session, Verdict, Callable[[Decision], Any]], Decision | None]
+"""Whoever says what else could be published: given the setting after its attacks and the verdict, and a function that
+shows what is found so far; None where nothing is to be decided."""
+
+
 def run_setting(
     setting: Setting,
     out: str | Path,
     *,
+    decide: Decide | None = None,
     resume: bool = False,
     progress: bool = False,
     command: str | None = None,
     console: Console | None = None,
 ) -> AuditResult:
-    """Audits one setting; see `drjax.audits.run`."""
+    """Audits one setting; see `drjax.audits.run`. The page is written anew after every attack."""
     say = console.print if console is not None else lambda *_: None
     setting.prepare(progress=progress)
     data, config = setting.data, setting.config
@@ -244,21 +267,7 @@ def run_setting(
     folder.record("run", "audit", config=config, provenance=provenance, data=dataclasses.asdict(data.provenance))
     session = Session(folder, progress, say)
     setting.release(session)
-    attacks = setting.attacks(session)
-    attempts, rows = {}, []
-    for place, (name, attack) in enumerate(attacks.items()):
-        say(f"Attack: {attack.label}")
-        found = setting.attempt(session, name, attack)
-        row = _row(attack, found)
-        counts = count_status(found.status)
-        facts = {"label": row.label, "scores": found.scores, "status_counts": counts}
-        if found.expected_mse is not None and np.isfinite(found.expected_mse).any():
-            facts["expected_mse"] = float(np.nanmedian(found.expected_mse))
-        folder.record("attack", name, place=place, **facts)
-        attempts[name] = found
-        rows.append(row)
-        setting.statuses[row.label] = counts
-    rows = tuple(rows)
+    attempts, rows = _attempted(setting, session)
     verdict = ladder.verdict(rows)
     pages = setting.pages(session, attempts, rows, verdict)
     verdict = dataclasses.replace(
@@ -266,32 +275,67 @@ def run_setting(
     )
     for place, (stage, counts) in enumerate(setting.statuses.items()):
         folder.record("status", stage, place=place, counts=counts)
-    report = audit_report(
-        title=pages.title,
-        is_private=data.is_own,
-        verdict=verdict,
-        release=pages.release,
-        rows=rows,
-        assumptions=pages.assumptions,
-        tables=pages.tables,
-        measured=pages.measured,
-        status_counts=setting.statuses,
-        winner="" if pages.not_run is None else ladder.winner(rows, pages.not_run),
-        command=command or pages.command,
-        provenance={**provenance, "data": data.provenance.source, "licence": data.provenance.licence},
-        **({} if pages.limitations is None else {"limitations": pages.limitations}),
-    )
+
+    def shown(decision: Decision | None) -> Verdict:
+        """The verdict with what was decided, once the page with both is written."""
+        more = () if decision is None else decision.details
+        whole = dataclasses.replace(verdict, details=(*verdict.details, *more))
+        report = audit_report(
+            title=pages.title,
+            is_private=data.is_own,
+            verdict=whole,
+            release=pages.release,
+            rows=rows,
+            assumptions=pages.assumptions,
+            tables=pages.tables,
+            instead=() if decision is None else decision.sections,
+            measured=pages.measured,
+            status_counts=setting.statuses,
+            winner="" if pages.not_run is None else ladder.winner(rows, pages.not_run),
+            command=command or pages.command,
+            provenance={**provenance, "data": data.provenance.source, "licence": data.provenance.licence},
+            **({} if pages.limitations is None else {"limitations": pages.limitations}),
+        )
+        page.write(report, folder.path / REPORT)
+        return whole
+
+    verdict_shown = shown(None)
+    decision = None if decide is None else decide(setting, session, verdict, shown)
+    if decision is not None:
+        verdict_shown = shown(decision)
     folder.finish()
-    page.write(report, folder.path / REPORT)
     return AuditResult(
         folder.path,
         folder.path / REPORT,
         rows,
-        verdict,
+        verdict_shown,
         {name: found.x for name, found in attempts.items()},
         setting.targets(),
         **pages.result,
+        options=None if decision is None else decision.found,
     )
+
+
+def _attempted(setting: Setting, session: Session) -> tuple[dict[str, Attempt], tuple[LadderRow, ...]]:
+    """What every attack came to, by name, and the ladder; the page says how far they are."""
+    attacks = setting.attacks(session)
+    attempts, rows = {}, []
+    for place, (name, attack) in enumerate(attacks.items()):
+        session.say(f"Attack: {attack.label}")
+        found = setting.attempt(session, name, attack)
+        row = _row(attack, found)
+        counts = count_status(found.status)
+        facts = {"label": row.label, "scores": found.scores, "status_counts": counts}
+        if found.expected_mse is not None and np.isfinite(found.expected_mse).any():
+            facts["expected_mse"] = float(np.nanmedian(found.expected_mse))
+        session.folder.record("attack", name, place=place, **facts)
+        attempts[name] = found
+        rows.append(row)
+        setting.statuses[row.label] = counts
+        if place + 1 < len(attacks) and not all(row.is_baseline for row in rows):
+            unfinished = unfinished_report(rows, len(attacks), data=setting.data.name, is_private=setting.data.is_own)
+            page.write(unfinished, session.folder.path / REPORT)
+    return attempts, tuple(rows)
 
 
 def _row(attack: Attack, found: Attempt) -> LadderRow:

@@ -227,10 +227,13 @@ class ReleasedSetting(EveryRecordSetting):
     def _attacked(self, session: Session, attack: EmbeddingAttack) -> tuple[dict[str, np.ndarray], float]:
         """As there, with x scaled as the data; the files keep the units of the table."""
         result, seconds = super()._attacked(session, attack)
-        scale = np.where(self.data.scale > 0, self.data.scale, 1)
         # Errors that an attack expects are in the units of the table, too.
         kept = {name: value for name, value in result.items() if name != "expected_mse"}
-        return {**kept, "x": (result["x"] - self.data.offset) / scale}, seconds
+        return {**kept, "x": self.in_records(result["x"])}, seconds
+
+    def in_records(self, x: np.ndarray) -> np.ndarray:
+        """See `EveryRecordSetting`."""
+        return (x - self.data.offset) / np.where(self.data.scale > 0, self.data.scale, 1)
 
     def pages(
         self, session: Session, attempts: Mapping[str, Attempt], rows: tuple[LadderRow, ...], verdict: Verdict
@@ -272,7 +275,7 @@ class ReleasedSetting(EveryRecordSetting):
     def _facts(self) -> Facts:
         threat, data, config = self._threat, self.data, self.config
         how = "recognised" if config.method == RECOGNISED else "as stated"
-        settings = ", ".join(f"{name} {value}" for name, value in config.options.items())
+        settings = ", ".join(f"{name} {value}" for name, value in config.hyperparameters.items())
         precision = (
             f"{threat.dtype}, all digits" if threat.decimals is None else f"rounded to {threat.decimals} decimals"
         )

@@ -11,7 +11,7 @@ from drjax.audits.embedding import EmbeddingSetting
 from drjax.audits.every_record import EveryRecordSetting
 from drjax.audits.model import ModelSetting
 from drjax.audits.model_config import ModelAuditConfig
-from drjax.audits.pipeline import AuditResult, Setting, run_setting
+from drjax.audits.pipeline import AuditResult, Decide, Setting, run_setting
 from drjax.audits.released import Released, ReleasedSetting
 from drjax.data import Dataset
 
@@ -22,6 +22,7 @@ def run(
     *,
     data: Dataset | None = None,
     released: Released | None = None,
+    decide: Decide | None = None,
     resume: bool = False,
     progress: bool = False,
     command: str | None = None,
@@ -39,6 +40,7 @@ def run(
         data: Data set already loaded, under the name in the configuration; loaded by that name if None.
         released: Published map and its records already loaded, under the names in the configuration; loaded by those
             if None.
+        decide: Function that says what else could be published, such as `drjax.decisions.decide`; nobody if None.
         resume: Go on with an earlier run.
         progress: Show progress bars on standard error.
         command: The shell command to print in the report; made from the configuration if None.
@@ -52,7 +54,7 @@ def run(
         MemoryError: more memory would be needed than is available; said before the folder is made.
     """
     setting = setting_of(config, data, released)
-    return run_setting(setting, out, resume=resume, progress=progress, command=command, console=console)
+    return run_setting(setting, out, decide=decide, resume=resume, progress=progress, command=command, console=console)
 
 
 def setting_of(

@@ -27,6 +27,7 @@ from drjax.core import validate
 from drjax.core.progress import announce
 from drjax.core.types import count_status
 from drjax.data.own_table import OPTIONS
+from drjax.decisions import decide
 from drjax.defenses import DEFENSES, defend
 from drjax.dr import METHODS, PCA, make_method
 from drjax.reports import curve, ladder, records
@@ -40,7 +41,7 @@ QUALITY_RECORDS = 10_000
 def audit(
     config: Annotated[AuditConfig, tyro.conf.arg(name="")],
     *,
-    options: MethodOptions = Options(),  # noqa: B008 (frozen)
+    hyperparameters: MethodOptions = Options(),  # noqa: B008 (frozen)
     out: Path | None = None,
     resume: bool = False,
     quiet: bool = False,
@@ -49,13 +50,13 @@ def audit(
 
     Args:
         config: What to audit.
-        options: Hyperparameters of the method.
+        hyperparameters: Hyperparameters of the method.
         out: Run folder to write; runs/DATA-METHOD-nN if not given, with a number behind it if that exists.
         resume: Go on with the interrupted run in the folder.
         quiet: Print errors only.
     """
     with hinted(config.method):
-        config = dataclasses.replace(config, options=typed(config.method, options))
+        config = dataclasses.replace(config, hyperparameters=typed(config.method, hyperparameters))
     folder = out or run_folder(config.run_name, resume=resume)
     console = Console(quiet=quiet)
     command = shlex.join(["drjax", *sys.argv[1:]]) if Path(sys.argv[0]).stem == "drjax" else None
@@ -68,6 +69,7 @@ def audit(
             config,
             folder,
             data=given,
+            decide=decide,
             resume=resume,
             progress=not quiet,
             command=command,

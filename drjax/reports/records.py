@@ -34,7 +34,7 @@ from drjax.core.store import atomic_write_text as atomic_write_text
 SCHEMA_VERSION = 1
 """Version of the record layout; a reader refuses files from a later one."""
 
-KINDS = ("run", "stage", "quality", "attack", "curve", "status")
+KINDS = ("run", "stage", "quality", "attack", "curve", "status", "option")
 """What a record may be about."""
 
 _SPECIAL_FLOATS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}

@@ -90,8 +90,8 @@ def test_known_features_help_and_are_not_scored(tmp_path):
 
 def test_a_wrong_hyperparameter_is_in_the_shadows_and_not_in_the_release(tmp_path):
     common = {"method": "isomap", "attacks": ("ridge",)}
-    audited(tmp_path / "a", **common, options={"n_neighbors": 5})
-    result, _ = audited(tmp_path / "b", **common, options={"n_neighbors": 5}, assumed=("n_neighbors=9",))
+    audited(tmp_path / "a", **common, hyperparameters={"n_neighbors": 5})
+    result, _ = audited(tmp_path / "b", **common, hyperparameters={"n_neighbors": 5}, assumed=("n_neighbors=9",))
     right, wrong = (records.load_arrays(tmp_path / name / "o/releases/00000000.npz") for name in "ab")
     np.testing.assert_array_equal(right["coords"], wrong["coords"])
     right, wrong = (records.load_arrays(tmp_path / name / "o/shadows/00000000.npz") for name in "ab")

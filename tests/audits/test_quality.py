@@ -85,7 +85,7 @@ def test_only_so_many_releases_are_measured_as_the_number_of_pairs_allows(monkey
 def test_an_audit_writes_the_quality_of_its_releases(tmp_path, method, options):
     config = AuditConfig(
         method=method,
-        options=options,
+        hyperparameters=options,
         n_known=40,
         n_shadow=40,
         n_validation=10,
@@ -108,12 +108,12 @@ def test_an_audit_writes_the_quality_of_its_releases(tmp_path, method, options):
     assert f"--{option.replace('_', '-')} {options[option]}" in page
     again = run(config, tmp_path / "out", resume=True)
     assert again.quality == result.quality
-    with pytest.raises(ValueError, match="options differ"):
-        run(dataclasses.replace(config, options={}), tmp_path / "out", resume=True)
+    with pytest.raises(ValueError, match="hyperparameters differ"):
+        run(dataclasses.replace(config, hyperparameters={}), tmp_path / "out", resume=True)
 
 
 def test_options_that_a_method_lacks_are_refused():
     with pytest.raises(ValueError, match=r"options must be among .* for method 'pca', got"):
-        AuditConfig(method="pca", options={"perplexity": 3})
+        AuditConfig(method="pca", hyperparameters={"perplexity": 3})
     with pytest.raises(ValueError, match="perplexity"):
-        AuditConfig(method="tsne", options={"perplexity": -3})
+        AuditConfig(method="tsne", hyperparameters={"perplexity": -3})

@@ -84,15 +84,15 @@ def test_a_map_is_recognised_and_the_report_says_how_far(saved, standardised, tm
 def test_isomap_is_compared_with_the_map_made_anew(saved, standardised, tmp_path):
     pair = saved("isomap", SklearnIsomap(n_neighbors=7).fit_transform(standardised))
     options = {"method": "isomap", "scale": ("standard",), "attacks": ("map",), **pair}
-    result = run(AuditConfig(options={"n_neighbors": 7}, **options), tmp_path / "o")
+    result = run(AuditConfig(hyperparameters={"n_neighbors": 7}, **options), tmp_path / "o")
     assert "Compared with the map made anew" in result.report.read_text("utf-8")
     with pytest.raises(ValueError, match="released must be the map that Isomap of standardised records makes"):
-        run(AuditConfig(options={"n_neighbors": 8}, **options), tmp_path / "other")
+        run(AuditConfig(hyperparameters={"n_neighbors": 8}, **options), tmp_path / "other")
 
 
 def test_a_random_map_is_not_compared(saved, x, tmp_path):
     pair = saved("tsne", SklearnTSNE(perplexity=10, random_state=0).fit_transform(x))
-    config = AuditConfig(method="tsne", options={"perplexity": 10}, attacks=("map",), **pair)
+    config = AuditConfig(method="tsne", hyperparameters={"perplexity": 10}, attacks=("map",), **pair)
     assert map_check.NOT_COMPARED in run(config, tmp_path / "o").report.read_text("utf-8")
 
 

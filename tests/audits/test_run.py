@@ -119,7 +119,7 @@ def test_tabular_data_get_error_bars_per_feature(tmp_path):
 
 def test_an_audit_runs_by_default_what_errs_least_where_the_answer_is_known(tmp_path, monkeypatch):
     monkeypatch.setattr(practice, "MOST_SECONDS", 5.0)  # without the inversion
-    config = dataclasses.replace(SMALL, method="isomap", attacks=(), options={"n_neighbors": 5})
+    config = dataclasses.replace(SMALL, method="isomap", attacks=(), hyperparameters={"n_neighbors": 5})
     result = run(config, tmp_path / "out")
     tried = {
         file.stem: records.load_arrays(file)["error"].mean() for file in (result.folder / "practice").glob("*.npz")

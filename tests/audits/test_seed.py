@@ -31,7 +31,7 @@ def test_shadows_repeat_the_release_where_its_seed_is_known_and_only_there(tmp_p
         return parts._replace(targets=parts.shadow[:6])
 
     monkeypatch.setattr(module, "split", split)
-    config = dataclasses.replace(SMALL, method=method, options=SHORT.get(method, {}), seed_known=seed_known)
+    config = dataclasses.replace(SMALL, method=method, hyperparameters=SHORT.get(method, {}), seed_known=seed_known)
     run(config, tmp_path / "out")
     shadows, released = (
         records.load_arrays(tmp_path / "out" / stage / "00000000.npz")["coords"][:6]

@@ -157,7 +157,7 @@ def test_hyperparameters_of_any_method_are_options(tmp_path):
 def test_every_hyperparameter_has_an_option_with_a_help_text_and_no_other_option_has_its_name():
     names = [name for method in METHODS for name in options.fields_of(method)]
     assert {field.name for field in dataclasses.fields(options.Options)} == set(names)
-    others = {field.name for field in dataclasses.fields(AuditConfig)} - {"options"}
+    others = {field.name for field in dataclasses.fields(AuditConfig)} - {"hyperparameters"}
     others |= {name for command in (commands.audit, commands.embed) for name in inspect.signature(command).parameters}
     assert not others & set(names)
     for method in METHODS:

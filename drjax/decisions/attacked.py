@@ -1,0 +1,145 @@
+"""Attacks on something else to publish, adapted to it, and what they come to."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from sklearn.ensemble import ExtraTreesRegressor
+
+from drjax.attacks import exposure
+from drjax.attacks.attack import Cost, EmbeddingAttack, EmbeddingThreat, EveryRecord
+from drjax.attacks.reconstruction.within_map import NeighboursInMap
+from drjax.attacks.registry import ATTACKS
+from drjax.attacks.shadow_sets import stand_in_shadows
+from drjax.audits import exposure_report
+from drjax.audits.attempts import fields_of
+from drjax.core.types import Array, Reconstruction, Status
+from drjax.decisions.audited import Audited, Made
+from drjax.reports.ladder import LadderRow
+
+MOST_SECONDS = 15.0
+"""Time of one attack on one option in the search; those that take longer wait for the final check."""
+
+N_FOLDS = 10
+"""Parts of the records, each reconstructed by trees grown on the others."""
+
+N_TREES, LEAST_LEAF = 50, 3
+"""Trees of each part, and records of a leaf."""
+
+TREE_FLOPS = 3e8
+"""Operations per second of growing trees: 5 s for 3,000 records of 90 features on two cores."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreesInMap(EmbeddingAttack):
+    """Randomised trees from places to records; kept out of `ATTACKS`, so that no search has used it.
+
+    Source: Geurts, Ernst & Wehenkel (2006), extremely randomised trees, as scikit-learn grows them.
+    """
+
+    name: str = "trees"
+    label: str = "Randomised trees in the map"
+    description: str = "Predicts a record from its place by trees grown on the places of nine tenths of the others."
+    confirms = False
+
+    def cost(self, threat: EmbeddingThreat) -> Cost:
+        """See `Attack`; of one record as of all, which share the trees."""
+        n, d = threat.known.shape
+        return Cost(N_FOLDS * N_TREES * n * np.log2(n + 2) * (threat.coords.shape[2] + d) / TREE_FLOPS, 64.0 * n * d)
+
+    def run_each(self, key: Array, every: EveryRecord) -> Reconstruction:
+        """See `EmbeddingAttack`; parts and trees are drawn by the key."""
+        n, seed = len(every.x), int(jax.random.bits(key, (), np.uint32) >> 1)
+        fold = np.random.default_rng(seed).permutation(n) % min(N_FOLDS, n)
+        found = np.empty((len(every.rows), every.x.shape[1]))
+        for part in np.unique(fold[every.rows]):
+            lanes = np.flatnonzero(fold[every.rows] == part)
+            others = fold != part
+            trees = ExtraTreesRegressor(N_TREES, min_samples_leaf=LEAST_LEAF, n_jobs=-1, random_state=seed)
+            trees.fit(every.coords[others], every.x[others])
+            found[lanes] = trees.predict(every.coords[every.rows[lanes]]).reshape(len(lanes), -1)
+        status = np.full(len(found), np.uint32(Status.OK))
+        return Reconstruction(found, None, found[:, None], np.full(len(found), np.nan), status)
+
+
+def searched(audited: Audited, n_rows: int) -> dict[str, EmbeddingAttack]:
+    """The attacks of a search, by name: those of the audit that do not take too long, and the neighbours in the map."""
+    one = audited.every.threat(int(audited.every.rows[0]))
+    found = {
+        name: attack
+        for name, attack in audited.attacks.items()
+        if (attack.shares_each or n_rows * attack.cost(one).seconds <= MOST_SECONDS)
+    }
+    inside = ATTACKS["embedding"][NeighboursInMap().name]
+    return found | ({} if inside.name in found else {inside.name: inside})
+
+
+def run(key: Array, attack: EmbeddingAttack, audited: Audited, made: Made, rows: np.ndarray) -> dict[str, np.ndarray]:
+    """What an attack makes of records of an option: x (m, d) scaled as the data, and status (m,).
+
+    The attack has the other records and what is published, and finds out by these how far the published numbers are
+    off: noise is measured on the release itself, a kernel is chosen by leaving known records out in turn.
+
+    Args:
+        key: PRNG key.
+        attack: Attack.
+        audited: Audited release.
+        made: Option.
+        rows: (m,) places in `made.kept` of the records to attack.
+    """
+    every = audited.every
+    seen = _within(attack, len(made.kept), rows)
+    threat = EveryRecord(
+        method=made.method,
+        x=made.x[seen],
+        coords=made.coords[seen],
+        rows=np.searchsorted(seen, rows),
+        stand_ins=lambda known: stand_in_shadows(key, made.method, known, dtype=every.dtype),
+        dtype=every.dtype,
+        bounds=every.bounds,
+        alike=False,
+    )
+    found: dict[str, Any] = fields_of(attack.run_each(key, threat))
+    return {"x": audited.in_records(found["x"]), "status": found["status"]}
+
+
+def _within(attack: EmbeddingAttack, n: int, rows: np.ndarray) -> np.ndarray:
+    """Places of the records that an attack is given: all, or where it takes fewer the attacked ones and some others."""
+    if attack.most_each is None or n <= attack.most_each:
+        return np.arange(n)
+    others = np.setdiff1d(np.arange(n), rows)
+    picked = np.random.default_rng(0).permutation(others)[: attack.most_each - len(rows)]
+    return np.sort(np.concatenate([rows, picked]))
+
+
+def scored(
+    key: Array,
+    audited: Audited,
+    kept: np.ndarray,
+    rows: np.ndarray,
+    found: Mapping[str, tuple[EmbeddingAttack, Mapping[str, np.ndarray], float]],
+) -> tuple[LadderRow, ...]:
+    """The ladder of some attacks on an option, each beside the mean of the others.
+
+    Args:
+        key: PRNG key of the intervals.
+        audited: Audited release.
+        kept: (n',) rows of the records that the option is of.
+        rows: (m,) places in `kept` of the attacked ones.
+        found: Attack, what it found and its seconds, by name.
+    """
+    data = dataclasses.replace(audited.data, x=audited.data.x[kept])
+    records = data.x.astype(np.float64)
+    guess = exposure.means_of_others(records, rows)
+    mean = exposure.measure(guess, records, rows, np.zeros(len(rows), np.uint32))
+    made = []
+    for attack, result, seconds in found.values():
+        own = exposure.measure(result["x"], records, rows, result["status"])
+        words = attack.label, attack.description
+        made.append(exposure_report.ladder_row(key, words, result, seconds, own, mean, data))
+    return tuple(made)

@@ -1,0 +1,276 @@
+"""What could be published instead of a map: the same map made coarser or noisier, or a map of fewer records or numbers.
+
+A new option is a class here and a line of `options_for`. None of these has a guarantee; `guaranteed` has those that do.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from dataclasses import dataclass
+from typing import Protocol
+
+import jax
+import numpy as np
+
+from drjax.attacks.shadow import shadow_embeddings, shadow_needs
+from drjax.core.types import Array, DRMethod
+from drjax.decisions.audited import Audited, Made
+from drjax.decisions.exposed import merged
+from drjax.defenses import AfterMethod, Groups, Hexagons, OutputNoise, Rounding
+
+STEPS = (0.1, 0.3, 1.0)
+"""Widths of grids and deviations of noise, in units of the map's spread."""
+
+GROUP_SIZES = (5, 20, 100)
+"""Least numbers of records of a group."""
+
+EXPOSED_SHARES = (0.01, 0.05, 0.2)
+"""Shares of the attacked records, the most exposed ones, that are left out."""
+
+MERGED_SHARE = 0.05
+"""Share of the attacked records, the most exposed ones, that are merged with their neighbours."""
+
+OUT = "published.csv"
+"""File that commands write."""
+
+
+class Option(Protocol):
+    """Something else to publish."""
+
+    @property
+    def name(self) -> str:
+        """Name of its files in the run folder."""
+        ...
+
+    @property
+    def label(self) -> str:
+        """What is published, in a few words."""
+        ...
+
+    def command(self, audited: Audited) -> str:
+        """Command that makes it."""
+        ...
+
+    def seconds(self, audited: Audited) -> float:
+        """Time that making it takes."""
+        ...
+
+    def method(self, audited: Audited) -> DRMethod:
+        """Method that the attacks take for the release's, without what is done to the map."""
+        ...
+
+    def make(self, key: Array, audited: Audited) -> Made:
+        """The release; draws by the key."""
+        ...
+
+
+class OfSameMethod:
+    """What options share that keep the method of the audited map."""
+
+    def method(self, audited: Audited) -> DRMethod:
+        """See `Option`."""
+        return audited.every.method
+
+
+@dataclass(frozen=True)
+class Defended(OfSameMethod):
+    """The audited map after a defence.
+
+    Attributes:
+        kind: Defence.
+        scale: Strength.
+        label: What is published.
+    """
+
+    kind: type[AfterMethod]
+    scale: float
+    label: str
+
+    @property
+    def name(self) -> str:
+        """See `Option`."""
+        return f"{self.kind.name}-{self.scale:g}"
+
+    def command(self, audited: Audited) -> str:
+        """See `Option`."""
+        return _command(audited, "--defense", self.kind.name, "--defense-scale", f"{self.scale:g}")
+
+    def seconds(self, audited: Audited) -> float:
+        """See `Option`."""
+        del audited
+        return 0.5
+
+    def make(self, key: Array, audited: Audited) -> Made:
+        """See `Option`."""
+        method = audited.every.method
+        with jax.enable_x64(True):
+            defence = self.kind(method=method, **{self.kind.scale_field: self.scale})
+            coords = np.asarray(jax.jit(defence.defended)(key, audited.every.coords.astype(np.float64)))
+        return Made(np.arange(audited.n), audited.every.x, coords, method)
+
+
+@dataclass(frozen=True)
+class FewerNumbers:
+    """A map of fewer coordinates for each record.
+
+    Attributes:
+        n_components: Their number.
+    """
+
+    n_components: int
+
+    @property
+    def name(self) -> str:
+        """See `Option`."""
+        return f"components-{self.n_components}"
+
+    @property
+    def label(self) -> str:
+        """See `Option`."""
+        return f"A map of {self.n_components} coordinate{'' if self.n_components == 1 else 's'} per record"
+
+    def command(self, audited: Audited) -> str:
+        """See `Option`."""
+        return _command(_with_components(audited, self.n_components))
+
+    def seconds(self, audited: Audited) -> float:
+        """See `Option`."""
+        return refit_seconds(audited, audited.n)
+
+    def method(self, audited: Audited) -> DRMethod:
+        """See `Option`."""
+        return _with_components(audited, self.n_components).config.dr_method
+
+    def make(self, key: Array, audited: Audited) -> Made:
+        """See `Option`."""
+        method = self.method(audited)
+        return Made(np.arange(audited.n), audited.every.x, refitted(key, audited, method, audited.every.x), method)
+
+
+@dataclass(frozen=True)
+class WithoutExposed(OfSameMethod):
+    """A map of the records without the most exposed ones.
+
+    Attributes:
+        count: How many are left out.
+    """
+
+    count: int
+
+    @property
+    def name(self) -> str:
+        """See `Option`."""
+        return f"without-{self.count}"
+
+    @property
+    def label(self) -> str:
+        """See `Option`."""
+        return f"A map without the {self.count:,} most exposed records"
+
+    def command(self, audited: Audited) -> str:
+        """See `Option`."""
+        return _command(audited, "--exposure", str(audited.table), "--leave-out", str(self.count))
+
+    def seconds(self, audited: Audited) -> float:
+        """See `Option`."""
+        return refit_seconds(audited, audited.n - self.count)
+
+    def make(self, key: Array, audited: Audited) -> Made:
+        """See `Option`."""
+        kept = np.setdiff1d(np.arange(audited.n), audited.ranked[: self.count])
+        x, method = audited.every.x[kept], audited.every.method
+        return Made(kept, x, refitted(key, audited, method, x), method)
+
+
+@dataclass(frozen=True)
+class MergedExposed(OfSameMethod):
+    """The audited map with the most exposed records at the centre of their neighbours.
+
+    Attributes:
+        count: How many are moved.
+    """
+
+    count: int
+
+    @property
+    def name(self) -> str:
+        """See `Option`."""
+        return f"merged-{self.count}"
+
+    @property
+    def label(self) -> str:
+        """See `Option`."""
+        return f"The {self.count:,} most exposed records drawn at the centre of their neighbours"
+
+    def command(self, audited: Audited) -> str:
+        """See `Option`."""
+        return _command(audited, "--exposure", str(audited.table), "--merge", str(self.count))
+
+    def seconds(self, audited: Audited) -> float:
+        """See `Option`."""
+        del audited
+        return 0.5
+
+    def make(self, key: Array, audited: Audited) -> Made:
+        """See `Option`."""
+        del key
+        coords = merged(audited.every.coords.astype(np.float64), audited.ranked[: self.count])
+        return Made(np.arange(audited.n), audited.every.x, coords, audited.every.method)
+
+
+def options_for(audited: Audited) -> tuple[Option, ...]:
+    """The options for an audited release, those that take least first."""
+    n, k = audited.n, audited.every.coords.shape[1]
+    found: list[Option] = [
+        Defended(Rounding, step, f"Coordinates rounded to a grid of {step:g} of the map's spread") for step in STEPS
+    ]
+    found += [Defended(OutputNoise, step, f"Coordinates with noise of {step:g} of the map's spread") for step in STEPS]
+    found += [
+        Defended(Groups, size, f"Groups of at least {size} records at their centres")
+        for size in GROUP_SIZES
+        if 2 * size <= n
+    ]
+    if k == 2:
+        found += [Defended(Hexagons, 0.5, "Hexagonal bins half of the map's spread wide")]
+    n_attacked = len(audited.exposure.row)
+    found.append(MergedExposed(max(1, round(MERGED_SHARE * n_attacked))))
+    if not audited.is_map_given:
+        if k > 1:
+            found.append(FewerNumbers(k // 2))
+        found += [WithoutExposed(max(1, round(share * n_attacked))) for share in EXPOSED_SHARES]
+    return tuple(found)
+
+
+def refitted(key: Array, audited: Audited, method: DRMethod, x: np.ndarray) -> np.ndarray:
+    """Coordinates (n', k') of some records, in the precision of the audit."""
+    config = audited.config
+    with jax.enable_x64(config.dtype == "float64"):
+        own = x.astype(config.dtype)
+        coords = np.asarray(shadow_embeddings(key, method, own[1:], own[:1]).coords[0])
+    return coords if config.decimals is None else np.round(coords, config.decimals)
+
+
+def refit_seconds(audited: Audited, n: int) -> float:
+    """Time that a map of n of the records takes."""
+    return shadow_needs(audited.every.method, n, audited.data.x.shape[1], 1).seconds
+
+
+def _with_components(audited: Audited, n_components: int) -> Audited:
+    return dataclasses.replace(audited, config=dataclasses.replace(audited.config, n_components=n_components))
+
+
+def _command(audited: Audited, *more: str) -> str:
+    """`drjax embed` for the audited map, or `drjax defend` for one that was given, with further options."""
+    config = audited.config
+    if audited.is_map_given:
+        return shlex.join(["drjax", "defend", str(config.released), OUT, *more])
+    words = ["drjax", "embed", config.data, OUT, "--method", config.method]
+    words += ["--n-components", str(config.n_components)]
+    for name, value in config.hyperparameters.items():
+        words += [f"--{name.replace('_', '-')}", str(value)]
+    for name in ("scale", "first_pca", "categorical", "drop", "label", "schema", "data_dir"):
+        value = getattr(config, name)
+        if value:
+            words += [f"--{name.replace('_', '-')}", *(value if isinstance(value, tuple) else [str(value)])]
+    return shlex.join([*words, *(["--whiten"] if config.whiten else []), *more])

@@ -1,0 +1,292 @@
+"""The search for something else to publish: every option is attacked and scored, and the best is checked once more.
+
+Options are attacked on a sample of records, by the attacks of the audit adapted to the option. Of those that the rule
+of the verdict does not call high exposure, the most useful one is attacked again: on more records, by an attack that
+the search has not used, and by those of the audit's that were too slow for the search. The first that holds is
+recommended.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from drjax.attacks.attack import EmbeddingAttack
+from drjax.audits.folder import RunFolder
+from drjax.audits.pipeline import Session
+from drjax.core.types import Array
+from drjax.decisions import attacked
+from drjax.decisions.attacked import TreesInMap
+from drjax.decisions.audited import Audited, Made
+from drjax.decisions.options import Option, options_for
+from drjax.decisions.usefulness import Usefulness, Yardstick
+from drjax.reports import ladder
+from drjax.reports.ladder import LadderRow
+from drjax.reports.sections import Verdict
+
+SECONDS = 240.0
+"""Time of a search; an option that would begin later is not run."""
+
+LEAST_OPTIONS = 3
+"""Options that are tried in any case."""
+
+N_ROWS = 400
+"""Records that every option is attacked on, drawn at random."""
+
+N_CHECKED, N_OTHERS = 3000, 1000
+"""Records that the recommended option is attacked on at most, and records left over where there are enough."""
+
+SLOW_SECONDS = 60.0
+"""Time that each attack that was too slow for the search has in the final check."""
+
+LEAST_SLOW = 5
+"""Records that it attacks in any case."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """One option, attacked and scored.
+
+    Attributes:
+        option: Option.
+        command: Command that makes it.
+        n_records: Number of records that it publishes something of.
+        rows: Ladder of the attacks on it.
+        verdict: Verdict on these.
+        usefulness: What it is good for.
+        seconds: Time that it took.
+        is_undominated: Whether no other option is at least as useful with no more exposure.
+        check: Ladder of the final check; empty where there was none.
+        held: Verdict of the final check is not high exposure; None where there was none.
+    """
+
+    option: Option
+    command: str
+    n_records: int
+    rows: tuple[LadderRow, ...]
+    verdict: Verdict
+    usefulness: Usefulness
+    seconds: float
+    is_undominated: bool = False
+    check: tuple[LadderRow, ...] = ()
+    held: bool | None = None
+
+    @property
+    def passes(self) -> bool:
+        """Whether the rule does not call it high exposure, on the records of the search."""
+        return self.verdict.level == "not shown"
+
+    @property
+    def taken(self) -> float:
+        """Largest share of the mean record's error that an attack takes away; 0 where none does better."""
+        return max(0.0, *(_gain(row, "error") for row in self.rows))
+
+    @property
+    def rebuilt(self) -> float:
+        """Largest share of the records that an attack rebuilds."""
+        return max(_gain(row, "rebuilt") for row in self.rows)
+
+    @property
+    def identified(self) -> float:
+        """Largest share of the records that an attack tells from all others."""
+        return max(row.scores.identification.estimate for row in self.rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What a search came to.
+
+    Attributes:
+        own: Usefulness of the audited map.
+        measured: Options that were tried, in their order.
+        not_run: Labels of those that time did not allow.
+        recommended: Option that held, or None.
+        n_rows: Records that options were attacked on.
+        judge: Attack of the final check that the search has not used.
+        slow: Labels of attacks of the audit that took part in the final check alone.
+        seconds: Time of the whole search.
+    """
+
+    own: Usefulness
+    measured: tuple[Measured, ...]
+    not_run: tuple[str, ...]
+    recommended: Measured | None
+    n_rows: int
+    judge: EmbeddingAttack
+    slow: tuple[str, ...]
+    seconds: float
+
+
+def search(audited: Audited, session: Session, each: Callable[[Sequence[Measured]], Any] | None = None) -> Found:
+    """Tries all options that time allows, and checks the most useful that passes.
+
+    Args:
+        audited: Audited release.
+        session: Run folder, which keeps what is finished; and whom to tell.
+        each: Told all options measured so far, after each.
+    """
+    begun = time.perf_counter()
+    sample_key, own_key, check_key = jax.random.split(audited.key, 3)
+    yardstick = Yardstick(audited, own_key)
+    options, measured, not_run = options_for(audited), [], []
+    longest = 0.0
+    for place, option in enumerate(options):
+        ahead = option.seconds(audited) + longest
+        if len(measured) >= LEAST_OPTIONS and time.perf_counter() - begun + ahead > SECONDS:
+            not_run.append(option.label)
+            continue
+        session.say(f"Instead: {option.label}")
+        one = _measured(jax.random.fold_in(sample_key, place), audited, session.folder, option, yardstick)
+        longest = max(longest, one.seconds - option.seconds(audited))
+        measured.append(one)
+        if each is not None:
+            each(_marked(measured))
+    measured, recommended = _checked(check_key, audited, session, _marked(measured))
+    slow = _slow(audited)
+    return Found(
+        own=yardstick.own,
+        measured=tuple(measured),
+        not_run=tuple(not_run),
+        recommended=recommended,
+        n_rows=min(N_ROWS, len(audited.exposure.row)),
+        judge=TreesInMap(),
+        slow=tuple(attack.label for attack in slow.values()),
+        seconds=time.perf_counter() - begun,
+    )
+
+
+def _measured(key: Array, audited: Audited, folder: RunFolder, option: Option, yardstick: Yardstick) -> Measured:
+    make_key, row_key, attack_key, score_key = jax.random.split(key, 4)
+    file = f"options/{option.name}"
+
+    def make() -> tuple[dict[str, Any], dict[str, Any]]:
+        made = option.make(make_key, audited)
+        figures = np.array(dataclasses.astuple(yardstick.measure(made)))
+        return {"kept": made.kept, "coords": made.coords, "usefulness": figures}, {}
+
+    kept, seconds = folder.timed(file, make, stage=file)
+    made = _release(audited, option, kept)
+    rows = _some(row_key, len(made.kept), N_ROWS)
+    attacks = attacked.searched(audited, N_ROWS)
+    found, spent = _ladder((attack_key, score_key), audited, folder, f"{file}-attacked", made, attacks, rows)
+    one = Measured(
+        option=option,
+        command=option.command(audited),
+        n_records=len(made.kept),
+        rows=found,
+        verdict=ladder.verdict(found),
+        usefulness=Usefulness.of(kept["usefulness"]),
+        seconds=seconds + spent,
+    )
+    folder.record(
+        "option",
+        option.name,
+        label=option.label,
+        level=one.verdict.level,
+        taken=one.taken,
+        rebuilt=one.rebuilt,
+        identified=one.identified,
+        usefulness=one.usefulness,
+    )
+    return one
+
+
+def _release(audited: Audited, option: Option, kept: dict[str, np.ndarray]) -> Made:
+    return Made(kept["kept"], audited.every.x[kept["kept"]], kept["coords"], option.method(audited))
+
+
+def _some(key: Array, n: int, most: int) -> np.ndarray:
+    return np.sort(np.asarray(jax.random.permutation(key, n))[:most])
+
+
+def _slow(audited: Audited) -> dict[str, EmbeddingAttack]:
+    """The attacks of the audit that are too slow for the search."""
+    quick = attacked.searched(audited, N_ROWS)
+    return {name: attack for name, attack in audited.attacks.items() if name not in quick}
+
+
+def _marked(measured: Sequence[Measured]) -> list[Measured]:
+    """The same with those marked that no other is better than in one and as good in all."""
+
+    def beats(other: Measured, one: Measured) -> bool:
+        mine, others = (
+            (m.usefulness.share, -m.taken, -m.rebuilt, -m.identified, m.verdict.level != "high") for m in (one, other)
+        )
+        return all(b >= a for a, b in zip(mine, others, strict=True)) and mine != others
+
+    return [
+        dataclasses.replace(one, is_undominated=not any(beats(other, one) for other in measured)) for one in measured
+    ]
+
+
+def _checked(
+    key: Array, audited: Audited, session: Session, measured: list[Measured]
+) -> tuple[list[Measured], Measured | None]:
+    """The options with the ladders of final checks, the most useful first until one holds; and that one."""
+    passing = sorted((one for one in measured if one.passes), key=lambda one: -np.nan_to_num(one.usefulness.share))
+    found = {one.option.name: one for one in measured}
+    for place, one in enumerate(passing):
+        session.say(f"Final check: {one.option.label}")
+        rows = _check(jax.random.fold_in(key, place), audited, session.folder, one.option)
+        held = ladder.verdict(rows).level == "not shown"
+        found[one.option.name] = dataclasses.replace(one, check=rows, held=held)
+        session.folder.record("option", f"{one.option.name}, final check", held=held)
+        if held:
+            return list(found.values()), found[one.option.name]
+    return list(found.values()), None
+
+
+def _check(key: Array, audited: Audited, folder: RunFolder, option: Option) -> tuple[LadderRow, ...]:
+    """The ladder of an option on more records, with an attack that the search has not used and with slow ones."""
+    row_key, *keys = jax.random.split(key, 3)
+    made = _release(audited, option, folder.arrays(f"options/{option.name}", _unmade))
+    n = len(made.kept)
+    rows = _some(row_key, n, min(N_CHECKED, n if n < N_ROWS + N_OTHERS else n - N_OTHERS))
+    judge = TreesInMap()
+    attacks = attacked.searched(audited, N_ROWS) | {judge.name: judge}
+    found = _ladder(keys, audited, folder, f"options/{option.name}-checked", made, attacks, rows)[0]
+    one = audited.every.threat(int(audited.every.rows[0]))
+    for name, attack in _slow(audited).items():
+        some = _some(row_key, n, max(LEAST_SLOW, int(SLOW_SECONDS / attack.cost(one).seconds)))
+        found += _ladder(keys, audited, folder, f"options/{option.name}-{name}", made, {name: attack}, some)[0]
+    return found
+
+
+def _ladder(
+    keys: Sequence[Array],
+    audited: Audited,
+    folder: RunFolder,
+    file: str,
+    made: Made,
+    attacks: dict[str, EmbeddingAttack],
+    rows: np.ndarray,
+) -> tuple[tuple[LadderRow, ...], float]:
+    """The ladder of some attacks on some records of a release, kept in a file; and the seconds that they took."""
+    attack_key, score_key = keys
+
+    def make() -> tuple[dict[str, Any], dict[str, Any]]:
+        arrays: dict[str, Any] = {}
+        for name, attack in attacks.items():
+            result = attacked.run(attack_key, attack, audited, made, rows)
+            arrays |= {f"{name}_{field}": values for field, values in result.items()}
+        return arrays, {}
+
+    kept, seconds = folder.timed(file, make, stage=file)
+    found = {name: (a, {f: kept[f"{name}_{f}"] for f in ("x", "status")}, seconds) for name, a in attacks.items()}
+    return attacked.scored(score_key, audited, made.kept, rows, found), seconds
+
+
+def _unmade() -> dict[str, Any]:
+    raise RuntimeError("an option must be measured before it is checked")
+
+
+def _gain(row: LadderRow, name: str) -> float:
+    assert row.scores.gain is not None
+    value = float(getattr(row.scores.gain, name).estimate)
+    return value if np.isfinite(value) else 0.0

@@ -1,0 +1,138 @@
+"""What a map is good for, in figures that compare with those of the map that was audited."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import jax
+import numpy as np
+from sklearn.cluster import HDBSCAN
+from sklearn.neighbors import KNeighborsClassifier
+
+from drjax.core.types import Array
+from drjax.decisions.audited import Audited, Made
+from drjax.dr import quality
+from drjax.dr.silhouette import silhouette
+
+MOST_RECORDS = 1500
+"""Records that are looked at, drawn at random: all pairs of them are."""
+
+MOST_NEIGHBORS = 15
+"""Neighbours of a record, as many as a reader takes in; fewer of few records."""
+
+CHANCE_TRUSTWORTHINESS = 0.5
+"""Trustworthiness of places that are drawn at random."""
+
+LEAST_CLUSTER = 0.02
+"""Share of the records that a visible cluster has at least."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usefulness:
+    """What a map shows of its records; nan where it cannot be told.
+
+    Attributes:
+        trustworthiness: Trustworthiness of neighbourhoods, as in `dr.quality`.
+        neighbors: Share of the nearest neighbours kept.
+        clusters: Silhouette of the clusters that are seen in the audited map.
+        classes: Share of labels that the nearest records of the map get right; nan without labels.
+        share: What is left of what the audited map shows, each figure above chance, on average; in [0, 1].
+    """
+
+    trustworthiness: float
+    neighbors: float
+    clusters: float
+    classes: float
+    share: float = 1.0
+
+    @classmethod
+    def of(cls, figures: Array) -> Usefulness:
+        """The usefulness whose fields are these, in their order."""
+        return cls(**{field.name: float(figures[i]) for i, field in enumerate(dataclasses.fields(cls))})
+
+
+class Yardstick:
+    """Measures maps of one data set against the audited one."""
+
+    def __init__(self, audited: Audited, key: Array) -> None:
+        """Draws the records that are looked at, finds the visible clusters and measures the audited map.
+
+        Args:
+            audited: Audited release.
+            key: PRNG key of the choice of records.
+        """
+        n = audited.n
+        drawn = np.asarray(jax.random.permutation(key, n))[:MOST_RECORDS]
+        self._is_seen = np.isin(np.arange(n), drawn)
+        self._labels = audited.data.y
+        self._clusters = _clusters(audited.every.coords)
+        self._own: Usefulness | None = None
+        whole = Made(np.arange(n), audited.every.x, audited.every.coords, audited.every.method)
+        self.own = self._own = self.measure(whole)
+
+    def measure(self, made: Made) -> Usefulness:
+        """The usefulness of a map."""
+        at = np.flatnonzero(self._is_seen[made.kept])
+        rows, x, coords = made.kept[at], made.x[at], made.coords[at]
+        n_neighbors = min(MOST_NEIGHBORS, (len(at) - 1) // 2)
+        if n_neighbors < 1:
+            return Usefulness(trustworthiness=np.nan, neighbors=np.nan, clusters=np.nan, classes=np.nan, share=np.nan)
+        found = quality.evaluate(
+            x.astype(np.float32), (coords - coords.mean(axis=0)).astype(np.float32), n_neighbors=n_neighbors
+        )
+        measured = Usefulness(
+            trustworthiness=float(found.trustworthiness),
+            neighbors=float(found.knn_preservation),
+            clusters=_silhouette(coords, None if self._clusters is None else self._clusters[rows]),
+            classes=_classes(coords, None if self._labels is None else self._labels[rows], n_neighbors),
+        )
+        if self._own is None:
+            return measured
+        chance = Usefulness(
+            trustworthiness=CHANCE_TRUSTWORTHINESS,
+            neighbors=n_neighbors / (len(at) - 1),
+            clusters=0.0,
+            classes=np.nan if self._labels is None else _majority(self._labels[rows]),
+        )
+        return dataclasses.replace(measured, share=_share(measured, self._own, chance))
+
+
+def _share(found: Usefulness, own: Usefulness, chance: Usefulness) -> float:
+    kept = []
+    for name in ("trustworthiness", "neighbors", "clusters", "classes"):
+        value, whole, least = getattr(found, name), getattr(own, name), getattr(chance, name)
+        # A figure that the audited map has no better than chance tells nothing of what is left of it.
+        if np.isfinite([value, whole, least]).all() and whole > least:
+            kept.append(np.clip((value - least) / (whole - least), 0, 1))
+    return float(np.mean(kept)) if kept else np.nan
+
+
+def _clusters(coords: np.ndarray) -> np.ndarray | None:
+    """(n,) the visible cluster of each place, -1 for none; None where less than two are seen."""
+    least = max(5, round(LEAST_CLUSTER * len(coords)))
+    if len(coords) < 2 * least:
+        return None
+    found = HDBSCAN(min_cluster_size=least, copy=True).fit_predict(coords)  # pyright: ignore[reportArgumentType] (a stub says text)
+    return found if found.max() >= 1 else None
+
+
+def _silhouette(coords: np.ndarray, clusters: np.ndarray | None) -> float:
+    if clusters is None:
+        return np.nan
+    seen = clusters >= 0
+    if len(np.unique(clusters[seen])) < 2:
+        return np.nan
+    return float(silhouette(coords[seen].astype(np.float32), clusters[seen], int(clusters.max()) + 1))
+
+
+def _classes(coords: np.ndarray, labels: np.ndarray | None, n_neighbors: int) -> float:
+    if labels is None or len(np.unique(labels)) < 2:
+        return np.nan
+    # Without data it predicts each record that it was fitted on from the others.
+    predicted = KNeighborsClassifier(n_neighbors=n_neighbors).fit(coords, labels).predict(None)
+    return float(np.mean(predicted == labels))
+
+
+def _majority(labels: np.ndarray) -> float:
+    return float(np.unique(labels, return_counts=True)[1].max() / len(labels))

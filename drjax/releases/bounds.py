@@ -156,7 +156,7 @@ def make_bounds(
         norm = float(np.quantile(np.linalg.norm((sample - center) / scale, axis=1), QUANTILE))
         sources["row_norm"] = f"{QUANTILE:.0%} quantile of the distances from the centre of {sample_words}"
     else:
-        norm = _reach(lower, upper, center, scale, [] if schema is None else _blocks(schema))
+        norm = reach(lower, upper, center, scale, [] if schema is None else _blocks(schema))
         sources["row_norm"] = "largest distance from the middle within the ranges: cuts nothing off"
     if not 0 < norm < math.inf:
         raise ValueError(f"row_norm must be a finite number > 0, got {norm} from {sample_words}: pass --row-norm")
@@ -218,15 +218,24 @@ def _blocks(schema: Schema) -> list[list[int]]:
     return found
 
 
-def _reach(
+def reach(
     lower: np.ndarray, upper: np.ndarray, center: np.ndarray, scale: np.ndarray, blocks: Sequence[Sequence[int]]
 ) -> float:
-    """Largest distance from the centre within the ranges, where at most one feature of a block is 1 and the rest 0."""
+    """Largest distance of a record from the centre, in units of the release.
+
+    Args:
+        lower: (d,) least values.
+        upper: (d,) largest values.
+        center: (d,) within them.
+        scale: (d,) what features are divided by.
+        blocks: Places of the features of each category, of which one at most is 1 and the rest 0.
+    """
     squares = (np.maximum(upper - center, center - lower) / scale) ** 2
     for block in blocks:
-        own = (center[block] / scale[block]) ** 2
-        with_one = own.sum() - own + ((1 - center[block]) / scale[block]) ** 2
-        squares[block] = 0
+        middle, width = center[list(block)], scale[list(block)]
+        own = (middle / width) ** 2
+        with_one = own.sum() - own + ((1 - middle) / width) ** 2
+        squares[list(block)] = 0
         squares[block[0]] = max(own.sum(), with_one.max())
     return float(np.sqrt(squares.sum()))
 

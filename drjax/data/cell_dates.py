@@ -23,7 +23,7 @@ _DAYS = (
     "%d %b %Y", "%d-%b-%Y", "%b-%d-%Y", "%b %d, %Y", "%b %d %Y", "%d %B %Y", "%B %d, %Y", "%B %d %Y", "%m-%d-%Y",
     "%d-%m-%y", "%y-%m-%d", "%m-%d-%y", "%d-%b-%y", "%d %b %y", "%d %B %y",
 )  # fmt: skip
-_MONTHS = ("%Y-%m", "%Y/%m", "%m/%Y", "%b-%y", "%b %Y", "%b-%Y", "%B %Y")
+_MONTHS = ("%Y-%m", "%Y/%m", "%m/%Y", "%b-%y", "%b %Y", "%b-%Y", "%B %Y", "%m/%y")
 _CLOCKS = ("%H:%M:%S", "%H:%M")
 _CLOCKS_OF_TWELVE = ("%I:%M:%S %p", "%I:%M %p")
 _COMPACT = "%Y%m%d"
@@ -179,6 +179,9 @@ def _by_strptime(texts: Sequence[str], form: str) -> np.ndarray:
         plain, form = [f"1970-01-01 {text}" for text in plain], f"%Y-%m-%d {form}"
     moments = pc.strptime(pa.array(plain, pa.string()), format=form, unit="s", error_is_null=True)
     seconds = np.asarray(moments.cast(pa.int64()).to_numpy(zero_copy_only=False), np.float64)
+    if form == "%d %m/%y":
+        # 6/12 is no month: two digits each.
+        seconds = np.where([re.fullmatch(r"\d\d/\d\d", text) is not None for text in texts], seconds, np.nan)
     # Four digits of a year are written in full: strptime takes fewer.
     if "%Y" in form and not is_clock:
         seconds = np.where([re.search(r"\d{4}", text) is not None for text in plain], seconds, np.nan)

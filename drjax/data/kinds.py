@@ -297,13 +297,15 @@ def _number(name: str, cells: Cells, said: Mapping[str, Any], delimiter: str | N
         if not is_enough or found.n_others > MOST_WORDS * len(different):
             return None
     is_named = bool(ID_NAME.search(name.lower().replace("_", " ")))
-    if not is_stated and is_whole and len(different) == len(known) == cells.n_there and (read.signs < 0).all():
+    # A number of the state may have letters, so a few may be no number.
+    is_unique = len(different) == len(known) and len(cells.there) == cells.n_there and (read.signs < 0).all()
+    if not is_stated and is_whole and is_unique and (is_named or len(known) == cells.n_there):
         is_counted = not found.unit and np.array_equal(np.diff(different), np.ones(len(known) - 1))
         # Years of a series have a step of one, too.
         if len(known) > 4 and is_counted and (different[0] in (0, 1) or is_named):
             return PlannedColumn(name=name, kind="id", reason="counts the records")
         if is_named and len(known) >= LEAST_FOR_UNIQUE:
-            return PlannedColumn(name=name, kind="id", reason=f"all {len(known):,} different, and named like one")
+            return PlannedColumn(name=name, kind="id", reason=f"all {cells.n_there:,} different, and named like one")
     is_scale = is_whole and 3 <= len(different) <= 11 and different[0] in (0, 1) and np.ptp(different) < 11
     if said.get("kind") == "ordinal" or (not is_stated and is_scale and np.all(np.diff(different) == 1)):
         reason = f"whole numbers from {different[0]:.0f} to {different[-1]:.0f}" if is_scale else found.reason

@@ -156,6 +156,18 @@ def test_dates_as_people_write_them(cell, when):
     assert np.floor(values[0, 0]) == (when - datetime.date(1970, 1, 1)).days
 
 
+def test_months_of_two_digits_are_no_fractions():
+    found, values = of([f"{1 + i % 12:02d}/{26 + i % 7}" for i in range(N)])
+    assert (found.kind, found.format) == ("date", "%m/%y")
+    assert values[0, 0] == (datetime.date(2026, 1, 1) - datetime.date(1970, 1, 1)).days
+    assert of(repeated("6/12", "6/6", "6/9", "3/10"))[0].kind == "category"
+
+
+def test_an_id_with_some_letters_is_one_by_its_name():
+    cells = [*(str(2_000_000_000_000 + 37_000_001 * i) for i in range(N)), "2A0123456789", "2B0123456788"]
+    assert of(cells, "ssn")[0].kind == "id"
+
+
 def test_noon_and_midnight_of_twelve_hours():
     found, values = of(["12:05 AM", "12:05 PM", "1:30 pm", "11:15 am"] * 10)
     assert found.kind == "time"

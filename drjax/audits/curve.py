@@ -185,7 +185,7 @@ def measure(
 
 def draw(folder: RunFolder, curve: DefenseCurve) -> Any:
     """Writes the figure into the folder; its path."""
-    file = folder.path / "figures" / f"{FIGURE}.png"
+    file = folder.path / "figures" / f"{FIGURE}.svg"
     file.parent.mkdir(exist_ok=True)
     plots.save_figure(figure(curve), file)
     return file

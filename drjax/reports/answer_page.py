@@ -16,6 +16,9 @@ from drjax.reports.sections import Facts, Figure, Level, Report, Section, Table,
 MOST_DRAWN = 40
 """Features that the figure of intervals has room for."""
 
+MOST_NAMED = 5
+"""Features that the alternative text of the figure names."""
+
 LEVELS: dict[str, Level] = {"reliable": "high", "partly": "high", "not reconstructed": "not shown"}
 
 HEADLINES = {
@@ -137,12 +140,16 @@ def _drawn(features: Sequence[Mapping[str, Any]], prefix: str, usual: np.ndarray
     plots.style_axes(axes)
     drawing.tight_layout()
     more = f" The first {len(shown)} of {len(features)} features." if len(shown) < len(features) else ""
+    told = [features[j] for j in shown if features[j]["shown"]]
+    named = "; ".join(f"{one['name']} {one['low']:.4g} to {one['high']:.4g}" for one in told[:MOST_NAMED])
+    which = f", {'the first of them ' if len(told) > MOST_NAMED else ''}{named}" if told else ""
     return Figure(
         title=f"{prefix}How much of each feature is told",
         caption=f"Dot and dark line: the value found and its 90% interval. Light bar: where nine of ten records are. A "
         f"dark line much shorter than the bar is a feature that the release tells.{more}",
-        png=plots.png(drawing),
-        alt="Intervals of the features beside what records usually are.",
+        svg=plots.svg(drawing),
+        alt=f"90% intervals of {len(shown)} features, beside where nine of ten records are. The release tells "
+        f"{len(told)} of them{which}.",
     )
 
 
@@ -158,6 +165,8 @@ def _pictures(
     left.imshow(np.clip((value - low) / span, 0, 1), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
     left.set_title("found", fontsize=9)
     widths = [math.nan if one["low"] is None else (one["high"] - one["low"]) / 2 for one in features]
+    known = [width / span for width in widths if not math.isnan(width)]
+    open_share = f"in the median {number(float(np.median(known)))} of the range of values" if known else "not known"
     right.imshow(np.clip(np.array(widths).reshape(shape) / span, 0, 1), cmap="gray", vmin=0, vmax=1)
     right.set_title("half the width of the interval", fontsize=9)
     for axes in (left, right):
@@ -168,5 +177,6 @@ def _pictures(
         title=f"{prefix}The record",
         caption="Left the image as it was taken back, right how far each pixel may be off, black for not at all.",
         png=plots.png(drawing),
-        alt="The reconstructed image, and the width of the interval of each pixel.",
+        alt=f"The image of {shape[0]} by {shape[1]} pixels as it was taken back, and how far each may be off: "
+        f"{open_share}.",
     )

@@ -130,8 +130,21 @@ def cells(curve: DefenseCurve) -> list[tuple[tuple[str, ...], ...]]:
     return rows
 
 
-def sections_of(curve: DefenseCurve, png: bytes | Path) -> tuple[sections.Table, sections.Figure]:
-    """The sections of the report: the table, and the figure `png`."""
+def alt_text(curve: DefenseCurve) -> str:
+    """What the figure shows, with its figures, for readers who cannot see it."""
+    said = []
+    for point in curve.points:
+        accuracy = "" if point.knn_accuracy is None else f", labels right {percent(point.knn_accuracy.estimate)}"
+        said.append(
+            f"scale {point.scale:g}: error {number(point.adaptive.mse.estimate)} adaptive, "
+            f"{number(point.non_adaptive.mse.estimate)} non-adaptive, trustworthiness "
+            f"{number(point.trustworthiness.estimate)}{accuracy}"
+        )
+    return f"Error of both adversaries, their success, and utility, by scale of the defence. {'; '.join(said)}."
+
+
+def sections_of(curve: DefenseCurve, svg: bytes | Path) -> tuple[sections.Table, sections.Figure]:
+    """The sections of the report: the table, and the figure `svg`."""
     guess = "" if curve.majority is None else f" Guessing the largest class gets {curve.majority:.1%} of labels right."
     rows = cells(curve)
     return (
@@ -151,8 +164,8 @@ def sections_of(curve: DefenseCurve, png: bytes | Path) -> tuple[sections.Table,
             caption="Above: what the adversaries take back, by scale. Below left: what the release is still worth. "
             "Below right: both at once for the adaptive adversary, one point for each scale; better releases lie to "
             "the right, safer ones higher up.",
-            png=png,
-            alt="Four panels: error of the attacks, their success, utility, and error against utility.",
+            svg=svg,
+            alt=alt_text(curve),
         ),
     )
 

@@ -78,7 +78,7 @@ def test_records_hold_one_line_per_scale_and_the_report_the_section(audited):
     assert "What a defence would cost, and what it would buy" in page
     assert "--defense output-noise --defense-scale 0.3 0.01" in page
     assert "output-noise at scale 0.3" in page
-    assert (audited.folder / "figures" / "defense.png").exists()
+    assert (audited.folder / "figures" / "defense.svg").exists()
 
 
 def test_an_interrupted_curve_resumes_to_bit_identical_results(audited, tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 
 import jax
 import numpy as np
@@ -77,6 +78,9 @@ def test_a_record_is_told_with_intervals_in_words_arrays_json_and_a_page(folder,
     page = (tmp_path / "found.html").read_text()
     assert "The record was taken back" in page
     assert "color_intensity" in page
+    first = facts["features"][0]
+    words = f"The release tells 13 of them, the first of them alcohol {first['low']:.4g} to {first['high']:.4g};"
+    assert words in re.search('role="img" aria-label="(.*?)"', page).group(1)
 
 
 def test_public_records_check_the_intervals(folder, tmp_path, capsys):

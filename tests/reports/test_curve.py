@@ -1,4 +1,3 @@
-import base64
 import math
 
 import numpy as np
@@ -71,23 +70,31 @@ def test_lead_has_the_figures_of_the_ends():
 
 def test_sections_are_rendered_escaped_with_the_figure(tmp_path):
     shown = made()
-    save_figure(curve.figure(shown), tmp_path / "c.png")
+    save_figure(curve.figure(shown), tmp_path / "c.svg")
     report = Report(
         kind="audit",
         title="t",
         verdict=Verdict("high", "High", "So much."),
-        sections=curve.sections_of(shown, tmp_path / "c.png"),
+        sections=curve.sections_of(shown, tmp_path / "c.svg"),
     )
     text = page.render(report)
     assert "Noise &lt;b&gt;, scale = pixels." in text
     assert "Noise <b>" not in text
-    assert base64.b64encode((tmp_path / "c.png").read_bytes()).decode() in text
+    assert f'role="img" aria-label="{curve.alt_text(shown)}"' in text
     table = text[text.index("<table") :].split("</table>")[0]
     assert table.count("<tr") == 1 + len(curve.cells(shown))
     assert table.count('class="baseline"') == 1
     assert table.count("<td") == len(curve.HEADERS) * len(curve.cells(shown))
     assert table.count('<td class="text">') == len(curve.cells(shown))  # the adversary is words
     assert "10.0% of labels" in text
+
+
+def test_the_words_of_the_figure_have_its_figures():
+    said = curve.alt_text(made())
+    assert "scale 0: error 0.0010 adaptive, 0.0010 non-adaptive" in said
+    assert "scale 0.4: error 0.041 adaptive, 0.081 non-adaptive" in said
+    assert said.count("labels right") == 3
+    assert "labels" not in curve.alt_text(made(point(0.0, accuracy=None), point(0.1, accuracy=None), majority=None))
 
 
 def test_figure_draws_every_point_and_survives_what_is_unknown():

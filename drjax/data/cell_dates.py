@@ -45,6 +45,8 @@ _LENGTH = {
     "%H:%M": re.compile(r"^(\d{1,4}):([0-5]\d)$"),
 }
 
+_PLAIN_NUMBER = re.compile(r"^[+-]?\d+(?:[.,]\d+)?$")
+
 _EPOCH = datetime.datetime(1970, 1, 1)
 
 
@@ -96,12 +98,15 @@ def found(
     is_compact = (is_named or _are_compact(there)) and all(len(text) == 8 for text in there[:20])
     if is_whole and not (stated or is_compact or is_named):
         return None
+    if not stated and not is_compact and all(map(_PLAIN_NUMBER.match, there[:20])):
+        return None
     tried = (stated,) if stated else (*FORMATS, *_CLOCKS, *_CLOCKS_OF_TWELVE, *((_COMPACT,) if is_compact else ()))
     # Most formats do not fit the first texts.
     some = there[:20]
+    in_words = [date_words.plain(text) for text in some]
     shares = {}
     for one in tried:
-        if stated or not np.isnan(_parsed(some, one)).all():
+        if stated or not np.isnan(_parsed(some, one, in_words)).all():
             shares[one] = float(count[~np.isnan(_parsed(texts, one))].sum()) / total
     best = max(shares, key=lambda one: shares[one], default=None)
     if best is None or shares[best] < (least if not stated else 1e-9):
@@ -157,8 +162,14 @@ def _are_compact(texts: Sequence[str]) -> bool:
     return not np.isnan(_parsed(texts, _COMPACT)).any()
 
 
-def _parsed(texts: Sequence[str], form: str) -> np.ndarray:
-    """(m,) days since 1970, or hours of the day; nan for texts that are not of the format."""
+def _parsed(texts: Sequence[str], form: str, in_words: Sequence[str] | None = None) -> np.ndarray:
+    """(m,) days since 1970, or hours of the day; nan for texts that are not of the format.
+
+    Args:
+        texts: m cells.
+        form: The format.
+        in_words: The same with months in English, as of `date_words.plain`; found out if None.
+    """
     if form in _LENGTH:
         found = [_LENGTH[form].match(text) for text in texts]
         parts = [[float(part) for part in one.groups()] if one else [np.nan] for one in found]
@@ -166,7 +177,7 @@ def _parsed(texts: Sequence[str], form: str) -> np.ndarray:
     raw = _by_strptime(texts, form)
     if not np.isnan(raw).any():
         return raw
-    plain = [date_words.plain(text) for text in texts]
+    plain = [date_words.plain(text) for text in texts] if in_words is None else in_words
     return raw if plain == list(texts) else np.where(np.isnan(raw), _by_strptime(plain, form), raw)
 
 

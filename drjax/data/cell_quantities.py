@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 
 from drjax.data import table_cells
+
+# Typed loosely, because its functions are made at import time, where a type checker sees none of them.
+pc: Any = pyarrow.compute
 
 CENSORED = ("<", ">")
 """Signs before a limit that a number is below or above."""
@@ -35,6 +39,7 @@ _GAP = r"[ '\u00a0\u202f]"
 _POINT = re.compile(rf"^[+-]?(?:\d*(?:\.\d*)?|\d{{1,3}}(?:(?:,|{_GAP})\d{{2,3}})*(?:,|{_GAP})\d{{3}}(?:\.\d*)?)$")
 _COMMA = re.compile(rf"^[+-]?(?:\d*(?:,\d*)?|\d{{1,3}}(?:(?:\.|{_GAP})\d{{3}})+(?:,\d*)?)$")
 _THOUSAND = re.compile(r"^[+-]?[1-9]\d{0,2}(?:,\d{3})+$")
+_SIMPLE = re.compile(r"^[+-]?\d+(?:\.\d+)?$", re.ASCII)
 _THREE_DECIMALS = re.compile(r"^\D*\d{1,3}\.\d{3}\D*$")
 
 DEVIATION, BRACKETS = "±", "()"
@@ -114,7 +119,8 @@ def found(
     total = int(count.sum())
     if not total:
         return None
-    forms = {COMMA: (COMMA,), "decimal point": ("",)}.get(stated or "", ("", COMMA))
+    may_be_comma = any("," in text or text.count(".") > 1 for text in texts)
+    forms = {COMMA: (COMMA,), "decimal point": ("",)}.get(stated or "", ("", COMMA) if may_be_comma else ("",))
     read = {form: [_read(text, form) for text in texts] for form in forms}
     counts = {
         form: sum(int(c) for c, one in zip(count, parsed, strict=True) if one is not None)
@@ -164,9 +170,16 @@ def numbers(column: pa.ChunkedArray, texts: Sequence[str], at: np.ndarray, form:
     if is_typed(column):
         values = _days(column) if pa.types.is_duration(column.type) else table_cells.cell_numbers(column)
         return unsigned(np.where(np.isfinite(values), values, np.nan))
-    parsed = [_read(text, form) for text in texts]
-    values = np.array([np.nan if one is None else one.value for one in parsed])
-    signs = np.array([-1 if one is None else one.sign for one in parsed])
+    # Most columns are of plain numbers, which Arrow reads a hundred times as fast.
+    cells = pa.array(texts, pa.string())
+    is_plain = pc.match_substring_regex(cells, r"^[+-]?[0-9]+$" if form == COMMA else r"^[+-]?[0-9]+([.][0-9]+)?$")
+    plain = pc.if_else(is_plain, cells, pa.scalar(None, pa.string()))
+    plain = pc.utf8_ltrim(plain, "+").cast(pa.float64()).to_numpy(zero_copy_only=False)
+    values, signs = np.where(np.isfinite(plain), plain, np.nan), np.full(len(texts), -1)
+    for i in np.flatnonzero(~is_plain.to_numpy(zero_copy_only=False)):
+        read = _read(texts[i], form)
+        if read is not None:
+            values[i], signs[i] = read.value, read.sign
     return Numbers(values[at], signs[at])
 
 
@@ -208,6 +221,9 @@ def _said(read: Sequence[tuple[str, Quantity]], form: str, *, is_thousands: bool
 
 def _read(text: str, form: str) -> Quantity | None:
     """What a text says if it is a number; None else."""
+    if _SIMPLE.match(text) and (form != COMMA or "." not in text):
+        value = float(text)
+        return Quantity(value, -1, "", "") if np.isfinite(value) else None
     special = ""
     if "±" in text or "+/" in text or "+-" in text or "+−" in text:
         deviation = _DEVIATION.match(text)

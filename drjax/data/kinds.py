@@ -112,10 +112,14 @@ class Cells(NamedTuple):
 def cells_of(column: pa.ChunkedArray, missing: Sequence[str] = ()) -> Cells:
     """The cells of a column; `missing` are further texts that stand for none."""
     column = table_cells.plain(column)
-    texts, at, count = np.unique(table_cells.cell_texts(column), return_inverse=True, return_counts=True)
+    coded = pa.array(table_cells.cell_texts(column), pa.string()).dictionary_encode()
+    found: list[str] = coded.dictionary.to_pylist()
+    order = sorted(range(len(found)), key=found.__getitem__)
+    at = np.argsort(order)[coded.indices.to_numpy()]
+    texts = [found[i] for i in order]
     stands_for_none = MISSING | {text.lower() for text in missing}
-    is_there = np.array([str(text).lower() not in stands_for_none for text in texts], bool)
-    return Cells(column, [str(text) for text in texts], at, count, is_there)
+    is_there = np.array([text.lower() not in stands_for_none for text in texts], bool)
+    return Cells(column, texts, at, np.bincount(at, minlength=len(texts)), is_there)
 
 
 def column_of(

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import jax
 import numpy as np
@@ -214,33 +214,10 @@ def release_synthetic(
     """
     check_new_folder(out)
     made = manifest.software()
-    given, layout = schema_form.read_stated(config.bounds)
-    private = read_private(config.data, layout)
-    public = None if config.public is None else read_table(config.public)
-    stated = schema_form.complete_schema(
-        private,
-        given,
-        public=public,
-        target=config.target,
-        task=config.task,
-        drop=config.drop,
-        from_private=config.bounds_from_private_data,
-    )
-    schema, holds = stated.written, not stated.from_records
-    n, width = len(private[schema.columns[0].name]), sum(column.width for column in schema.features)
-    target = schema.target_column
-    is_regression = target is not None and target.kind != "category"
-    needs.require_synthetic(
-        n, len(schema.columns), width, is_regression=is_regression, trials=config.trials, progress=progress
-    )
-    if derived is not None:
-        derived.check(config.n_synthetic or n, width)
-    x, y = stated.encode(private)
-    delta = _delta(config, n)
-    method, sources = _method(config, schema, public)
-    plan = method.plan(config.epsilon, delta, for_release=True)
-    curve = plan.guarantee.curve
-    shares = {step: _share(plan, step) for step, spent in plan.spend.items() if spent}
+    ready = _checked(config, derived, progress=progress)
+    schema, plan, method, delta, n = ready.schema, ready.plan, ready.method, ready.delta, ready.n_records
+    curve, x, y = plan.guarantee.curve, ready.x, ready.y
+    shares = synthetic_manifest.shares(plan)
     label = f"synthetic data by {config.method}, epsilon {config.epsilon:g} at delta {delta:g}"
     charged = (sha256(config.data.read_bytes()), config.neighbouring, curve, delta, label)
     if config.ledger is not None:
@@ -270,13 +247,12 @@ def release_synthetic(
             target=config.target,
             n_records=n if config.neighbouring != "add_or_remove" else None,
             n_synthetic=table.num_rows,
-            sources=sources,
+            sources=ready.sources,
             budget=shares,
             is_charged=config.ledger is not None,
             files=(table_name, SCHEMA, *more),
         )
         manifest.write(folder, {**content, **entries}, made=made, files=[table_name, SCHEMA, *more])
-        outside = stated.outside(private)
 
         def page(title: str) -> Report:
             found = synthetic_report.report(
@@ -288,12 +264,12 @@ def release_synthetic(
                 schema=schema,
                 table_name=table_name,
                 n_records=n,
-                curve=curve if holds else None,
+                curve=None if schema.from_records else curve,
                 proven=plan.guarantee.proven,
                 budget=shares,
                 rehearsed=rehearsed,
                 not_rehearsed=reason,
-                outside=outside,
+                outside=ready.outside,
                 private=(x, y),
                 published=(made_x, made_y),
                 command=command or f"drjax.releases.release_synthetic({config!r})",
@@ -303,7 +279,65 @@ def release_synthetic(
 
         private_files[REPORT] = private_report.page_or_reason(f"Synthetic data for {config.data.name}", page)
     written = manifest.read(out / manifest.MANIFEST)
-    return SyntheticReleaseResult(out, private_folder(out), written, schema, rehearsed, reason, outside)
+    return SyntheticReleaseResult(out, private_folder(out), written, schema, rehearsed, reason, ready.outside)
+
+
+class _Checked(NamedTuple):
+    """What a release has before its noise is drawn.
+
+    Attributes:
+        schema: Schema of the published table.
+        x: (n, m) private records, encoded.
+        y: (n,) their targets, or None.
+        outside: Counts of cells that were no value that their column may hold; private.
+        delta: Delta of the guarantee.
+        method: Synthesizer.
+        sources: Where its public numbers are from.
+        plan: How it spends the budget.
+    """
+
+    schema: Schema
+    x: np.ndarray
+    y: np.ndarray | None
+    outside: Mapping[str, Mapping[str, int]]
+    delta: float
+    method: Any
+    sources: Mapping[str, str]
+    plan: Any
+
+    @property
+    def n_records(self) -> int:
+        """Number of private records."""
+        return len(self.x)
+
+
+def _checked(config: SyntheticReleaseConfig, derived: Derived | None, *, progress: bool) -> _Checked:
+    """Everything that is read and checked before a ledger is."""
+    given, layout = schema_form.read_stated(config.bounds)
+    private = read_private(config.data, layout)
+    public = None if config.public is None else read_table(config.public)
+    stated = schema_form.complete_schema(
+        private,
+        given,
+        public=public,
+        target=config.target,
+        task=config.task,
+        drop=config.drop,
+        from_private=config.bounds_from_private_data,
+    )
+    schema = stated.written
+    n, width = len(private[schema.columns[0].name]), sum(column.width for column in schema.features)
+    target = schema.target_column
+    is_regression = target is not None and target.kind != "category"
+    needs.require_synthetic(
+        n, len(schema.columns), width, is_regression=is_regression, trials=config.trials, progress=progress
+    )
+    if derived is not None:
+        derived.check(config.n_synthetic or n, width)
+    delta = _delta(config, n)
+    method, sources = _method(config, schema, public)
+    plan = method.plan(config.epsilon, delta, for_release=True)
+    return _Checked(schema, *stated.encode(private), stated.outside(private), delta, method, sources, plan)
 
 
 def _delta(config: SyntheticReleaseConfig, n: int) -> float:
@@ -330,13 +364,6 @@ def _rehearsed(
         return None, "none was asked for (--trials 0)"
     key, how = jax.random.key(config.seed), {"n_trials": config.trials, "progress": progress}
     return private_report.attempted(lambda: rehearsal.rehearse(key, method, schema, x, y, config.epsilon, delta, **how))
-
-
-def _share(plan: Any, step: str) -> float:
-    """This step's share of the budget, epsilon (Laplace) or mu^2 (Gaussian); parallel parts each use all of it."""
-    power = 2 if plan.noise == "gaussian" else 1
-    total = sum(spent**power for spent in plan.spend.values())
-    return round(plan.spend[step] ** power / total, 6)
 
 
 def _method(config: SyntheticReleaseConfig, schema: Schema, public: Columns | None) -> tuple[Any, dict[str, str]]:

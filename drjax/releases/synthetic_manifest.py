@@ -63,3 +63,10 @@ def content(
         "publish": f"{', '.join(files)} and this manifest",
     }
     return entries if holds else {"warning": manifest.NOT_PRIVATE} | entries
+
+
+def shares(plan: Any) -> dict[str, float]:
+    """Each step's share of the budget, epsilon (Laplace) or mu^2 (Gaussian); parallel parts each use all of it."""
+    power = 2 if plan.noise == "gaussian" else 1
+    total = sum(spent**power for spent in plan.spend.values())
+    return {step: round(spent**power / total, 6) for step, spent in plan.spend.items() if spent}

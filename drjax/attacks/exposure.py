@@ -24,7 +24,7 @@ LEAST_TAIL = 3
 """Least number of these; a fifth of the other records is taken where that is between the two."""
 
 SAME = 1e-6
-"""Relative difference of two squared distances up to which reconstructions count as equally far off."""
+"""Relative difference up to which values, and squared distances, count as equal."""
 
 
 class Exposure(NamedTuple):
@@ -134,12 +134,16 @@ def chances(
     rows, places = np.flatnonzero(chosen), np.flatnonzero(usable)
     found, centre = np.ones(len(rows)), truth.mean(axis=0)
     others, guesses = truth[usable] - centre, reconstructions - centre
+    is_first = np.zeros(len(places), bool)
+    if len(places):
+        grid = np.round(others / (SAME * max(np.abs(others).max(), np.finfo(float).tiny)))
+        is_first[np.unique(grid, axis=0, return_index=True)[1]] = True
     step = max(1, metrics.CHUNK_ENTRIES // max(1, len(places)))
     for start in range(0, len(rows), step):
         some = rows[start : start + step]
         own = truth[some] - centre
         is_rival = squared_distances(own, others) > gain.CLOSE * d * mean_error[some, None]
-        is_rival &= places != some[:, None]
+        is_rival &= is_first & (places != some[:, None])
         squared = np.where(is_rival, squared_distances(own, guesses), np.inf)
         for at, i in enumerate(some):
             n = int(is_rival[at].sum())

@@ -39,6 +39,9 @@ WORST_FEATURES = 40
 MOST_NAMED = 5
 """Most exposed records that the verdict names."""
 
+NEAR = 0.01
+"""Share of a feature's range within which it counts as learned."""
+
 WORST_ROWS = 20
 """Lines of the ranking in the report."""
 
@@ -134,7 +137,8 @@ def write_table(path: Path, data: Dataset, measured: Exposure, result: Mapping[s
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    heads = ("error", "nearest_other_error", "mean_error", "ratio", "rebuilt", "identified", "residual_norm", "status")
+    heads = ("error", "nearest_other_error", "mean_error", "ratio", "rebuilt", "identified", "chance")
+    heads += ("residual_norm", "status")
     own = [] if data.rows is None else ["id"] * (data.rows.ids is not None) + [data.rows.counted.replace(" ", "_")]
     writer.writerow(["rank", "row", *own, *heads])
     residual = result.get("residual_norm", np.full(len(measured.row), np.nan))
@@ -149,6 +153,7 @@ def write_table(path: Path, data: Dataset, measured: Exposure, result: Mapping[s
                 *(f"{value:.6g}" for value in figures),
                 "yes" if measured.is_rebuilt[i] else "no",
                 "yes" if measured.is_identified[i] else "no",
+                f"{measured.chance[i]:.6g}",
                 f"{residual[i]:.6g}",
                 "+".join(names) or "OK",
             ]
@@ -158,17 +163,51 @@ def write_table(path: Path, data: Dataset, measured: Exposure, result: Mapping[s
 
 
 def in_words(data: Dataset, measured: Exposure, x: np.ndarray) -> tuple[str, ...]:
-    """What the strongest attack learns of a typical person, and who is most exposed; nothing of other data than tables.
+    """What the strongest attack learns of a typical and of the worst-off record, who is most exposed, what was assumed.
 
     Args:
         data: All records.
         measured: Exposure by the attack.
         x: (m, d) what it made of the attacked records.
+
+    Returns:
+        Paragraphs; none where no record could be scored.
     """
-    if data.plan is None:
+    ranked = [int(i) for i in np.argsort(measured.rank) if np.isfinite(measured.error[i])]
+    if not ranked:
         return ()
-    worst = [data.called(int(measured.row[i])) for i in np.argsort(measured.rank)[:MOST_NAMED]]
-    return learned.sentence(learned.learned(data, measured.row, x)), f"Most exposed: {', '.join(worst)}."
+    assumed = (
+        f"Assumed: the attacker knows the other {len(data.x) - 1:,} records in full, the method, and which row of the "
+        "release is the unknown one's; the section “What was assumed” has all."
+    )
+    worst = data.called(int(measured.row[ranked[0]]))
+    if data.plan is None:
+        return (*_in_features(data, measured, x, ranked[0], worst), assumed)
+    found = learned.learned(data, measured.row, x)
+    named = ", ".join(data.called(int(measured.row[i])) for i in ranked[:MOST_NAMED])
+    return (
+        learned.typical(found),
+        f"The worst-off is {worst}: {learned.of_one(found, ranked[0])}.",
+        f"Most exposed: {named}.",
+        assumed,
+    )
+
+
+def _in_features(data: Dataset, measured: Exposure, x: np.ndarray, at: int, called: str) -> tuple[str, str]:
+    """The same of records without a plan, in features and shares of their range."""
+    truth = data.x[measured.row].astype(np.float64)
+    varies = np.ptp(data.x, axis=0) > 0
+    varies = varies if varies.any() else ~varies
+    missed = np.abs(np.asarray(x, np.float64) - truth)[:, varies]
+    guess = np.abs(exposure.means_of_others(data.x, measured.row) - truth)[:, varies]
+    own, blind = (number(float(np.nanmedian(np.median(one, axis=1)))) for one in (missed, guess))
+    n, d = int((missed[at] <= NEAR).sum()), int(varies.sum())
+    return (
+        f"Of a typical record an attacker who knows all others learns half of the {d:,} features within {own} of their "
+        f"range (a guess without the release: {blind}).",
+        f"The worst-off is {called}: {n:,} of {d:,} features within {NEAR:.0%} of their range, and half of them within "
+        f"{number(float(np.median(missed[at])))}.",
+    )
 
 
 def _place(data: Dataset, row: int) -> list[str]:
@@ -244,14 +283,15 @@ def assumptions(data: Dataset, method: DRMethod, n_attacked: int, *, scaling: st
 
 
 def _ranking(data: Dataset, best: Exposure, worst: np.ndarray, label: str) -> Table:
-    failed = int((~np.isfinite(best.error)).sum())
+    failed, beyond = int((~np.isfinite(best.error)).sum()), int((best.chance < exposure.SINGLE_LEVEL).sum())
     counted = " Rows count from 0." if data.rows is None else ""
     return Table(
         title="The most exposed records",
         paragraphs=(
             f"By “{label}”, the strongest attack. {int(best.is_rebuilt.sum()):,} of {len(best.row):,} records were "
             "rebuilt, which is more closely than the most similar other record and with less than half of the error of "
-            f"guessing the mean of the others, and {int(best.is_identified.sum()):,} were told from all others"
+            f"guessing the mean of the others, {beyond:,} of them beyond what chance "
+            f"explains, and {int(best.is_identified.sum()):,} were told from all others"
             f"{f'; {failed:,} could not be scored' if failed else ''}.{counted} All records are in {TABLE}.",
         ),
         headers=(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -36,11 +37,14 @@ class Learned(NamedTuple):
         missed: (m,) how far off the attacker is: absolute errors in the column's units, or 1 where a category is
             wrong; nan where the cell is missing or the attack failed.
         guessed: (m,) the same of a guess without the release: the median, or the most frequent value, of the others.
+        step: Least difference between two values of the column, in its units: who errs by less than half of it names
+            the right one.
     """
 
     column: PlannedColumn
     missed: np.ndarray
     guessed: np.ndarray
+    step: float = 0.0
 
     @property
     def is_number(self) -> bool:
@@ -52,6 +56,31 @@ class Learned(NamedTuple):
         """Of half of the people at most so far off, or wrong for so many: by the attacker, and by the guess."""
         middle = np.nanmedian if self.is_number else np.nanmean
         return float(middle(self.missed)), float(middle(self.guessed))
+
+    @property
+    def n_known(self) -> int:
+        """People whose cell is there and whose reconstruction did not fail."""
+        return int(np.isfinite(self.missed).sum())
+
+    @property
+    def n_right(self) -> int:
+        """People of whom the attacker names the right category."""
+        return int((self.missed == 0).sum())
+
+    @property
+    def n_guessed(self) -> int:
+        """The same by the guess."""
+        return int((self.guessed == 0).sum())
+
+    def within(self, value: float) -> str:
+        """How far off at most, in words; see `within`."""
+        return within(self.column, value, self.typical[1], step=self.step)
+
+    def said(self, at: int) -> str:
+        """What is learned of one person: exactly, within how much, or wrong."""
+        if self.is_number:
+            return self.within(float(self.missed[at]))
+        return "exactly" if self.missed[at] == 0 else "wrong"
 
     @property
     def share(self) -> float:
@@ -76,7 +105,7 @@ def learned(data: Dataset, rows: np.ndarray, x: np.ndarray) -> tuple[Learned, ..
     for column in data.plan.used:
         at = [j for j, source in enumerate(data.sources) if source == column.name]
         truth, own, everyone = data.values[rows][:, at], guess[:, at], data.values[:, at]
-        is_missing = np.zeros(len(rows), bool)
+        is_missing, step = np.zeros(len(rows), bool), 0.0
         if names[at[-1]] == f"{column.name} is missing":
             is_missing, truth, own = truth[:, -1] > 0.5, truth[:, :-1], own[:, :-1]
             everyone = everyone[everyone[:, -1] < 0.5][:, :-1]
@@ -91,20 +120,23 @@ def learned(data: Dataset, rows: np.ndarray, x: np.ndarray) -> tuple[Learned, ..
         else:
             missed = np.abs(own[:, 0] - truth[:, 0])
             guessed = np.abs(float(np.median(everyone[:, 0])) - truth[:, 0])
+            step = float(np.min(np.diff(np.unique(everyone[:, 0])), initial=np.inf))
         unusable = is_missing | ~np.isfinite(own).all(axis=1)
-        found.append(Learned(column, np.where(unusable, np.nan, missed), np.where(unusable, np.nan, guessed)))
+        missed, guessed = (np.where(unusable, np.nan, errors) for errors in (missed, guessed))
+        found.append(Learned(column, missed, guessed, step if np.isfinite(step) else 0.0))
     return tuple(one for one in found if np.isfinite(one.missed).any())
 
 
-def within(column: PlannedColumn, value: float, guess: float) -> str:
+def within(column: PlannedColumn, value: float, guess: float, *, step: float = 0.0) -> str:
     """How far off at most, in a column's units: within 0.4, within 3 days, within 25 minutes; exactly.
 
     Args:
         column: The column.
         value: The error.
         guess: Error of a guess without the release.
+        step: Least difference between two values of the column.
     """
-    if value <= EXACT * guess or (column.kind == "ordinal" and value < LEAST_RANK):
+    if value <= EXACT * guess or value < step / 2 or (column.kind == "ordinal" and value < LEAST_RANK):
         return "exactly"
     if column.kind == "date":
         return f"within {_short(value)} days" if value >= 2 else f"within {_short(value * 24)} hours"
@@ -135,19 +167,55 @@ def shown(column: PlannedColumn, values: np.ndarray) -> str:
     return f"{value:.4g}{column.unit if column.unit == '%' else ''}"
 
 
-def sentence(found: tuple[Learned, ...]) -> str:
-    """What an attacker learns of a typical person, or that no column stands out."""
+def typical(found: tuple[Learned, ...]) -> str:
+    """What an attacker learns of a typical person, beside a guess; or that no column stands out."""
     best = sorted((one for one in found if one.share < LEAST_GAIN), key=lambda one: one.share)
     if not best:
         return "Of no column does the attacker miss less than half of what a guess without the release misses."
     numbers = [one for one in best if one.is_number][:MOST_NAMED]
     others = [one for one in best if not one.is_number][:MOST_NAMED]
-    said = [f"{one.column.name} {within(one.column, *one.typical)}" for one in numbers]
-    said += [f"{one.column.name} for {percent(1 - one.typical[0])} of all" for one in others]
-    listed = " and ".join([", ".join(said[:-1]), said[-1]] if len(said) > 1 else said)
+    said = [
+        f"{one.column.name} {one.within(own)} (a guess: {one.within(guess)})"
+        for one in numbers
+        for own, guess in [one.typical]
+    ]
+    said += [
+        f"{one.column.name} exactly for {one.n_right:,} of {one.n_known:,} (a guess: {one.n_guessed:,})"
+        for one in others
+    ]
     n = len(best)
-    more = f" ({n} of {len(found)} columns stand out)" if n > len(numbers) + len(others) else ""
-    return f"Of a typical person an attacker who knows all others learns {listed}{more}."
+    more = f" {n:,} of {len(found):,} columns stand out." if n > len(numbers) + len(others) else ""
+    half = "; numbers hold for half of the people or more" if numbers else ""
+    return f"Of a typical person an attacker who knows all others learns {listed(said)}{half}.{more}"
+
+
+def of_one(found: tuple[Learned, ...], at: int) -> str:
+    """What an attacker learns of one person, column by column: how many exactly, the next best, and where it is wrong.
+
+    Args:
+        found: What is learned of each column.
+        at: Place of the person among those attacked.
+    """
+    known = [one for one in found if np.isfinite(one.missed[at])]
+    said = {one.column.name: one.said(at) for one in known}
+    exact = [name for name, words in said.items() if words == "exactly"]
+    close = sorted(
+        (one for one in known if one.is_number and said[one.column.name] != "exactly"),
+        key=lambda one: one.missed[at] / one.typical[1] if one.typical[1] > 0 else np.inf,
+    )
+    wrong = [name for name, words in said.items() if words == "wrong"]
+    parts = [f"{len(exact):,} of {len(known):,} columns exactly"]
+    parts[0] += f" ({listed(exact[: 2 * MOST_NAMED])}{', ...' if len(exact) > 2 * MOST_NAMED else ''})" if exact else ""
+    if close:
+        parts.append(", ".join(f"{one.column.name} {said[one.column.name]}" for one in close[:MOST_NAMED]))
+    if wrong:
+        parts.append(f"wrong in {listed(wrong[:MOST_NAMED])}{', ...' if len(wrong) > MOST_NAMED else ''}")
+    return "; ".join(parts)
+
+
+def listed(words: Sequence[str]) -> str:
+    """Words with commas and an "and"."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def table(found: tuple[Learned, ...], label: str) -> Table:
@@ -169,6 +237,7 @@ def _row(one: Learned) -> tuple[str, ...]:
     own, guess = one.typical
     share = percent(one.share) if np.isfinite(one.share) else ""
     if not one.is_number:
-        return one.column.name, f"right for {percent(1 - own)}", f"right for {percent(1 - guess)}", "", share
+        own, guess = (f"right for {n:,} of {one.n_known:,}" for n in (one.n_right, one.n_guessed))
+        return one.column.name, own, guess, "", share
     worst = float(np.nanquantile(one.missed, HARDEST))
-    return one.column.name, *(within(one.column, value, guess) for value in (own, guess, worst)), share
+    return one.column.name, *(one.within(value) for value in (own, guess, worst)), share

@@ -49,7 +49,7 @@ def test_the_table_of_records_has_their_ids_and_lines(made, audited):
         assert int(line["line"]) == int(line["row"]) + 2
     assert (folder / "exposure.csv").stat().st_mode & 0o077 == 0
     worst = next(csv.DictReader(lines))
-    assert f"Most exposed: {worst['id']} (line {worst['line']})" in result.verdict.details[1]
+    assert f"Most exposed: {worst['id']} (line {worst['line']})" in result.verdict.details[2]
 
 
 def test_what_is_learned_is_in_the_columns_units(made, audited):
@@ -132,8 +132,8 @@ def test_as_many_records_are_attacked_as_the_time_allows(made, tmp_path, monkeyp
 def test_a_frame_is_audited_as_its_file(made, audited, tmp_path):
     frame = pd.read_csv(io.StringIO(made.text))
     again = drjax.audit(frame, out=tmp_path / "run", id="mrn")
-    assert "(row " in again.verdict.details[1]
-    assert str(rows_of(made)[int(again.exposure.row[again.exposure.rank.argmin()])]["mrn"]) in again.verdict.details[1]
+    assert "(row " in again.verdict.details[2]
+    assert str(rows_of(made)[int(again.exposure.row[again.exposure.rank.argmin()])]["mrn"]) in again.verdict.details[2]
     np.testing.assert_allclose(again.targets, audited[0].targets, atol=1e-6)
 
 

@@ -176,7 +176,7 @@ def numbers(column: pa.ChunkedArray, texts: Sequence[str], at: np.ndarray, form:
     plain = pc.if_else(is_plain, cells, pa.scalar(None, pa.string()))
     plain = pc.utf8_ltrim(plain, "+").cast(pa.float64()).to_numpy(zero_copy_only=False)
     values, signs = np.where(np.isfinite(plain), plain, np.nan), np.full(len(texts), -1)
-    for i in np.flatnonzero(~is_plain.to_numpy(zero_copy_only=False)):
+    for i in np.flatnonzero(~is_plain.to_numpy(zero_copy_only=False)).tolist():
         read = _read(texts[i], form)
         if read is not None:
             values[i], signs[i] = read.value, read.sign

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import jax
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from drjax.attacks.answer import Answer
@@ -31,8 +32,8 @@ from drjax.bounds.statement import Mechanism
 from drjax.core import validate
 from drjax.core.types import Array, DRMethod, Embedding
 from drjax.data import Values, in_own_units, load, read_values, records_of
-from drjax.data.arrow import arrow_of
 from drjax.data.frames import values_from_memory
+from drjax.data.sheets import sheet_of
 from drjax.decisions import decide
 from drjax.dr import METHODS, PCA, make_method
 from drjax.releases import PCAReleaseConfig, release_pca
@@ -353,7 +354,8 @@ def _written(records: Any, folder: Path, name: str) -> Path:
         np.save(path, np.asarray(records), allow_pickle=False)
     else:
         path = folder / f"{name}.parquet"
-        pq.write_table(arrow_of(records), path)
+        # Cells of mixed types become text: one odd cell must not refuse a release.
+        pq.write_table(pa.table(dict(sheet_of(records).columns)), path)
     return path
 
 

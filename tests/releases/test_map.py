@@ -6,6 +6,7 @@ import stat
 
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 
 import drjax
@@ -144,6 +145,15 @@ def test_the_front_door_takes_hyperparameters_and_statements_in_memory(folder):
     assert result.coords.shape == (60, 2)
     assert result.manifest["map"]["hyperparameters"]["perplexity"] == 10.0
     assert (folder / "out/map.csv").read_text().startswith("tsne1,tsne2\n")
+
+
+def test_one_odd_cell_of_a_frame_refuses_no_release(folder):
+    levels = [0.5, 0.25, "high", None, 0.75] * 12
+    frame = pd.DataFrame({"level": levels, "group": ["low", "high", 3, "middle", None] * 12})
+    bounds = {"level": [0, 1], "group": BOUNDS["group"]}
+    for kind in ("pca", "synthetic"):
+        result = drjax.release(frame, kind=kind, epsilon=1.0, out=folder / kind, bounds=bounds, trials=0)
+        assert result.manifest["n_records"] == 60
 
 
 def test_the_configuration_of_the_table_is_that_of_the_map():

@@ -16,7 +16,7 @@
   function setUp(plot) {
     const svg = plot.querySelector("svg");
     const tip = plot.querySelector(".tip");
-    const hint = document.getElementById(plot.getAttribute("aria-describedby"));
+    const hint = plot.parentNode.querySelector(".hint");
     const points = readPoints(svg);
     const ranked = points.filter((point) => point.rank).sort((a, b) => a.rank - b.rank);
     const { width, height } = svg.viewBox.baseVal;
@@ -83,7 +83,7 @@
     hint.hidden = false;
     if (!ranked.length) return;
     plot.tabIndex = 0;
-    plot.setAttribute("role", "group");
+    plot.setAttribute("aria-describedby", hint.id);
     plot.addEventListener("keydown", step);
     plot.addEventListener("blur", hide);
   }

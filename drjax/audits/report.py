@@ -8,6 +8,7 @@ from typing import Any
 
 from matplotlib.figure import Figure as Drawing
 
+from drjax.audits import legal_terms
 from drjax.reports import ladder, plots, sections
 from drjax.reports.ladder import LadderRow
 from drjax.reports.sections import Facts, Figure, Report, Section, Table, Text, Verdict
@@ -47,8 +48,9 @@ GLOSSARY = (
     (
         "Rebuilt",
         "Closer than the nearest neighbour, and with less than half of the error that guessing the mean record makes "
-        "on the same target. The release then gave away something about this target that neither looking up a similar "
-        "record nor guessing the mean would.",
+        "on the same target; where the neighbour is a twin or nearly one, with less than a hundredth of that error. "
+        "The release then gave away something about this target that neither looking up a similar record nor guessing "
+        "the mean would.",
     ),
     (
         "Identified",
@@ -180,6 +182,7 @@ def audit_report(
             Text(title="What this report does not show", points=limitations),
             _status(status_counts),
             Text(title="How to rerun", code=command),
+            legal_terms.annex(rows),
             Facts(title="Terms", facts=GLOSSARY, is_glossary=True),
             sections.provenance(provenance),
         ),
@@ -201,8 +204,8 @@ def unfinished_report(rows: Sequence[LadderRow], n_attacks: int, *, data: str, i
         verdict=Verdict(
             "undetermined",
             "Not finished",
-            f"{len(rows)} of {n_attacks} attacks and baselines are done. The verdict follows when all are; this page is "
-            "written anew after each.",
+            f"{len(rows)} of {n_attacks} attacks and baselines are done. The verdict follows when all are; this page "
+            "is written anew after each.",
         ),
         sections=(ladder.section(rows), ladder.descriptions(rows)),
     )

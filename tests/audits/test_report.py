@@ -1,10 +1,13 @@
+import dataclasses
 import html
 import re
 
 import pytest
 
+from drjax.attacks.column_gain import ColumnGain
 from drjax.attacks.gain import Gain
 from drjax.attacks.metrics import AttackScores
+from drjax.audits import legal_terms
 from drjax.audits.report import GLOSSARY, LIMITATIONS, audit_report, release_facts, save_figures
 from drjax.core.statistics import Interval
 from drjax.reports import page, plots
@@ -116,3 +119,39 @@ def test_figures_are_saved_and_become_sections(tmp_path):
     assert (figure.title, figure.caption, figure.alt) == ("Errors", "How far off.", "A curve.")
     assert figure.png == tmp_path / "figures" / "errors.png"
     assert figure.png.read_bytes().startswith(b"\x89PNG")
+
+
+def annexed(rows):
+    return {row[0]: " ".join(row[1:]) for row in legal_terms.annex(rows).rows}
+
+
+def test_the_annex_maps_legal_terms_to_figures_with_sources_and_claims_no_compliance():
+    scores = dataclasses.replace(ROWS[3].scores, columns=ColumnGain(26, 7, 2, "age", 0.95), n_singled=4)
+    found = annexed((*ROWS[:3], dataclasses.replace(ROWS[3], scores=scores)))
+    assert "495 of 500 attacked records were told from all of 1,000 candidates" in found["Singling out"]
+    assert "4 are rebuilt beyond what chance explains" in found["Singling out"]
+    assert "Of 26 columns or features" in found["Inference"]
+    assert "7 are learned better than a guess without the release, 2 of them nearly whole" in found["Inference"]
+    assert "Not tested" in found["Linkability"]
+    for term, source in (
+        ("Singling out", "WP216"),
+        ("Linkability", "WP216"),
+        ("Inference", "WP216"),
+        ("Means reasonably likely to be used", "recital 26"),
+        ("Expert determination", "45 CFR 164.514(b)(1)"),
+        ("Data protection impact assessment (DPIA)", "article 35"),
+    ):
+        assert source in found[term]
+    shown = text_of(report())
+    assert "This annex is not legal advice and claims no compliance." in shown
+    assert "complies" not in shown
+    assert "compliant" not in shown
+
+
+def test_the_annex_says_where_nothing_was_measured():
+    nothing = dataclasses.replace(ROWS[3].scores, n_excluded=500)
+    found = annexed((*ROWS[:2], dataclasses.replace(ROWS[3], scores=nothing)))
+    assert "Nothing could be measured" in found["Singling out"]
+    assert "No column could be compared" in found["Inference"]
+    # Whether single records are exposed was not looked at.
+    assert "beyond what chance explains" not in annexed(ROWS)["Singling out"]

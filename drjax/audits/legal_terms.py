@@ -103,6 +103,6 @@ def _inferred(scores: AttackScores) -> str:
     close = f", {columns.n_close:,} of them nearly whole" if columns.n_learned else ""
     return (
         f"Of {columns.n_columns:,} columns or features that vary enough to be compared, {columns.n_learned:,} are "
-        f"learned better than a guess without the release{close}. The attacker knows the other records in full, so part "
-        "of it may follow from what the population is like."
+        f"learned better than a guess without the release{close}. The attacker knows the other records in full, so "
+        "part of it may follow from what the population is like."
     )

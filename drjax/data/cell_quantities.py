@@ -40,7 +40,7 @@ _POINT = re.compile(rf"^[+-]?(?:\d*(?:\.\d*)?|\d{{1,3}}(?:(?:,|{_GAP})\d{{2,3}})
 _COMMA = re.compile(rf"^[+-]?(?:\d*(?:,\d*)?|\d{{1,3}}(?:(?:\.|{_GAP})\d{{3}})+(?:,\d*)?)$")
 _THOUSAND = re.compile(r"^[+-]?[1-9]\d{0,2}(?:,\d{3})+$")
 _SIMPLE = re.compile(r"^[+-]?\d+(?:\.\d+)?$", re.ASCII)
-_THREE_DECIMALS = re.compile(r"^\D*\d{1,3}\.\d{3}\D*$")
+_THREE_DECIMALS = re.compile(r"^\D*[1-9]\d{0,2}\.\d{3}\D*$")
 
 DEVIATION, BRACKETS = "±", "()"
 """What is special in how a number is written: a deviation behind it, or brackets that make it negative."""
@@ -149,6 +149,7 @@ def found(
         form,
         is_thousands=bool(commas) and form != COMMA and all(_THOUSAND.match(text) for text in commas),
         is_stated=stated is not None,
+        is_point_sure=delimiter == ",",
     )
     n_not = total - numbers_read
     if n_not:
@@ -203,7 +204,9 @@ def _days(column: pa.ChunkedArray) -> np.ndarray:
     return np.asarray(ticks, np.float64) / 8.64e10
 
 
-def _said(read: Sequence[tuple[str, Quantity]], form: str, *, is_thousands: bool, is_stated: bool) -> str:
+def _said(
+    read: Sequence[tuple[str, Quantity]], form: str, *, is_thousands: bool, is_stated: bool, is_point_sure: bool
+) -> str:
     """What is to be said of how the numbers of a column are written."""
     found = ""
     if any(one.special == DEVIATION for _, one in read):
@@ -214,7 +217,7 @@ def _said(read: Sequence[tuple[str, Quantity]], form: str, *, is_thousands: bool
         return found
     if is_thousands:
         found += f'; three digits behind each comma: state the format "{COMMA}" if they are decimals'
-    elif form != COMMA and all(map(_THREE_DECIMALS.match, (text for text, _ in read))):
+    elif form != COMMA and not is_point_sure and all(map(_THREE_DECIMALS.match, (text for text, _ in read))):
         found += f'; three digits behind each point: state the format "{COMMA}" if they are thousands'
     return found
 

@@ -11,6 +11,7 @@ under a guarantee has a `drjax.data.schema.Schema` instead, which is stated or p
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,6 +32,10 @@ STATED = ("kind", "categories", "format", "missing", "unit")
 
 MOST_NAMED = 40
 """Columns that a sentence names."""
+
+
+LONG_RUN = 20
+"""Columns in a row that are alike, from which they have one line of the plan."""
 
 
 class Encoded(NamedTuple):
@@ -106,8 +111,14 @@ class Plan:
         )
 
     def lines(self) -> list[tuple[str, str, str, str]]:
-        """Column, kind, what becomes of it, and why, for people."""
-        return [(column.name, column.kind, _becomes(column), column.reason) for column in self.columns]
+        """Column, kind, what becomes of it, and why, for people; long runs of columns that are alike have one line."""
+        found: list[tuple[str, str, str, str]] = []
+        for said, run in itertools.groupby(self.columns, lambda one: (one.kind, _becomes(one), one.reason)):
+            names = [column.name for column in run]
+            if len(names) >= LONG_RUN:
+                names = [f"{names[0]} to {names[-1]}, {len(names):,} columns"]
+            found += [(name, *said) for name in names]
+        return found
 
     def in_words(self, source: Any) -> str:
         """A sentence on what the columns of a source are taken for, at most `MOST_NAMED` of them by name."""

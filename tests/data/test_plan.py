@@ -203,6 +203,15 @@ def test_a_plan_file_that_is_none_is_refused(tmp_path, text):
         read_plan(tmp_path / "none.json")
 
 
+def test_many_columns_that_are_alike_have_one_line():
+    rng = np.random.default_rng(0)
+    table = {f"gene {i}": column([f"{v:.2f}" for v in rng.normal(size=N)]) for i in range(40)}
+    table["sex"] = column(repeated("F", "M"))
+    lines = planned(table).lines()
+    assert [line[:2] for line in lines] == [("gene 0 to gene 39, 40 columns", "number"), ("sex", "category")]
+    assert len(planned(dict(list(table.items())[30:])).lines()) == 11
+
+
 def test_a_table_without_a_column_of_the_plan_is_refused():
     plan = planned({"value": column([i / 7 for i in range(N)])})
     with pytest.raises(ValueError, match="the plan must name columns of the table, which has other; got 'value'"):

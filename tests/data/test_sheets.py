@@ -1,6 +1,7 @@
 import csv
 import datetime
 import io
+import re
 import zipfile
 
 import numpy as np
@@ -32,8 +33,11 @@ def cells(sheet):
     return {name: column.to_pylist() for name, column in sheet.columns.items()}
 
 
-def workbook(sheets, merged=(), hidden=()):
-    """An .xlsx file: rows of sheets by name, in which ("date", 45292) is a number that is shown so."""
+def workbook(sheets, merged=(), hidden=(), errors=False):
+    """An .xlsx file: rows of sheets by name, in which ("date", 45292) is a number that is shown so.
+
+    With errors, a text such as #N/A is one of a formula.
+    """
     pytest.importorskip("python_calamine")
     numbered = list(enumerate(sheets.items(), 1))
     listed = "".join(
@@ -59,6 +63,8 @@ def workbook(sheets, merged=(), hidden=()):
             for r, row in enumerate(rows, 1)
         )
         merges = f'<mergeCells count="{len(merged)}">{ranges}</mergeCells>' if i == 1 and merged else ""
+        if errors:
+            data = re.sub(r't="inlineStr"><is><t>(#[^<]+)</t></is>', r't="e"><v>\1</v>', data)
         parts[f"xl/worksheets/sheet{i}.xml"] = f"<worksheet {MAIN}><sheetData>{data}</sheetData>{merges}</worksheet>"
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:

@@ -70,6 +70,7 @@ def test_points_that_may_part_thousands_are_said():
         of([f"{1 + i}.{i:03d}" for i in range(N)], delimiter=";", kind="number", format="decimal comma")[1][1, 0]
         == 2001
     )
+    assert "thousands" not in of([f"{i}.{i * 17 % 1000:03d}" for i in range(N)], delimiter=";")[0].reason
     assert "thousands" not in of([f"{i}.{i:02d}" for i in range(N)], delimiter=";")[0].reason
     found, _ = of([f"{1 + i},{i * 17 % 1000:03d}" for i in range(N)])
     assert 'three digits behind each comma: state the format "decimal comma" if they are decimals' in found.reason

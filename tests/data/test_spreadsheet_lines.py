@@ -1,8 +1,10 @@
 """Lines and sheets as spreadsheets export them: each read right, or refused in one line with line and way out."""
 
+import pyarrow as pa
 import pytest
 
 from drjax.data import load
+from drjax.data.plan import planned
 from drjax.data.sheets import read_sheet
 from tests.data.test_sheets import workbook
 
@@ -185,6 +187,16 @@ def test_a_cover_sheet_is_passed_over_and_the_way_to_another_said(read):
     hidden = read(workbook({"old": data, "Data": data[:9]}, hidden=("old",)), "t.xlsx")
     assert len(hidden.lines) == 8
     assert "Sheet 'Data' was read, but not 'old' (hidden)" in hidden.notes[0]
+
+
+def test_errors_of_formulas_in_a_workbook_are_missing(read):
+    rows = [["a", "b"], *[[i * 1.5, f"#{'DIV/0!' if i % 2 else 'N/A'}" if i < 6 else i * 3] for i in range(N)]]
+    for blob in (workbook({"s": rows}), workbook({"s": rows}, errors=True)):
+        sheet = read(blob, "t.xlsx")
+        plan = planned(dict(sheet.columns))
+        assert (plan.of("b").kind, plan.of("b").has_missing) == ("number", True)
+        # A workbook has cells of errors, which the reader gives as empty ones; their texts are counted.
+        assert ("are errors of formulas" in plan.of("b").reason) == (sheet.columns["b"].type == pa.string())
 
 
 def test_times_and_dates_of_a_workbook_that_have_no_type(read):

@@ -19,6 +19,7 @@ from drjax.cli.options import MethodOptions, Options, StepOptions, Steps, hinted
 from drjax.releases import PCAReleaseConfig, PCAReleaseResult, release_pca
 from drjax.releases.manifest import NOT_PRIVATE
 from drjax.releases.map import MapReleaseConfig, release_map
+from drjax.releases.map_picture import NO_BETTER as NO_BETTER_MAP
 from drjax.releases.pca_report import NO_BETTER
 from drjax.releases.schema_form import write_schema
 from drjax.releases.synthetic import SyntheticReleaseConfig, SyntheticReleaseResult, release_synthetic
@@ -129,6 +130,8 @@ def release_a_map(
         _print_red(f"There is no map: {result.failure}. The synthetic records are published without one.")
     elif result.picture is not None:
         print(f"{result.picture.sentence} Private.")
+        if result.picture.is_no_better_than_nothing:
+            _print_red(f"{NO_BETTER_MAP}. Private.")
     else:
         print(f"How good a picture of the real records the map is: not measured, {result.not_pictured}.")
     print("\n".join(_where(result.folder, result.private_folder, result.manifest)))

@@ -27,6 +27,7 @@ from drjax.core.types import DRMethod, count_status
 from drjax.data.schema import Schema
 from drjax.dr import METHODS, PCA, make_method
 from drjax.releases import map_picture, private_report
+from drjax.releases.ignorance import uniform_table
 from drjax.releases.map_picture import Picture
 from drjax.releases.synthetic import (
     SyntheticReleaseConfig,
@@ -179,7 +180,7 @@ class _Map:
         self.failure, self.not_pictured = "", "the release did not come so far"
         self.picture: Picture | None = None
         self.unit: np.ndarray | None = None
-        self.ends: tuple[np.ndarray, np.ndarray] | None = None
+        self.schema: Schema | None = None
 
     def check(self, n: int, width: int) -> None:
         """Refuses what the method refuses of n records of a width, and what memory does not suffice for."""
@@ -195,7 +196,7 @@ class _Map:
     def publish(self, folder: Path, schema: Schema, x: np.ndarray) -> tuple[Sequence[str], Mapping[str, Any]]:
         """Writes the map."""
         lower, upper = schema.bounds
-        self.ends, self.unit = (lower, upper), (x - lower) / (upper - lower)
+        self.schema, self.unit = schema, (x - lower) / (upper - lower)
         unit = self.unit
         found, self.failure = private_report.attempted(lambda: embedded(self.key, self.method, unit))
         config = self.config
@@ -219,13 +220,16 @@ class _Map:
 
     def extended(self, page: Report, real: np.ndarray) -> Report:
         """The report with the map as a picture of the real records."""
-        if self.coords is None or self.unit is None or self.ends is None:
+        if self.coords is None or self.unit is None or self.schema is None:
             self.not_pictured = self.failure
             return map_picture.without(page, self.failure)
-        lower, upper = self.ends
-        coords, made, records = self.coords, self.unit, (real - lower) / (upper - lower)
-        key = jax.random.fold_in(self.key, 1)
+        lower, upper = self.schema.bounds
+        coords, made, keys = self.coords, self.unit, jax.random.split(jax.random.fold_in(self.key, 1), 3)
+        uniform = uniform_table(keys[0], self.schema, len(made)).x
+        records, uniform = ((one - lower) / (upper - lower) for one in (real, uniform))
         self.picture, self.not_pictured = private_report.attempted(
-            lambda: map_picture.measured(key, records, made, coords, lambda x: embedded(key, self.method, x)[0])
+            lambda: map_picture.measured(
+                keys[1], records, made, coords, uniform, lambda x: embedded(keys[2], self.method, x)[0]
+            )
         )
         return map_picture.extended(page, self.picture, self.not_pictured, coords)

@@ -1,7 +1,8 @@
 """How good a picture of the real records a map of synthetic ones is; all of it is private.
 
 Each real record is placed where its nearest synthetic record lies. What the map then says of who is near whom is held
-against the records themselves, beside their own map, which is not published, and places drawn by chance.
+against the records themselves, beside their own map, which is not published, and a map that knows nothing: of records
+drawn from the public bounds alone, on which the real ones are placed in the same way.
 """
 
 from __future__ import annotations
@@ -26,6 +27,10 @@ NEIGHBOURS = 10
 """Size of a neighbourhood; fewer where there are fewer than three times as many records."""
 
 
+NO_BETTER = "THE MAP IS NO BETTER A PICTURE OF THE RECORDS THAN ONE THAT KNOWS NOTHING"
+"""What is said of a map that scores no higher than a map of uniform records."""
+
+
 class Score(NamedTuple):
     """Trustworthiness and share of neighbours kept, both in [0, 1]."""
 
@@ -39,25 +44,32 @@ class Picture(NamedTuple):
     Attributes:
         published: Score of the real records where their nearest synthetic ones lie.
         own: Score of a map of the real records themselves by the same method; not published.
-        chance: Score of places drawn by chance.
+        nothing: Score of a map of records that are uniform within the public bounds.
         n_records: Number of real records compared.
         n_neighbors: Size of a neighbourhood.
     """
 
     published: Score
     own: Score
-    chance: Score
+    nothing: Score
     n_records: int
     n_neighbors: int
 
     @property
     def sentence(self) -> str:
         """What the summary says."""
-        shown, own, chance = self.published, self.own, self.chance
+        shown, own, nothing = self.published, self.own, self.nothing
         return (
             f"The map as a picture of the real records: trustworthiness {shown.trustworthiness:.2f} (their own map "
-            f"{own.trustworthiness:.2f}, chance {chance.trustworthiness:.2f}); {shown.kept:.1%} of {self.n_neighbors} "
-            f"neighbours kept (own {own.kept:.1%}, chance {chance.kept:.1%})."
+            f"{own.trustworthiness:.2f}, knowing nothing {nothing.trustworthiness:.2f}); {shown.kept:.1%} of "
+            f"{self.n_neighbors} neighbours kept (own {own.kept:.1%}, knowing nothing {nothing.kept:.1%})."
+        )
+
+    @property
+    def is_no_better_than_nothing(self) -> bool:
+        """Whether the map scores no higher than one that knows nothing, by either measure."""
+        return not (
+            self.published.trustworthiness > self.nothing.trustworthiness and self.published.kept > self.nothing.kept
         )
 
 
@@ -66,16 +78,18 @@ def measured(
     real: np.ndarray,
     made: np.ndarray,
     coords: np.ndarray,
+    uniform: np.ndarray,
     embed: Callable[[np.ndarray], np.ndarray],
 ) -> Picture:
     """The scores of a map.
 
     Args:
-        key: PRNG key of the records that are drawn, and of the places by chance.
+        key: PRNG key of the records that are drawn.
         real: (n, m) real records, every feature from 0 to 1 within its bounds. Distances are Euclidean, with each
             feature divided by its deviation among them.
         made: (s, m) synthetic records in the same units.
         coords: (s, k) their coordinates.
+        uniform: (s, m) records that know nothing, in the same units.
         embed: Function from records (n, m) to coordinates (n, k): the method of the map.
 
     Raises:
@@ -86,14 +100,14 @@ def measured(
     n_neighbors = min(NEIGHBOURS, max(1, len(real) // 3))
     deviation = real.std(axis=0)
     scale = np.where(deviation > 0, deviation, 1)
-    placed = coords[_nearest(real / scale, made / scale)]
 
     def score(places: np.ndarray) -> Score:
         found = quality.evaluate(real / scale, places, n_neighbors=n_neighbors)
         return Score(float(found.trustworthiness), float(found.knn_preservation))
 
-    by_chance = placed[np.asarray(jax.random.permutation(jax.random.fold_in(key, 1), len(placed)))]
-    return Picture(score(placed), score(embed(real)), score(by_chance), len(real), n_neighbors)
+    placed = coords[_nearest(real / scale, made / scale)]
+    blind = embed(uniform)[_nearest(real / scale, uniform / scale)]
+    return Picture(score(placed), score(embed(real)), score(blind), len(real), n_neighbors)
 
 
 def _nearest(real: np.ndarray, made: np.ndarray, chunk: int = 256) -> np.ndarray:
@@ -118,19 +132,23 @@ def extended(page: Report, picture: Picture | None, reason: str, coords: np.ndar
         for name, score in (
             ("The published map", picture.published),
             ("A map of the real records, not published", picture.own),
-            ("Places drawn by chance", picture.chance),
+            ("A map that knows nothing", picture.nothing),
         )
     ]
     table = Table(
         title="The map as a picture of the real records",
         paragraphs=(
             f"Each of {picture.n_records:,} real records is placed where its nearest synthetic record lies. "
-            "Trustworthiness is 1 where no record comes into a neighbourhood from afar. Private.",
+            "Trustworthiness is 1 where no record comes into a neighbourhood from afar. A map that knows nothing is of "
+            "records drawn from the public bounds alone. Private.",
         ),
         headers=("Places", "Trustworthiness", f"Of {picture.n_neighbors} neighbours kept"),
         rows=tuple(rows),
     )
-    return _with(page, picture.sentence, table, drawn)
+    found = _with(page, picture.sentence, table, drawn)
+    if not picture.is_no_better_than_nothing:
+        return found
+    return dataclasses.replace(found, warnings=(*found.warnings, (NO_BETTER, picture.sentence)))
 
 
 def without(page: Report, reason: str) -> Report:

@@ -83,8 +83,9 @@ def test_how_good_a_picture_it_is_stays_in_the_private_report(folder):
     poor = release_map(config(folder, epsilon=0.01), folder / "poor")
     assert good.picture.published.trustworthiness > 0.9
     assert good.picture.own.trustworthiness > 0.9
-    assert good.picture.chance.trustworthiness == pytest.approx(0.5, abs=0.1)
+    assert good.picture.nothing.trustworthiness < good.picture.published.trustworthiness
     assert good.picture.published.kept > poor.picture.published.kept
+    assert not good.picture.is_no_better_than_nothing
     page = (good.private_folder / "report.html").read_text()
     assert "DO NOT PUBLISH THIS REPORT" in page
     assert good.picture.sentence[:60] in page
@@ -99,11 +100,14 @@ def test_a_place_is_that_of_the_nearest_synthetic_record_and_is_scored_by_ranks(
     real = rng.uniform(0, 1, (60, 3))
     made = np.concatenate([real, rng.uniform(5, 6, (20, 3))])
     places = made / real.std(axis=0)
-    found = map_picture.measured(key(), real, made, places, lambda x: x[:, :1])
+    uniform = rng.uniform(0, 1, (80, 3))
+    found = map_picture.measured(key(), real, made, places, uniform, lambda x: x[:, :1])
     assert found.published == (1.0, 1.0)
-    assert found.own.trustworthiness < 1
+    assert max(found.own.trustworthiness, found.nothing.trustworthiness) < 1
+    assert not found.is_no_better_than_nothing
+    assert found._replace(nothing=found.published).is_no_better_than_nothing
     moved = np.concatenate([places[59::-1], places[60:]])
-    assert map_picture.measured(key(), real, made, moved, lambda x: x).published.kept < 0.5
+    assert map_picture.measured(key(), real, made, moved, uniform, lambda x: x).published.kept < 0.5
 
 
 @pytest.mark.parametrize(

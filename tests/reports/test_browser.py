@@ -320,3 +320,14 @@ def test_everything_is_on_paper(opened, script):
     assert not one.page.locator("nav").is_visible()
     assert not one.page.locator("#open-all").is_visible()
     one.page.pdf(path=SCREENSHOTS / f"made-up{'' if script else '-without-javascript'}.pdf", format="A4")
+
+
+def test_details_are_opened_for_the_printer_and_closed_again(opened):
+    one = opened("made-up")
+    one.page.locator("section > details > summary").first.click()
+    states = []
+    for event in ("beforeprint", "afterprint"):
+        one.page.evaluate("name => dispatchEvent(new Event(name))", event)
+        states.append(one.page.evaluate("[...document.querySelectorAll('details')].map((one) => one.open)"))
+    assert set(states[0]) == {True}
+    assert sum(states[1]) == 1

@@ -111,12 +111,12 @@ def found(
     best = max(shares, key=lambda one: shares[one], default=None)
     if best is None or shares[best] < (least if not stated else 1e-9):
         return None
-    equal = [one for one in shares if shares[one] == shares[best]]
     parsed = _parsed(texts, best)
+    equal = [one for one in shares if shares[one] == shares[best] and _differ(parsed, _parsed(texts, one))]
     example = next(text for text, value in zip(texts, parsed, strict=True) if not np.isnan(value))
     reason = f"written as {best}: {example}"
-    if len(equal) > 1:
-        reason += f", or as {equal[1]}: nothing tells which"
+    if equal:
+        reason += f", or as {equal[0]}: nothing tells which"
     if best in _CLOCKS and np.nanmax(parsed) >= 24:
         reason += "; some are beyond 24 hours: lengths of time"
     if "%y" in best:
@@ -153,6 +153,10 @@ def written(value: float, kind: str) -> str:
         return f"{minutes // 60:02d}:{minutes % 60:02d}"
     moment = _EPOCH + datetime.timedelta(minutes=round(value * 24 * 60))
     return f"{moment:%Y-%m-%d}" if value == int(value) else f"{moment:%Y-%m-%d %H:%M}"
+
+
+def _differ(values: np.ndarray, others: np.ndarray) -> bool:
+    return not np.array_equal(values, others, equal_nan=True)
 
 
 def _are_compact(texts: Sequence[str]) -> bool:
@@ -193,6 +197,11 @@ def _by_strptime(texts: Sequence[str], form: str) -> np.ndarray:
     if form == "%d %m/%y":
         # 6/12 is no month: two digits each.
         seconds = np.where([re.fullmatch(r"\d\d/\d\d", text) is not None for text in texts], seconds, np.nan)
+    if form != _COMPACT:
+        # strptime takes 1990 for a 19 and a 90.
+        n_numbers = len(re.findall("%[dmYyHMSI]", form))
+        is_told = [len(re.findall(r"\d+", text)) == n_numbers for text in plain]
+        seconds = np.where(is_told, seconds, np.nan)
     # Four digits of a year are written in full: strptime takes fewer.
     if "%Y" in form and not is_clock:
         seconds = np.where([re.search(r"\d{4}", text) is not None for text in plain], seconds, np.nan)

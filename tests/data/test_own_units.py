@@ -5,8 +5,10 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_digits
 
-from drjax.data import in_own_units, load, records_of
+from drjax.data import in_own_units, load, load_values, records_of
+from drjax.data.own_units import labelled_records_of
 from tests.data import messy
+from tests.data.test_sheets import workbook
 
 
 def test_a_table_keeps_its_numbers_and_order_of_features(tmp_path):
@@ -63,3 +65,32 @@ def test_records_that_do_not_belong_together_are_refused(tmp_path):
         records_of(tmp_path / "gap.csv")
     with pytest.raises(FileNotFoundError, match="check the path"):
         records_of(tmp_path / "none.csv")
+
+
+def test_a_workbook_of_numbers_is_taken_as_it_is(tmp_path):
+    path = tmp_path / "known.xlsx"
+    path.write_bytes(workbook({"s": [["a", "b"], [1.25, 2], [3, 2], [7, 2]]}))
+    (known,), plan = records_of(path)
+    assert plan is None
+    np.testing.assert_array_equal(known.x, [[1.25, 2], [3, 2], [7, 2]])
+    np.testing.assert_array_equal(load_values(path), known.x)
+
+
+def test_labels_are_no_feature_and_columns_may_be_the_common_ones(tmp_path):
+    (tmp_path / "known.csv").write_text("a,b,y\n1.25,x,0\n3,y,1\n")
+    (tmp_path / "public.csv").write_text("b,a,more\ny,7,1\nx,8,2\n")
+    found = labelled_records_of(tmp_path / "known.csv", tmp_path / "public.csv", label="y", only_common=True)
+    assert [values.names for values in found.values] == [("a", "b=x", "b=y")] * 2
+    np.testing.assert_array_equal(found.values[1].x, [[7, 0, 1], [8, 1, 0]])
+    assert (found.labels[0].to_pylist(), found.labels[1]) == (["0", "1"], None)
+    (tmp_path / "y.csv").write_text("y\n1\n")
+    with pytest.raises(ValueError, match="must have columns beside its label, got y alone"):
+        labelled_records_of(tmp_path / "y.csv", label="y")
+    with pytest.raises(ValueError, match="schema applies to tables"):
+        records_of(np.ones((3, 2)), schema={"a": "number"})
+
+
+def test_a_constant_that_is_stated_to_be_a_number_stays(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b,c\n1.25,2,x\n3,2,y\n")
+    (known,), _ = records_of(tmp_path / "t.csv", schema={"b": "number"})
+    np.testing.assert_array_equal(known.x[:, :2], [[1.25, 2], [3, 2]])

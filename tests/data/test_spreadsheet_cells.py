@@ -169,6 +169,14 @@ def test_an_id_with_some_letters_is_one_by_its_name():
     assert of(cells, "ssn")[0].kind == "id"
 
 
+@pytest.mark.parametrize("cell", ["mar 19{}", "März 19{}", "March 19{}", "3/19{}"])
+def test_a_month_and_a_year_are_no_day(cell):
+    found, values = of([cell.format(year) for year in range(50, 99)])
+    assert found.kind == "date"
+    assert values[40, 0] == (datetime.date(1990, 3, 1) - datetime.date(1970, 1, 1)).days
+    assert "nothing tells which" not in found.reason
+
+
 def test_noon_and_midnight_of_twelve_hours():
     found, values = of(["12:05 AM", "12:05 PM", "1:30 pm", "11:15 am"] * 10)
     assert found.kind == "time"

@@ -218,3 +218,45 @@ def test_nothing_is_left_of_a_release_that_fails(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="no space left"):
         release_pca(PCAReleaseConfig(epsilon=1.0, **files, **UNREHEARSED), tmp_path / "out")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bounds.json", "x.csv"]
+
+
+def test_components_of_stated_kinds_are_those_of_the_features_that_they_become(tmp_path):
+    """Dates, ranks, categories and missing cells, with a budget at which the noise does not show."""
+    rng = np.random.default_rng(0)
+    days, grades, wards = rng.integers(0, 3000, 500), rng.integers(0, 3, 500), rng.integers(0, 2, 500)
+    names, places = ("mild", "moderate", "severe"), ("north", "south")
+    crp = np.where(grades == 2, 60, 10) + rng.integers(0, 20, 500)
+    written = ["n/a" if i % 5 == 0 else f"{value} mg/L" for i, value in enumerate(crp)]
+    lines = [
+        f"{np.datetime64('2010-01-01') + day},{names[grade]},{places[ward]},{text},x"
+        for day, grade, ward, text in zip(days, grades, wards, written, strict=True)
+    ]
+    (tmp_path / "t.csv").write_text("\n".join(["born,grade,ward,crp,note", *lines]) + "\n")
+    stated = {
+        "born": {"kind": "date", "lower": "2010-01-01", "upper": "2020-01-01", "scale": "half the range"},
+        "grade": {"kind": "ordinal", "categories": list(names)},
+        "ward": list(places),
+        "crp": {"kind": "integer", "lower": 0, "upper": 100, "fill": 15, "scale": 50},
+        "note": "drop",
+    }
+    (tmp_path / "bounds.json").write_text(json.dumps(stated))
+    config = PCAReleaseConfig(
+        data=tmp_path / "t.csv", epsilon=1e6, bounds=tmp_path / "bounds.json", n_components=5, **UNREHEARSED
+    )
+    result = release_pca(config, tmp_path / "out")
+    filled = np.where(np.arange(500) % 5 == 0, 15, crp)
+    start = (np.datetime64("2010-01-01") - np.datetime64("1970-01-01")).astype(int)
+    features = np.column_stack([days + start, grades, wards == 0, wards == 1, filled]).astype(float)
+    scale = np.array([3652 / 2, 1, 1, 1, 50])
+    with np.load(result.folder / "components.npz") as arrays:
+        assert list(arrays["columns"]) == ["born", "grade", "ward=north", "ward=south", "crp"]
+        np.testing.assert_array_equal(arrays["scale"], scale)
+        np.testing.assert_allclose(arrays["center"], features.mean(axis=0), rtol=1e-3)
+        expected = np.cov((features / scale).T, bias=True)
+        np.testing.assert_allclose(arrays["moment"], expected, atol=2e-3)
+        # At the middle: halves of the numbers, and of the two wards an equal share.
+        np.testing.assert_array_equal(arrays["origin"][1:], [1, 0.5, 0.5, 50])
+        assert arrays["row_norm"] == pytest.approx(np.sqrt(1 + 1 + 0.5 + 1))
+    assert result.outside == 100
+    assert json.loads((result.folder / "schema.json").read_text())["crp"]["fill"] == 15
+    assert result.manifest["bounds"]["scale"] == "stated; where nothing is, 1: columns keep their units"

@@ -194,6 +194,12 @@ def sentinel_of(known: np.ndarray) -> str:
     return ""
 
 
+def may_part_thousands(texts: Sequence[str]) -> bool:
+    """Whether points may part thousands: some texts have one, and each has three digits behind it."""
+    points = [text for text in texts if "." in text]
+    return bool(points) and all(map(_THREE_DECIMALS.match, points))
+
+
 def is_typed(column: pa.ChunkedArray) -> bool:
     """Whether a column is of numbers, or of lengths of time, by its type."""
     return table_cells.is_number_type(column.type) or pa.types.is_duration(column.type)
@@ -217,7 +223,7 @@ def _said(
         return found
     if is_thousands:
         found += f'; three digits behind each comma: state the format "{COMMA}" if they are decimals'
-    elif form != COMMA and not is_point_sure and all(map(_THREE_DECIMALS.match, (text for text, _ in read))):
+    elif form != COMMA and not is_point_sure and may_part_thousands([text for text, _ in read]):
         found += f'; three digits behind each point: state the format "{COMMA}" if they are thousands'
     return found
 

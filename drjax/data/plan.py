@@ -21,8 +21,8 @@ import numpy as np
 import pyarrow as pa
 
 from drjax.core import validate
-from drjax.data import kinds, table_cells
-from drjax.data.cell_quantities import CENSORED
+from drjax.data import cell_quantities, kinds, table_cells
+from drjax.data.cell_quantities import CENSORED, COMMA
 from drjax.data.kinds import ENCODED, KINDS, LEFT_OUT, PlannedColumn
 from drjax.data.table_cells import Columns
 
@@ -160,9 +160,21 @@ def planned(table: Columns, stated: Mapping[str, Any] | None = None, *, delimite
         raise ValueError(f"a plan must be an object with an entry for each column, got {type(stated).__name__}")
     validate_names(stated, table, what="a plan")
     said = {name: _said(name, entry) for name, entry in stated.items()}
-    return Plan(
-        tuple(kinds.column_of(name, cells, said.get(name, {}), delimiter=delimiter) for name, cells in table.items())
-    )
+    found = [kinds.column_of(name, cells, said.get(name, {}), delimiter=delimiter) for name, cells in table.items()]
+    if any(column.format == COMMA for column in found):
+        found = [column if column.name in said else _with_points(column, table[column.name]) for column in found]
+    return Plan(tuple(found))
+
+
+def _with_points(column: PlannedColumn, cells: pa.ChunkedArray) -> PlannedColumn:
+    """A column of a table with decimal commas: points part thousands in it."""
+    if column.kind != "number" or column.format or cell_quantities.is_typed(cells):
+        return column
+    if not cell_quantities.may_part_thousands([text for text in kinds.cells_of(cells).there if text[-1].isdigit()]):
+        return column
+    stated = {"kind": "number", "format": COMMA}
+    reason = "numbers; points part thousands, because other columns have decimal commas"
+    return dataclasses.replace(kinds.column_of(column.name, cells, stated), reason=reason)
 
 
 def read_plan(path: str | Path) -> Mapping[str, Any]:

@@ -76,6 +76,23 @@ def test_points_that_may_part_thousands_are_said():
     assert 'three digits behind each comma: state the format "decimal comma" if they are decimals' in found.reason
 
 
+def test_points_part_thousands_where_other_columns_have_decimal_commas():
+    table = {
+        "kg": column([f"{50 + i},5" for i in range(N)]),
+        "income": column([f"{1 + i % 9}.{i * 17 % 1000:03d}" if i % 3 else str(100 + i) for i in range(N)]),
+        "ph": column([f"7.{i:02d}" for i in range(N)]),
+    }
+    plan = planned(table, delimiter=";")
+    income = plan.encode(table).values[:, 1]
+    assert income[:3].tolist() == [100, 2017, 3034]
+    assert "points part thousands, because other columns have decimal commas" in plan.of("income").reason
+    assert plan.encode(table).values[1, 2] == 7.01
+    del table["kg"]
+    plan = planned(table, delimiter=";")
+    assert plan.encode(table).values[1, 0] == 2.017
+    assert "if they are thousands" in plan.of("income").reason
+
+
 def test_a_number_that_may_stand_for_none_is_said():
     found, values = of(repeated("-999", "3.5", "4.25", "7", "8.5"))
     assert "-999 in 12 cells may stand for none: state it as missing if so" in found.reason

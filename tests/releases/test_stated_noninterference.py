@@ -111,6 +111,8 @@ def tables(setting, tmp_path):
         # A record with too few cells, with too many, and with none.
         for cells in (["01.01.1950"], [*rows[0], "more", "cells"], [" "], ['"open', *rows[0][1:]]):
             odd.append([*rows[:3], cells, *rows[4:]])
+        # What an audit takes for a header that comes again, and for a total behind the records.
+        odd += [[*rows[:3], list(BOUNDS), *rows[4:]], [*rows[:-1], ["Total", "", "", "", "12", "", ""]]]
     return tmp_path / name, write, rows, odd
 
 

@@ -46,6 +46,7 @@ SEPARATORS = ",;\t|"
 QUOTES = ("paired", "line")
 
 _BREAK = re.compile(rb"\r\n|\r|\n")
+_OPENS = re.compile(rb' *"')
 
 MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 """Byte order marks, and the encoding that each tells."""
@@ -238,7 +239,7 @@ def _rows(
                     "within a cell, and could hide those that follow: write a quote in a cell twice, or state "
                     f'"quotes": "line" under "{FILE}" of the bounds, where every line is a record'
                 )
-            line += len(_BREAK.findall(cell))
+            line += len(_BREAK.findall(cell)) if is_quoted else 0
             row.append(cell + rest)
             at = end.end() if end else len(body)
             is_open = end is not None and end[0] == separator
@@ -248,7 +249,7 @@ def _rows(
 
 def _quoted(body: bytes, at: int, *, is_by_line: bool) -> tuple[bytes | None, int, bool]:
     """What is quoted at a place, the place behind it, and whether anything is; None where the quote is not closed."""
-    start = re.compile(rb' *"').match(body, at)
+    start = _OPENS.match(body, at)
     if start is None:
         return b"", at, False
     stop = len(body)

@@ -113,7 +113,7 @@ class ScatterPlot(Section):
         if self.rebuilt is not None:
             n_rebuilt = int(np.sum(self.rebuilt))
             parts.append(f"{n_rebuilt:,} {'is' if n_rebuilt == 1 else 'are'} rebuilt")
-        for level, words, count in self.legend:
+        for level, words, count in self._counts:
             parts.append(f"{count:,} {words}" if level == NO_LEVEL else f"{words} {self.guess} left for {count:,}")
         if self.marked:
             named = [self.labels[row] for row in self.marked[:MOST_NAMED]]
@@ -123,6 +123,12 @@ class ScatterPlot(Section):
     @property
     def legend(self) -> tuple[tuple[str, str, int], ...]:
         """Level, words and number of records of each class that has any, the most exposed first."""
+        return tuple(
+            (level, words if level == NO_LEVEL else f"{words} left", count) for level, words, count in self._counts
+        )
+
+    @property
+    def _counts(self) -> tuple[tuple[str, str, int], ...]:
         counts = np.bincount(self._classes, minlength=len(CLASSES) + 1)
         named = [(str(level), words) for level, (words, _) in enumerate(CLASSES)] + [(NO_LEVEL, UNKNOWN)]
         return tuple((*one, int(count)) for one, count in zip(named, counts, strict=True) if count)
@@ -142,9 +148,9 @@ class ScatterPlot(Section):
         )
 
     @property
-    def height(self) -> str:
-        """Height of the plot, which is `WIDTH` wide."""
-        return f"{self._layout[1]:.0f}"
+    def view_box(self) -> str:
+        """Edges of the plot in the units of `drawn`: left, upper, width and height."""
+        return f"0 0 {WIDTH:.0f} {self._layout[1]:.0f}"
 
     @property
     def drawn(self) -> Iterator[Point]:

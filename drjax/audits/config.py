@@ -78,9 +78,9 @@ class AuditConfig:
         seed: Seed of the split, the shadows, the training and the intervals.
         each_record: Attack every record of the data set in one release of all of them, instead of a sample of targets;
             there is no split then: leave out its sizes. One's own data are audited so unless a split, another adversary
-            or a defence is asked for, on as many records as ten minutes allow.
+            or a defence is asked for, on as many records as three minutes allow.
         max_records: Largest number of records attacked with `each_record`, `released` or own data, drawn at random; if
-            None all, or of own data as many as ten minutes allow.
+            None all, or of own data as many as three minutes allow.
         options: Whether to search for something else to publish, and attack that; needs every record attacked. If None
             where one's own records are highly exposed.
         released: Map to attack instead of one that the audit makes: CSV, Parquet, NPY or NPZ file with one row per
@@ -156,8 +156,8 @@ class AuditConfig:
             self._check_released()
         if self.options and not self.attacks_each:
             raise ValueError(
-                "options must be left out where a sample of targets is attacked, got True: pass each_record, or defense "
-                "and its scales"
+                "options must be left out where a sample of targets is attacked, got True: pass each_record, or "
+                "defense and its scales"
             )
         if self.method != RECOGNISED:
             _ = self.dr_method  # checks the hyperparameters

@@ -30,7 +30,7 @@ from drjax.reports import ladder
 from drjax.reports.ladder import LadderRow
 from drjax.reports.sections import Facts, Verdict
 
-MOST_SECONDS = 480.0
+MOST_SECONDS = 180.0
 """Time for attacks on own data in turn, where nobody says how many records to attack."""
 
 LEAST_ROWS = 20

@@ -22,17 +22,21 @@ from drjax import data as datasets
 from drjax.attacks.shadow import shadow_embeddings
 from drjax.audits import AuditConfig, needs, quality, run
 from drjax.audits.folder import run_folder
+from drjax.audits.released import read_map
 from drjax.cli.options import MethodOptions, Options, StepOptions, Steps, hinted, typed
 from drjax.core import validate
 from drjax.core.progress import announce
 from drjax.core.types import count_status
 from drjax.data.own_table import OPTIONS
-from drjax.decisions import decide
-from drjax.defenses import DEFENSES, defend
+from drjax.decisions import decide, exposed
+from drjax.defenses import DEFENSES, AfterMethod, defend
 from drjax.dr import METHODS, PCA, make_method
 from drjax.reports import curve, ladder, records
 
 Positional = tyro.conf.Positional
+
+AFTER = tuple(name for name, kind in DEFENSES.items() if issubclass(kind, AfterMethod))
+"""Defences that change the coordinates of a map alone."""
 
 QUALITY_RECORDS = 10_000
 """Most records of an embedding whose quality is measured: it holds a few matrices of all pairs."""
@@ -107,6 +111,9 @@ def embed(
     schema: Path | None = None,
     defense: Annotated[str, tyro.conf.arg(metavar=f"{{none,{','.join(DEFENSES)}}}")] = "none",
     defense_scale: float | None = None,
+    exposure: Path | None = None,
+    leave_out: int | None = None,
+    merge: int | None = None,
     seed: int | None = None,
     quiet: bool = False,
 ) -> None:
@@ -125,7 +132,11 @@ def embed(
         label: Label column of a table, not embedded.
         schema: File that says what the columns of a table are; see `drjax data plan`.
         defense: Defence against reconstruction; it gives no privacy guarantee.
-        defense_scale: Strength of the defence, > 0: standard deviation of the noise, or width of the grid.
+        defense_scale: Strength of the defence, > 0: standard deviation of the noise, width of the grid or of a bin, or
+            least number of records of a group.
+        exposure: Table exposure.csv of an audit of the same data, which ranks its records.
+        leave_out: Number of the most exposed records by that table that are not embedded.
+        merge: Number of the most exposed records by that table that are drawn at the centre of their neighbours.
         seed: Random seed of the method and of the noise, for experiments; drawn by the operating system if not given.
             Noise whose seed is known protects nothing.
         quiet: Show no progress.
@@ -140,6 +151,7 @@ def embed(
         dr_method = make_method(method, n_components, typed(method, options), **vars(steps))
     dr_method = _defended(dr_method, defense, defense_scale)
     x = datasets.load(data, data_dir=data_dir, categorical=categorical, drop=drop, label=label, schema=schema).x
+    x, moved = _without_exposed(x, exposure, leave_out, merge)
     key = _key(seed)
     with_quality = len(x) <= QUALITY_RECORDS
 
@@ -151,16 +163,12 @@ def embed(
     # One more record beside the others: the same embedding by the faster way, with draws that the seed gives again.
     with hinted(method):
         embedding = shadow_embeddings(key, dr_method, x[1:], x[:1], randomness="shared", progress=not quiet)
+    embedding = embedding._replace(coords=exposed.merged(np.asarray(embedding.coords[0]), moved)[None])
     coords, counts = embedding.coords[0], count_status(embedding.status)
     scores = None
     if with_quality:
         scores = quality.measure(dr_method, x[1:], x[:1], embedding.coords, embedding.objective, embedding.status)
-    with records.atomic_open(out) as file:
-        if out.suffix == ".npy":
-            np.save(file, coords, allow_pickle=False)
-        else:
-            header = ",".join(f"{method}{i + 1}" for i in range(coords.shape[1]))
-            np.savetxt(file, coords, delimiter=",", header=header, comments="", fmt="%.9g")
+    _write_map(out, coords, method)
     print(f"{coords.shape[0]} records, {coords.shape[1]} coordinates each; status {counts}")
     facts = {"method": method, "hyperparameters": dr_method, "data": data, "seed": seed, "status_counts": counts}
     if defense != "none":
@@ -171,6 +179,74 @@ def embed(
             print(f"{measure}: {figure[0]}")
     records.atomic_write_text(facts_file, json.dumps(records.to_json(facts), indent=1) + "\n")
     print(f"Written: {out} and {facts_file.name}")
+
+
+def defend_map(
+    released: Positional[Path],
+    out: Positional[Path],
+    *,
+    defense: Annotated[str, tyro.conf.arg(metavar=f"{{none,{','.join(AFTER)}}}")] = "none",
+    defense_scale: float | None = None,
+    exposure: Path | None = None,
+    merge: int | None = None,
+    seed: int | None = None,
+) -> None:
+    """Make a map that exists already coarser or noisier, and write the result.
+
+    Args:
+        released: Map: CSV, Parquet, NPY or NPZ file with one row of coordinates per record.
+        out: NPY or CSV file to write.
+        defense: Defence against reconstruction; it gives no privacy guarantee.
+        defense_scale: Strength of the defence, > 0: standard deviation of the noise, width of the grid or of a bin, or
+            least number of records of a group.
+        exposure: Table exposure.csv of an audit of the map, which ranks its records.
+        merge: Number of the most exposed records by that table that are drawn at the centre of their neighbours.
+        seed: Random seed of the noise, for experiments; drawn by the operating system if not given. Noise whose seed is
+            known protects nothing.
+    """
+    if out.suffix not in (".npy", ".csv"):
+        raise ValueError(f"out must end in .npy or .csv, got {out}")
+    check_new(out)
+    validate.one_of(("none", *AFTER), defense=defense)
+    coords = read_map(released)
+    if defense == "none" and merge is None:
+        raise ValueError("defense or merge must be given, got neither")
+    coords, moved = _without_exposed(coords, exposure, None, merge)
+    coords = exposed.merged(coords.astype(np.float64), moved)
+    method = _defended(PCA(n_components=coords.shape[1]), defense, defense_scale)
+    if isinstance(method, AfterMethod):
+        with jax.enable_x64(True):
+            coords = np.asarray(method.defended(_key(seed), coords))
+    _write_map(out, coords, "map")
+    n_places = len(np.unique(coords, axis=0))
+    print(f"{len(coords):,} records at {n_places:,} places. Written: {out}")
+
+
+def _without_exposed(
+    x: np.ndarray, exposure: Path | None, leave_out: int | None, merge: int | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The records without those to leave out; and the rows of those to merge, of which there may be none."""
+    if exposure is None and leave_out is None and merge is None:
+        return x, np.zeros(0, np.int64)
+    both = (leave_out is None) == (merge is None)
+    if exposure is None or both:
+        raise ValueError(
+            f"exposure must be given with one of leave_out and merge, got {exposure}, {leave_out} and {merge}"
+        )
+    if leave_out is not None:
+        rows = exposed.most_exposed(exposure, len(x), leave_out=leave_out)
+        return np.delete(x, rows, axis=0), np.zeros(0, np.int64)
+    assert merge is not None
+    return x, exposed.most_exposed(exposure, len(x), merge=merge)
+
+
+def _write_map(out: Path, coords: np.ndarray, name: str) -> None:
+    with records.atomic_open(out) as file:
+        if out.suffix == ".npy":
+            np.save(file, coords, allow_pickle=False)
+        else:
+            header = ",".join(f"{name}{i + 1}" for i in range(coords.shape[1]))
+            np.savetxt(file, coords, delimiter=",", header=header, comments="", fmt="%.9g")
 
 
 def list_data(*, data_dir: Path | None = None) -> None:

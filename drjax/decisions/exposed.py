@@ -13,26 +13,27 @@ N_MERGED = 5
 """Records whose centre a merged record is drawn at, itself among them."""
 
 
-def most_exposed(table: Path, count: int, n: int) -> np.ndarray:
+def most_exposed(table: Path, n: int, **count: int) -> np.ndarray:
     """(count,) rows, from 0, of the most exposed records by the table that an audit of every record writes.
 
     Args:
         table: Path of `exposure.csv`.
-        count: How many, >= 1 and less than n.
         n: Number of records of the data.
+        **count: How many, >= 1 and less than n, by the name that errors call it.
 
     Raises:
         ValueError: no such table, one with fewer records, or one of other data.
         FileNotFoundError: nothing at the path.
     """
-    validate.integer(count=count)
+    ((name, wanted),) = count.items()
+    validate.integer(**count)
     with table.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     if not rows or not {"rank", "row"} <= rows[0].keys():
         raise ValueError(f"exposure must be the exposure.csv of an audit, got {table} without columns rank and row")
-    if count > len(rows) or count >= n:
-        raise ValueError(f"count must be at most {min(len(rows), n - 1):,}, the records ranked in {table}, got {count}")
-    found = np.array([int(row["row"]) for row in sorted(rows, key=lambda row: int(row["rank"]))[:count]])
+    if wanted > min(len(rows), n - 1):
+        raise ValueError(f"{name} must be at most {min(len(rows), n - 1):,}, as {table} ranks records, got {wanted}")
+    found = np.array([int(row["row"]) for row in sorted(rows, key=lambda row: int(row["rank"]))[:wanted]])
     if found.max() >= n:
         raise ValueError(f"exposure must be of the same {n:,} records, got row {found.max():,} in {table}")
     return found

@@ -6,7 +6,9 @@ A new option is a class here and a line of `options_for`. None of these has a gu
 from __future__ import annotations
 
 import dataclasses
+import math
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -25,6 +27,9 @@ STEPS = (0.1, 0.3, 1.0)
 GROUP_SIZES = (5, 20, 100)
 """Least numbers of records of a group."""
 
+HEXAGON_WIDTHS = (0.5, 1.5)
+"""Distances between neighbouring bins, in units of the map's spread."""
+
 EXPOSED_SHARES = (0.01, 0.05, 0.2)
 """Shares of the attacked records, the most exposed ones, that are left out."""
 
@@ -33,6 +38,15 @@ MERGED_SHARE = 0.05
 
 OUT = "published.csv"
 """File that commands write."""
+
+
+LABELS: dict[type[AfterMethod], str] = {
+    Rounding: "Coordinates rounded to a grid of {:g} of the map's spread",
+    OutputNoise: "Coordinates with noise of {:g} of the map's spread",
+    Groups: "Groups of at least {:g} records at their centres",
+    Hexagons: "Hexagonal bins {:g} of the map's spread wide",
+}
+"""What is published after a defence of the strength in braces."""
 
 
 class Option(Protocol):
@@ -78,19 +92,22 @@ class Defended(OfSameMethod):
     """The audited map after a defence.
 
     Attributes:
-        kind: Defence.
+        kind: Defence, one of `LABELS`.
         scale: Strength.
-        label: What is published.
     """
 
     kind: type[AfterMethod]
     scale: float
-    label: str
 
     @property
     def name(self) -> str:
         """See `Option`."""
         return f"{self.kind.name}-{self.scale:g}"
+
+    @property
+    def label(self) -> str:
+        """See `Option`."""
+        return LABELS[self.kind].format(self.scale)
 
     def command(self, audited: Audited) -> str:
         """See `Option`."""
@@ -222,23 +239,37 @@ class MergedExposed(OfSameMethod):
 def options_for(audited: Audited) -> tuple[Option, ...]:
     """The options for an audited release, those that take least first."""
     n, k = audited.n, audited.every.coords.shape[1]
-    found: list[Option] = [
-        Defended(Rounding, step, f"Coordinates rounded to a grid of {step:g} of the map's spread") for step in STEPS
-    ]
-    found += [Defended(OutputNoise, step, f"Coordinates with noise of {step:g} of the map's spread") for step in STEPS]
-    found += [
-        Defended(Groups, size, f"Groups of at least {size} records at their centres")
-        for size in GROUP_SIZES
-        if 2 * size <= n
-    ]
-    if k == 2:
-        found += [Defended(Hexagons, 0.5, "Hexagonal bins half of the map's spread wide")]
+    found: list[Option] = [Defended(kind, step) for kind in (Rounding, OutputNoise) for step in STEPS]
+    found += [Defended(Groups, size) for size in GROUP_SIZES if 2 * size <= n]
+    found += [Defended(Hexagons, width) for width in HEXAGON_WIDTHS if k == 2]
     n_attacked = len(audited.exposure.row)
     found.append(MergedExposed(max(1, round(MERGED_SHARE * n_attacked))))
     if not audited.is_map_given:
         if k > 1:
             found.append(FewerNumbers(k // 2))
         found += [WithoutExposed(max(1, round(share * n_attacked))) for share in EXPOSED_SHARES]
+    return tuple(found)
+
+
+def between(tried: Sequence[tuple[Option, bool]]) -> tuple[Option, ...]:
+    """Defences half way between the strongest that fails and the weakest that passes, of each kind that has both.
+
+    Args:
+        tried: Options, and whether each passes.
+    """
+    found: list[Option] = []
+    for kind in LABELS:
+        own = [
+            (option.scale, passes) for option, passes in tried if isinstance(option, Defended) and option.kind is kind
+        ]
+        least = min((scale for scale, passes in own if passes), default=None)
+        if least is None:
+            continue
+        most = max((scale for scale, passes in own if not passes and scale < least), default=None)
+        if most is not None:
+            middle = float(f"{math.sqrt(least * most):.1g}")
+            if middle not in (scale for scale, _ in own):
+                found.append(Defended(kind, middle))
     return tuple(found)
 
 

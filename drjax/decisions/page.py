@@ -13,8 +13,9 @@ from drjax.decisions.audited import Audited
 from drjax.decisions.search import Found, Measured
 from drjax.decisions.usefulness import Usefulness
 from drjax.reports import plots
-from drjax.reports.ladder import duration, number, percent
+from drjax.reports.ladder import LadderRow, duration, number, percent
 from drjax.reports.sections import Cell, Facts, Section, Table, Text
+from drjax.reports.verdict_rule import deciding
 
 TITLE = "What to publish instead"
 
@@ -157,8 +158,8 @@ def _how(found: Found) -> Text:
 
 
 def _undone_by(one: Measured) -> str:
-    best = max(one.check, key=lambda row: row.scores.gain.error.estimate if row.scores.gain else -np.inf)
-    return f"“{best.label}”, {number(best.scores.mse.estimate)} mean squared error"
+    by = {row.label: _by([row]) for row in one.check}
+    return "; ".join(f"“{label}”: {', '.join(names)}" for label, names in by.items() if names)
 
 
 def _checked_on(one: Measured) -> int:
@@ -169,10 +170,15 @@ def _most_checked(found: Found) -> int:
     return max((_checked_on(one) for one in found.measured if one.check), default=found.n_rows)
 
 
-def _rule(one: Measured) -> str:
+def _rule(one: Measured) -> tuple[str, ...]:
     if one.held is not None:
-        return "passes, holds in the final check" if one.held else "passes, but not the final check"
-    return "passes" if one.passes else "high exposure"
+        return ("passes", "holds in the final check" if one.held else "not the final check")
+    return ("passes",) if one.passes else ("high exposure", f"by {', '.join(_by(one.rows))}")
+
+
+def _by(rows: Sequence[LadderRow]) -> list[str]:
+    """The comparisons by which attacks mean high exposure."""
+    return sorted({name for row in rows for name in deciding(row.scores)})
 
 
 def _marks(found: Found, one: Measured) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +25,7 @@ from drjax.core.types import Array
 from drjax.decisions import attacked
 from drjax.decisions.attacked import TreesInMap
 from drjax.decisions.audited import Audited, Made
-from drjax.decisions.options import Option, options_for
+from drjax.decisions.options import Option, between, options_for
 from drjax.decisions.usefulness import Usefulness, Yardstick
 from drjax.reports import ladder
 from drjax.reports.ladder import LadderRow
@@ -41,6 +42,9 @@ N_ROWS = 400
 
 N_CHECKED, N_OTHERS = 3000, 1000
 """Records that the recommended option is attacked on at most, and records left over where there are enough."""
+
+CHECK_SECONDS = 240.0
+"""Time of final checks; none begins later, but the first."""
 
 SLOW_SECONDS = 60.0
 """Time that each attack that was too slow for the search has in the final check."""
@@ -134,19 +138,24 @@ def search(audited: Audited, session: Session, each: Callable[[Sequence[Measured
     begun = time.perf_counter()
     sample_key, own_key, check_key = jax.random.split(audited.key, 3)
     yardstick = Yardstick(audited, own_key)
-    options, measured, not_run = options_for(audited), [], []
-    longest = 0.0
-    for place, option in enumerate(options):
-        ahead = option.seconds(audited) + longest
-        if len(measured) >= LEAST_OPTIONS and time.perf_counter() - begun + ahead > SECONDS:
-            not_run.append(option.label)
-            continue
-        session.say(f"Instead: {option.label}")
-        one = _measured(jax.random.fold_in(sample_key, place), audited, session.folder, option, yardstick)
-        longest = max(longest, one.seconds - option.seconds(audited))
-        measured.append(one)
-        if each is not None:
-            each(_marked(measured))
+    measured: list[Measured] = []
+    not_run: list[str] = []
+
+    def try_all(options: Sequence[Option]) -> None:
+        for option in options:
+            slowest = max((one.seconds for one in measured), default=0.0)
+            is_late = time.perf_counter() - begun + max(option.seconds(audited), slowest) > SECONDS
+            if len(measured) >= LEAST_OPTIONS and is_late:
+                not_run.append(option.label)
+                continue
+            session.say(f"Instead: {option.label}")
+            key = jax.random.fold_in(sample_key, zlib.crc32(option.name.encode()))
+            measured.append(_measured(key, audited, session.folder, option, yardstick))
+            if each is not None:
+                each(_marked(measured))
+
+    try_all(options_for(audited))
+    try_all(between([(one.option, one.passes) for one in measured]))
     measured, recommended = _checked(check_key, audited, session, _marked(measured))
     slow = _slow(audited)
     return Found(
@@ -231,7 +240,10 @@ def _checked(
     """The options with the ladders of final checks, the most useful first until one holds; and that one."""
     passing = sorted((one for one in measured if one.passes), key=lambda one: -np.nan_to_num(one.usefulness.share))
     found = {one.option.name: one for one in measured}
+    begun = time.perf_counter()
     for place, one in enumerate(passing):
+        if place and time.perf_counter() - begun > CHECK_SECONDS:
+            break
         session.say(f"Final check: {one.option.label}")
         rows = _check(jax.random.fold_in(key, place), audited, session.folder, one.option)
         held = ladder.verdict(rows).level == "not shown"

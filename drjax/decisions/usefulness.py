@@ -8,15 +8,16 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 from sklearn.cluster import HDBSCAN
+from sklearn.metrics import silhouette_score
 from sklearn.neighbors import KNeighborsClassifier
 
 from drjax.core.types import Array
 from drjax.decisions.audited import Audited, Made
 from drjax.dr import quality
-from drjax.dr.silhouette import silhouette
 
-MOST_RECORDS = 1500
-"""Records that are looked at, drawn at random: all pairs of them are."""
+MOST_RECORDS, SHARE = 1500, 0.75
+"""Records that are looked at, drawn at random: all pairs of them are; and their share of the data at most, which leaves
+as many where some are left out."""
 
 MOST_NEIGHBORS = 15
 """Neighbours of a record, as many as a reader takes in; fewer of few records."""
@@ -63,8 +64,8 @@ class Yardstick:
             key: PRNG key of the choice of records.
         """
         n = audited.n
-        drawn = np.asarray(jax.random.permutation(key, n))[:MOST_RECORDS]
-        self._is_seen = np.isin(np.arange(n), drawn)
+        # Always as many, since each number of records is a program of its own.
+        self._order, self._n_seen = np.asarray(jax.random.permutation(key, n)), min(MOST_RECORDS, int(SHARE * n))
         self._labels = audited.data.y
         self._clusters = _clusters(audited.every.coords)
         self._own: Usefulness | None = None
@@ -73,7 +74,7 @@ class Yardstick:
 
     def measure(self, made: Made) -> Usefulness:
         """The usefulness of a map."""
-        at = np.flatnonzero(self._is_seen[made.kept])
+        at = np.flatnonzero(np.isin(made.kept, self._order[np.isin(self._order, made.kept)][: self._n_seen]))
         rows, x, coords = made.kept[at], made.x[at], made.coords[at]
         n_neighbors = min(MOST_NEIGHBORS, (len(at) - 1) // 2)
         if n_neighbors < 1:
@@ -123,7 +124,7 @@ def _silhouette(coords: np.ndarray, clusters: np.ndarray | None) -> float:
     seen = clusters >= 0
     if len(np.unique(clusters[seen])) < 2:
         return np.nan
-    return float(silhouette(coords[seen].astype(np.float32), clusters[seen], int(clusters.max()) + 1))
+    return float(silhouette_score(coords[seen], clusters[seen]))
 
 
 def _classes(coords: np.ndarray, labels: np.ndarray | None, n_neighbors: int) -> float:

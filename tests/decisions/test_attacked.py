@@ -1,0 +1,51 @@
+import jax
+import numpy as np
+
+from drjax.attacks.attack import EveryRecord
+from drjax.decisions.attacked import ScaledClosedForm, TreesInMap
+from drjax.dr import PCA, TSNE, Pipeline, Standardise
+
+KEY = jax.random.key(0)
+
+
+def threat(x, coords, method=None, bounds=None):
+    return EveryRecord(
+        method=method or PCA(), x=x, coords=coords, rows=np.arange(len(x)), stand_ins=lambda _: None, bounds=bounds
+    )
+
+
+def records(n=90, seed=0):
+    rng = np.random.default_rng(seed)
+    z = rng.normal(size=(n, 2))
+    return z, z @ rng.normal(size=(2, 4)) + 0.1 * rng.normal(size=(n, 4))
+
+
+def test_trees_learn_records_from_places_and_nothing_from_noise():
+    places, x = records()
+    found = TreesInMap().run_each(KEY, threat(x, places)).x
+    assert np.mean((found - x) ** 2) < 0.3 * x.var(axis=0).mean()
+    noise = np.random.default_rng(1).normal(size=places.shape)
+    assert np.mean((TreesInMap().run_each(KEY, threat(x, noise)).x - x) ** 2) > 0.9 * x.var(axis=0).mean()
+
+
+def test_a_record_has_no_part_in_its_own_trees():
+    places, x = records()
+    moved = x.copy()
+    moved[7] += 100
+    own = [TreesInMap().run_each(KEY, threat(values, places)).x[7] for values in (x, moved)]
+    np.testing.assert_array_equal(*own)
+
+
+def test_the_closed_form_of_scaled_records_is_as_good_as_exact_where_a_record_hardly_moves_the_scaling():
+    _, x = records(400)
+    method = Pipeline(before=(Standardise(),), method=PCA())
+    with jax.enable_x64(True):
+        coords = np.asarray(method.fit_transform(KEY, x).coords)
+    attack = ScaledClosedForm()
+    every = threat(x, coords, method)
+    assert attack.fits_each(every) is None
+    error = np.mean((attack.run_each(KEY, every).x - x) ** 2, axis=1)
+    within = np.mean((TreesInMap().run_each(KEY, every).x - x) ** 2, axis=1)
+    assert np.median(error) < 0.02 * np.median(within)
+    for other in (PCA(), TSNE(), Pipeline(before=(Standardise(),), method=TSNE())):
+        assert attack.fits_each(threat(x, coords, other)) is not None

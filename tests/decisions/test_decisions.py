@@ -1,0 +1,185 @@
+"""The search as a whole, on a table whose two components tell most of it."""
+
+import csv
+import shlex
+
+import numpy as np
+import pytest
+
+import drjax
+from drjax.audits import AuditConfig, run
+from drjax.cli import main
+from drjax.decisions import decide, options, search
+from drjax.decisions.attacked import TreesInMap
+from drjax.decisions.options import Defended, FewerNumbers, MergedExposed, WithoutExposed
+from drjax.defenses import Groups, OutputNoise, Rounding
+from drjax.reports.records import load_arrays, read_records
+
+N = 80
+
+
+def table(path, n=N, seed=0):
+    """Records of two clusters that follow two components, as a CSV file with ids."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 2)) @ rng.normal(size=(2, 5)) + 0.3 * rng.normal(size=(n, 5))
+    x += 4 * (rng.random(n) < 0.5)[:, None]
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["person", *(f"c{j}" for j in range(5))])
+        writer.writerows([f"P{i:03d}", *(f"{value:.6f}" for value in row)] for i, row in enumerate(x))
+    return path
+
+
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("audited")
+    path = table(folder / "people.csv")
+    said = []
+    result = run(AuditConfig(data=str(path)), folder / "run", decide=decide, console=Console(said))
+    return folder, result, said
+
+
+class Clairvoyant(TreesInMap):
+    """An attack that sees what the others do not."""
+
+    def run_each(self, key, every):
+        return super().run_each(key, every)._replace(x=every.x[every.rows].astype(np.float64))
+
+
+class Console:
+    def __init__(self, said):
+        self.print = said.append
+
+
+def test_a_highly_exposed_map_comes_with_alternatives_that_are_attacked_again(audited):
+    _, result, said = audited
+    found = result.options
+    assert result.verdict.level == "high"
+    assert len(found.measured) >= 3
+    assert {type(one.option) for one in found.measured} >= {Defended, FewerNumbers, MergedExposed, WithoutExposed}
+    assert sum(line.startswith("Instead: ") for line in said) == len(found.measured)
+    for one in found.measured:
+        assert {row.label for row in one.rows} >= {"Neighbours in the map", "Closed form with prior"}
+        assert 0 <= one.usefulness.share <= 1
+        assert one.passes == (one.verdict.level == "not shown")
+
+
+def test_the_recommended_option_is_the_most_useful_that_holds_against_an_attack_that_was_not_used(audited):
+    _, result, _ = audited
+    found = result.options
+    best = found.recommended
+    assert best is not None
+    assert best.held
+    assert "Randomised trees in the map" in {row.label for row in best.check}
+    for one in found.measured:
+        if one.passes and one.usefulness.share > best.usefulness.share:
+            assert one.held is False
+    assert any(best.option.label[1:] in line and best.command in line for line in result.verdict.details)
+
+
+def test_options_that_leave_much_of_the_map_leave_much_to_the_attacker(audited):
+    _, result, _ = audited
+    taken = {one.option.name: one.taken for one in result.options.measured}
+    assert taken["rounding-0.1"] > taken["rounding-1"] > 0
+    assert taken["output-noise-0.1"] > taken["output-noise-1"]
+    assert taken["groups-5"] > taken["groups-20"]
+    # The closed form rebuilds everything behind a map that is neither rounded nor noisy.
+    assert taken["without-4"] > 0.99
+    assert taken["components-1"] > 0.95
+    useful = {one.option.name: one.usefulness.share for one in result.options.measured}
+    assert useful["rounding-0.1"] > useful["rounding-1"]
+    assert useful["output-noise-0.1"] > useful["output-noise-1"]
+
+
+def test_the_page_has_the_table_the_figure_and_the_commands(audited):
+    _, result, _ = audited
+    page = result.report.read_text()
+    assert page.index("What to publish instead") < page.index("What was released")
+    for one in result.options.measured:
+        assert one.option.label.replace("'", "&#39;") in page
+    assert "Exposure and usefulness of the options" in page
+    assert "--defense-scale 0.3" in page
+    assert page.count("not finished") == 0
+
+
+def test_every_command_makes_what_was_attacked(audited, monkeypatch, capsys):
+    folder, result, _ = audited
+    monkeypatch.chdir(folder)
+    for one in result.options.measured:
+        if isinstance(one.option, Defended) and one.option.kind is OutputNoise:
+            continue  # the command's noise is the operating system's
+        words = shlex.split(one.command)
+        out = f"{one.option.name}.csv"
+        main([*words[1:2], words[2], out, *words[4:]])
+        published = np.loadtxt(out, delimiter=",", skiprows=1, ndmin=2)
+        kept = load_arrays(result.folder / "options" / f"{one.option.name}.npz")
+        np.testing.assert_allclose(published, kept["coords"], atol=2e-6)
+    capsys.readouterr()
+
+
+def test_a_run_that_is_resumed_finds_the_same(audited):
+    folder, result, _ = audited
+    again = run(AuditConfig(data=str(folder / "people.csv")), result.folder, decide=decide, resume=True)
+    for one, other in zip(result.options.measured, again.options.measured, strict=True):
+        assert one.option == other.option
+        assert (one.taken, one.usefulness.share, one.held) == (other.taken, other.usefulness.share, other.held)
+    kinds = [record["name"] for record in read_records(result.folder / "records.jsonl") if record["kind"] == "option"]
+    assert {one.option.name for one in result.options.measured} <= set(kinds)
+
+
+def test_none_found_is_said(tmp_path, monkeypatch):
+    weak = (Defended(Rounding, 0.01), Defended(Rounding, 0.02), Defended(Groups, 2))
+    monkeypatch.setattr(search, "options_for", lambda _: weak)
+    result = run(AuditConfig(data=str(table(tmp_path / "people.csv"))), tmp_path / "run", decide=decide)
+    assert result.options.recommended is None
+    assert any(line.startswith("Instead: none found. None of 3 ") for line in result.verdict.details)
+
+
+def test_an_option_that_fails_the_final_check_is_not_recommended(tmp_path, monkeypatch):
+    monkeypatch.setattr(search, "options_for", lambda _: (Defended(OutputNoise, 5.0), Defended(OutputNoise, 9.0)))
+    monkeypatch.setattr(search, "TreesInMap", Clairvoyant)
+    result = run(AuditConfig(data=str(table(tmp_path / "people.csv"))), tmp_path / "run", decide=decide)
+    assert [one.held for one in result.options.measured] == [False, False]
+    assert result.options.recommended is None
+    assert "failed the final check" in result.report.read_text()
+
+
+def test_what_time_does_not_allow_is_said_not_to_be_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(search, "SECONDS", 0.0)
+    result = run(AuditConfig(data=str(table(tmp_path / "people.csv"))), tmp_path / "run", decide=decide)
+    assert len(result.options.measured) == search.LEAST_OPTIONS
+    assert result.options.not_run
+    assert "Not run for lack of time" in result.report.read_text()
+
+
+def test_options_are_left_out_where_they_are_not_asked_for(tmp_path):
+    path = str(table(tmp_path / "people.csv"))
+    assert run(AuditConfig(data=path, options=False), tmp_path / "a", decide=decide).options is None
+    with pytest.raises(ValueError, match="options must be left out where a sample of targets is attacked, got True"):
+        AuditConfig(data="digits", options=True)
+
+
+def test_a_map_of_somebody_else_is_made_coarser_and_not_made_anew(tmp_path, monkeypatch, capsys):
+    x = np.random.default_rng(0).normal(size=(60, 2)) @ np.random.default_rng(1).normal(size=(2, 4))
+    x += 0.2 * np.random.default_rng(2).normal(size=x.shape)
+    coords = (x - x.mean(axis=0)) @ np.linalg.svd(x - x.mean(axis=0))[2][:2].T
+    np.savetxt(tmp_path / "t.csv", x, delimiter=",", header="a,b,c,d", comments="")
+    np.savetxt(tmp_path / "map.csv", coords, delimiter=",", header="u,v", comments="")
+    monkeypatch.chdir(tmp_path)
+    result = drjax.audit("t.csv", released="map.csv", method="pca", out="run")
+    assert result.verdict.level == "high"
+    kinds = {type(one.option) for one in result.options.measured}
+    assert kinds == {Defended, MergedExposed}
+    one = next(one for one in result.options.measured if one.option.name == "groups-5")
+    main([*shlex.split(one.command)[1:]])
+    published = np.loadtxt("published.csv", delimiter=",", skiprows=1)
+    kept = load_arrays(result.folder / "options" / "groups-5.npz")
+    np.testing.assert_allclose(published, kept["coords"], atol=1e-6)
+    assert "Written" in capsys.readouterr().out
+
+
+def test_refinement_is_half_way_between_what_fails_and_what_passes():
+    tried = [(Defended(Rounding, 0.1), False), (Defended(Rounding, 1.0), True), (Defended(Groups, 5), False)]
+    assert options.between(tried) == (Defended(Rounding, 0.3),)
+    assert options.between([*tried, (Defended(Groups, 20), True)])[1] == Defended(Groups, 10.0)
+    assert options.between([*tried, (Defended(Rounding, 0.3), True)]) == (Defended(Rounding, 0.2),)

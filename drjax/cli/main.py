@@ -74,6 +74,7 @@ def _app() -> SubcommandApp:
     app.command(name="audit-model")(model_commands.audit_model)
     app.command(attack, name="attack", help="Attack a release: reconstruct a record, find members, or predict a share.")
     app.command(commands.embed)
+    app.command(name="defend")(commands.defend_map)
     data.command(name="list")(commands.list_data)
     data.command(name="info")(commands.data_info)
     data.command(name="plan")(commands.plan_data)

@@ -63,14 +63,32 @@ class Learned(NamedTuple):
         return int(np.isfinite(self.missed).sum())
 
     @property
+    def is_exact(self) -> bool:
+        """Whether it is said of how many people the value is right: of categories, and where a typical number is."""
+        return not self.is_number or self.within(self.typical[0]) == "exactly"
+
+    @property
+    def is_off(self) -> np.ndarray:
+        """(m,) whether the attacker names another value than the table has."""
+        return self.missed > self._least
+
+    @property
     def n_right(self) -> int:
-        """People of whom the attacker names the right category."""
-        return int((self.missed == 0).sum())
+        """People of whom the attacker names the value that the table has."""
+        return int((self.missed <= self._least).sum())
 
     @property
     def n_guessed(self) -> int:
         """The same by the guess."""
-        return int((self.guessed == 0).sum())
+        return int((self.guessed <= self._least).sum())
+
+    @property
+    def _least(self) -> float:
+        """Error up to which a value is as good as known."""
+        if not self.is_number:
+            return 0.0
+        rank = LEAST_RANK if self.column.kind == "ordinal" else 0.0
+        return max(EXACT * self.typical[1], 0.4999 * self.step, 0.9999 * rank)
 
     def within(self, value: float) -> str:
         """How far off at most, in words; see `within`."""
@@ -172,21 +190,20 @@ def typical(found: tuple[Learned, ...]) -> str:
     best = sorted((one for one in found if one.share < LEAST_GAIN), key=lambda one: one.share)
     if not best:
         return "Of no column does the attacker miss less than half of what a guess without the release misses."
-    numbers = [one for one in best if one.is_number][:MOST_NAMED]
-    others = [one for one in best if not one.is_number][:MOST_NAMED]
-    said = [
-        f"{one.column.name} {one.within(own)} (a guess: {one.within(guess)})"
-        for one in numbers
-        for own, guess in [one.typical]
-    ]
+    close = [one for one in best if not one.is_exact][:MOST_NAMED]
+    exact = [one for one in best if one.is_exact][: 2 * MOST_NAMED - len(close)]
+    said = [f"{one.column.name} {one.within(one.typical[0])} (a guess: {one.within(one.typical[1])})" for one in close]
     said += [
-        f"{one.column.name} exactly for {one.n_right:,} of {one.n_known:,} (a guess: {one.n_guessed:,})"
-        for one in others
+        f"{one.column.name} exactly for {one.n_right:,} of {one.n_known:,} (a guess: for {one.n_guessed:,})"
+        for one in exact
     ]
-    n = len(best)
-    more = f" {n:,} of {len(found):,} columns stand out." if n > len(numbers) + len(others) else ""
-    half = "; numbers hold for half of the people or more" if numbers else ""
-    return f"Of a typical person an attacker who knows all others learns {listed(said)}{half}.{more}"
+    limits = [one.typical[0] for one in close]
+    holds = [~(one.missed > limit) for one, limit in zip(close, limits, strict=True)] + [~one.is_off for one in exact]
+    n, together = len(best), int(np.all(holds, axis=0).sum())
+    both = f" All of this holds for {together:,} of {len(best[0].missed):,} at once." if len(said) > 1 else ""
+    half = "; where it says within, for half of the people or more" if close else ""
+    more = f" {n:,} of {len(found):,} columns stand out." if n > len(said) else ""
+    return f"Of a typical person an attacker who knows all others learns {listed(said)}{half}.{both}{more}"
 
 
 def of_one(found: tuple[Learned, ...], at: int) -> str:

@@ -74,6 +74,26 @@ def test_what_is_learned_is_in_the_columns_units(made, audited):
     assert "What an attacker learns, column by column" in (folder / "report.html").read_text()
 
 
+def test_what_is_learned_of_a_typical_person_is_counted(audited):
+    data = load(table_of(audited))
+    x, names = data.x.astype(np.float64), list(data.feature_names)
+    sexes = [j for j, name in enumerate(names) if name.startswith("sex")]
+    x[:10, sexes] = 1 - x[:10, sexes]
+    x[:, names.index("age")] += 3 / data.scale[names.index("age")]
+    x[50:, names.index("height_cm")] += 9 / data.scale[names.index("height_cm")]
+    some = [one for one in learned.learned(data, np.arange(150), x) if one.column.name in ("age", "sex", "height_cm")]
+    assert {one.column.name: one.n_right for one in some} == {"age": 0, "height_cm": 50, "sex": 140}
+    said = learned.typical(tuple(some))
+    assert "learns age within 3 (a guess: within 1" in said
+    assert "sex exactly for 140 of 150 (a guess: for 78)" in said
+    assert "height_cm" not in said
+    # The errors of the age are equal but for rounding: for half of them it is at most the middle one.
+    holds = ~(next(one for one in some if one.column.name == "age").missed > some[0].typical[0])
+    assert f"All of this holds for {holds[10:].sum()} of 150 at once." in said
+    assert learned.of_one(tuple(some), 3) == "1 of 3 columns exactly (height_cm); age within 3; wrong in sex"
+    assert learned.of_one(tuple(some), 60) == "1 of 3 columns exactly (sex); age within 3, height_cm within 9"
+
+
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [

@@ -33,6 +33,9 @@ from drjax.reports.sections import Facts, Verdict
 MOST_SECONDS = 180.0
 """Time for attacks on own data in turn, where nobody says how many records to attack."""
 
+MOST_ROWS = 3000
+"""Records of own data that are attacked, drawn at random, where nobody says how many."""
+
 LEAST_ROWS = 20
 """Records that are attacked in any case."""
 
@@ -59,8 +62,9 @@ class EveryRecordSetting(Setting):
         announce(f"preparations for one release of {n:,} records", found.seconds, found.bytes, enabled=progress)
         one = self._threat.threat(0)
         each = sum(attack.cost(one).seconds for attack in self._attacks.values() if not attack.shares_each)
-        if each > 0 and self.config.max_records is None and not self.config.each_record:
-            self._threat = dataclasses.replace(self._threat, rows=self._rows(max(LEAST_ROWS, int(MOST_SECONDS / each))))
+        if self.config.max_records is None and not self.config.each_record:
+            most = MOST_ROWS if each == 0 else min(MOST_ROWS, max(LEAST_ROWS, int(MOST_SECONDS / each)))
+            self._threat = dataclasses.replace(self._threat, rows=self._rows(most))
         rows = self._threat.rows
         announce(f"attacks on {len(rows):,} records in turn", len(rows) * each, enabled=progress)
 

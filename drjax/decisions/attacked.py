@@ -64,7 +64,8 @@ class TreesInMap(EmbeddingAttack):
             lanes = np.flatnonzero(fold[every.rows] == part)
             others = fold != part
             trees = ExtraTreesRegressor(N_TREES, min_samples_leaf=LEAST_LEAF, n_jobs=-1, random_state=seed)
-            trees.fit(every.coords[others], every.x[others])
+            # Threads add up what trees predict in the order that they end in, so that the last digits would differ.
+            trees.fit(every.coords[others], every.x[others]).set_params(n_jobs=1)
             found[lanes] = trees.predict(every.coords[every.rows[lanes]]).reshape(len(lanes), -1)
         status = np.full(len(found), np.uint32(Status.OK))
         return Reconstruction(found, None, found[:, None], np.full(len(found), np.nan), status)
@@ -135,12 +136,11 @@ def run(key: Array, attack: EmbeddingAttack, audited: Audited, made: Made, rows:
         rows: (m,) places in `made.kept` of the records to attack.
     """
     every = audited.every
-    seen = _within(attack, len(made.kept), rows)
     threat = EveryRecord(
         method=made.method,
-        x=made.x[seen],
-        coords=made.coords[seen],
-        rows=np.searchsorted(seen, rows),
+        x=made.x,
+        coords=made.coords,
+        rows=rows,
         stand_ins=lambda known: stand_in_shadows(key, made.method, known, dtype=every.dtype),
         dtype=every.dtype,
         bounds=every.bounds,
@@ -148,15 +148,6 @@ def run(key: Array, attack: EmbeddingAttack, audited: Audited, made: Made, rows:
     )
     found: dict[str, Any] = fields_of(attack.run_each(key, threat))
     return {"x": audited.in_records(found["x"]), "status": found["status"]}
-
-
-def _within(attack: EmbeddingAttack, n: int, rows: np.ndarray) -> np.ndarray:
-    """Places of the records that an attack is given: all, or where it takes fewer the attacked ones and some others."""
-    if attack.most_each is None or n <= attack.most_each:
-        return np.arange(n)
-    others = np.setdiff1d(np.arange(n), rows)
-    picked = np.random.default_rng(0).permutation(others)[: attack.most_each - len(rows)]
-    return np.sort(np.concatenate([rows, picked]))
 
 
 def scored(

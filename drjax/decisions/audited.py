@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -64,9 +65,15 @@ class Made(NamedTuple):
         x: (n', d), these records in the units that the method is given.
         coords: (n', k'), what is published of each.
         method: Method that the attacks take for the release's, without what was done to the map.
+        statistic: Noisy mean (d,) of the records that whoever has the release has at most, in the units of x, and the
+            deviation (d,) of its noise, as "mean" and "deviation"; empty where coordinates are published.
+        blind: (b, n', k'), what would be seen in place of coords if nothing were known of the records, some times
+            over; None where that is chance.
     """
 
     kept: np.ndarray
     x: np.ndarray
     coords: np.ndarray
     method: DRMethod
+    statistic: Mapping[str, Any] = MappingProxyType({})
+    blind: np.ndarray | None = None

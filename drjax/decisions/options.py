@@ -16,6 +16,7 @@ import jax
 import numpy as np
 
 from drjax.attacks.shadow import shadow_embeddings, shadow_needs
+from drjax.audits.config import RECOGNISED, AuditConfig
 from drjax.core.types import Array, DRMethod
 from drjax.decisions.audited import Audited, Made
 from drjax.decisions.exposed import merged
@@ -62,6 +63,16 @@ class Option(Protocol):
         """What is published, in a few words."""
         ...
 
+    @property
+    def guarantee(self) -> str:
+        """What is proven of it, in a few words; empty where nothing is."""
+        ...
+
+    @property
+    def is_map(self) -> bool:
+        """Whether it publishes places that can be drawn."""
+        ...
+
     def command(self, audited: Audited) -> str:
         """Command that makes it."""
         ...
@@ -80,7 +91,10 @@ class Option(Protocol):
 
 
 class OfSameMethod:
-    """What options share that keep the method of the audited map."""
+    """What options share that keep the method of the audited map, and have no guarantee."""
+
+    guarantee = ""
+    is_map = True
 
     def method(self, audited: Audited) -> DRMethod:
         """See `Option`."""
@@ -136,6 +150,8 @@ class FewerNumbers:
     """
 
     n_components: int
+    guarantee = ""
+    is_map = True
 
     @property
     def name(self) -> str:
@@ -296,12 +312,25 @@ def _command(audited: Audited, *more: str) -> str:
     config = audited.config
     if audited.is_map_given:
         return shlex.join(["drjax", "defend", str(config.released), OUT, *more])
-    words = ["drjax", "embed", config.data, OUT, "--method", config.method]
-    words += ["--n-components", str(config.n_components)]
+    of_data = _words(config, ("categorical", "drop", "label", "schema", "data_dir"))
+    return shlex.join(["drjax", "embed", config.data, OUT, *method_words(audited), *of_data, *more])
+
+
+def method_words(audited: Audited) -> list[str]:
+    """Options of a command for the method of the audited map, with its hyperparameters and steps."""
+    config = audited.config
+    if config.method == RECOGNISED:
+        return []
+    words = ["--method", config.method, "--n-components", str(config.n_components)]
     for name, value in config.hyperparameters.items():
         words += [f"--{name.replace('_', '-')}", str(value)]
-    for name in ("scale", "first_pca", "categorical", "drop", "label", "schema", "data_dir"):
+    return words + _words(config, ("scale", "first_pca")) + (["--whiten"] if config.whiten else [])
+
+
+def _words(config: AuditConfig, names: Sequence[str]) -> list[str]:
+    words = []
+    for name in names:
         value = getattr(config, name)
         if value:
             words += [f"--{name.replace('_', '-')}", *(value if isinstance(value, tuple) else [str(value)])]
-    return shlex.join([*words, *(["--whiten"] if config.whiten else []), *more])
+    return words

@@ -12,6 +12,7 @@ from drjax.audits.report import save_figures
 from drjax.decisions.audited import Audited
 from drjax.decisions.search import Found, Measured
 from drjax.decisions.usefulness import Usefulness
+from drjax.releases.manifest import CHOSEN_OUTSIDE
 from drjax.reports import plots
 from drjax.reports.ladder import LadderRow, duration, number, percent
 from drjax.reports.sections import Cell, Facts, Section, Table, Text
@@ -31,17 +32,33 @@ def sentences(found: Found) -> tuple[str, ...]:
     """What to do, for the verdict."""
     best = found.recommended
     if best is None:
-        tried = len(found.measured)
         return (
-            f"Instead: none found. None of {tried} other things to publish that were tried stays below the rule's "
-            "thresholds and holds in the final check. Publish no row per record of these data.",
+            f"Instead: none found. None of {len(found.measured)} other things to publish that were tried stays below "
+            "the rule's thresholds and holds in the final check. Publish no row per record of these data.",
         )
-    return (
-        f"Publish instead: {best.option.label[0].lower()}{best.option.label[1:]}. It keeps "
-        f"{percent(best.usefulness.share)} of what this map shows; on {_checked_on(best):,} records neither the "
-        f"adapted attacks nor “{found.judge.label}”, which the search had not used, came to high exposure. "
-        f"{NO_GUARANTEE} Command: {best.command}",
+    if best.option.guarantee:
+        return (_guaranteed("Publish instead", best),)
+    said = (
+        f"Publish instead: {_lower(best.option.label)}. It keeps {percent(best.usefulness.share)} of what this map "
+        f"shows; on {_checked_on(best):,} records neither the adapted attacks nor “{found.judge.label}”, which the "
+        f"search had not used, came to high exposure. {NO_GUARANTEE} Command: {best.command}"
     )
+    proven = [one for one in found.measured if one.option.guarantee and one.passes and one.usefulness.share > 0]
+    if not proven:
+        return (said,)
+    most = max(proven, key=lambda one: one.usefulness.share)
+    return said, _guaranteed("With a guarantee", most)
+
+
+def _guaranteed(begin: str, one: Measured) -> str:
+    return (
+        f"{begin}: {_lower(one.option.label)}. It keeps {percent(one.usefulness.share)} of what this map shows, and "
+        f"differential privacy ({one.option.guarantee}) bounds every attack. Command: {one.command}"
+    )
+
+
+def _lower(label: str) -> str:
+    return label[0].lower() + label[1:]
 
 
 def sections(audited: Audited, found: Found) -> tuple[Section, ...]:
@@ -138,13 +155,19 @@ def _words(found: Found) -> tuple[str, str, str]:
 
 def _how(found: Found) -> Text:
     points = [
-        "The recommended option is the most useful of those that the rule does not call high exposure and that hold "
-        f"in the final check: on up to {_most_checked(found):,} records, by the same attacks and by "
+        "The recommended option is the most useful map of those that the rule does not call high exposure and that "
+        f"hold in the final check: on up to {_most_checked(found):,} records, by the same attacks and by "
         f"“{found.judge.label}”, which the search has not used.",
         "The options were chosen by looking at the exposure of private records: which one is recommended tells a "
         "little of these, too.",
         "Options that leave out or merge the most exposed records were found with the table of this audit.",
     ]
+    if any(one.option.guarantee for one in found.measured):
+        points.append(
+            "Options with a guarantee were rehearsed: noise from a key, and the ranges of the audited records in the "
+            "place of public ones, which a release asks for. What they keep of trustworthiness and neighbours is "
+            f"counted above what a map keeps that knows nothing of the records. {CHOSEN_OUTSIDE}"
+        )
     if found.slow:
         points.insert(
             1,
@@ -171,6 +194,8 @@ def _most_checked(found: Found) -> int:
 
 
 def _rule(one: Measured) -> tuple[str, ...]:
+    if one.option.guarantee:
+        return ("passes" if one.passes else "high exposure", f"guaranteed: {one.option.guarantee}")
     if one.held is not None:
         return ("passes", "holds in the final check" if one.held else "not the final check")
     return ("passes",) if one.passes else ("high exposure", f"by {', '.join(_by(one.rows))}")

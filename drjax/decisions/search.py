@@ -25,6 +25,7 @@ from drjax.core.types import Array
 from drjax.decisions import attacked
 from drjax.decisions.attacked import TreesInMap
 from drjax.decisions.audited import Audited, Made
+from drjax.decisions.guaranteed import DifferenceOfMeans, guaranteed_for
 from drjax.decisions.options import Option, between, options_for
 from drjax.decisions.usefulness import Usefulness, Yardstick
 from drjax.reports import ladder
@@ -154,13 +155,14 @@ def search(audited: Audited, session: Session, each: Callable[[Sequence[Measured
             if each is not None:
                 each(_marked(measured))
 
-    try_all(options_for(audited))
+    possible = (*options_for(audited), *guaranteed_for(audited))
+    try_all(sorted(possible, key=lambda option: option.seconds(audited)))
     try_all(between([(one.option, one.passes) for one in measured]))
     measured, recommended = _checked(check_key, audited, session, _marked(measured))
     slow = _slow(audited)
     return Found(
         own=yardstick.own,
-        measured=tuple(measured),
+        measured=tuple(_ranked(measured)),
         not_run=tuple(not_run),
         recommended=recommended,
         n_rows=min(N_ROWS, len(audited.exposure.row)),
@@ -177,12 +179,12 @@ def _measured(key: Array, audited: Audited, folder: RunFolder, option: Option, y
     def make() -> tuple[dict[str, Any], dict[str, Any]]:
         made = option.make(make_key, audited)
         figures = np.array(dataclasses.astuple(yardstick.measure(made)))
-        return {"kept": made.kept, "coords": made.coords, "usefulness": figures}, {}
+        return {"kept": made.kept, "coords": made.coords, "usefulness": figures, **made.statistic}, {}
 
     kept, seconds = folder.timed(file, make, stage=file)
     made = _release(audited, option, kept)
     rows = _some(row_key, len(made.kept), N_ROWS)
-    attacks = attacked.searched(audited, N_ROWS)
+    attacks = _attacks(audited, made)
     found, spent = _ladder((attack_key, score_key), audited, folder, f"{file}-attacked", made, attacks, rows)
     one = Measured(
         option=option,
@@ -207,7 +209,16 @@ def _measured(key: Array, audited: Audited, folder: RunFolder, option: Option, y
 
 
 def _release(audited: Audited, option: Option, kept: dict[str, np.ndarray]) -> Made:
-    return Made(kept["kept"], audited.every.x[kept["kept"]], kept["coords"], option.method(audited))
+    statistic = {name: kept[name] for name in ("mean", "deviation") if name in kept}
+    return Made(kept["kept"], audited.every.x[kept["kept"]], kept["coords"], option.method(audited), statistic)
+
+
+def _attacks(audited: Audited, made: Made) -> dict[str, EmbeddingAttack]:
+    """The attacks on an option: on coordinates those of a search, on a noisy mean the one that takes it apart."""
+    if not made.statistic:
+        return attacked.searched(audited, N_ROWS)
+    attack = DifferenceOfMeans(**made.statistic)
+    return {attack.name: attack}
 
 
 def _some(key: Array, n: int, most: int) -> np.ndarray:
@@ -218,6 +229,11 @@ def _slow(audited: Audited) -> dict[str, EmbeddingAttack]:
     """The attacks of the audit that are too slow for the search."""
     quick = attacked.searched(audited, N_ROWS)
     return {name: attack for name, attack in audited.attacks.items() if name not in quick}
+
+
+def _ranked(measured: Sequence[Measured]) -> list[Measured]:
+    """Those that pass before those that do not, and the more useful first."""
+    return sorted(measured, key=lambda one: (not one.passes, -np.nan_to_num(one.usefulness.share)))
 
 
 def _marked(measured: Sequence[Measured]) -> list[Measured]:
@@ -237,11 +253,18 @@ def _marked(measured: Sequence[Measured]) -> list[Measured]:
 def _checked(
     key: Array, audited: Audited, session: Session, measured: list[Measured]
 ) -> tuple[list[Measured], Measured | None]:
-    """The options with the ladders of final checks, the most useful first until one holds; and that one."""
-    passing = sorted((one for one in measured if one.passes), key=lambda one: -np.nan_to_num(one.usefulness.share))
+    """The options with the ladders of final checks, the most useful map first until one holds; and that one.
+
+    What is no map is recommended only where no map holds.
+    """
+    passing = [one for one in _ranked(measured) if one.passes and one.option.is_map]
+    passing += [one for one in _ranked(measured) if one.passes and not one.option.is_map]
     found = {one.option.name: one for one in measured}
     begun = time.perf_counter()
     for place, one in enumerate(passing):
+        if one.option.guarantee:
+            # An attack that failed would add nothing to the guarantee.
+            return list(found.values()), one
         if place and time.perf_counter() - begun > CHECK_SECONDS:
             break
         session.say(f"Final check: {one.option.label}")

@@ -38,7 +38,9 @@ class Usefulness:
         neighbors: Share of the nearest neighbours kept.
         clusters: Silhouette of the clusters that are seen in the audited map.
         classes: Share of labels that the nearest records of the map get right; nan without labels.
-        share: What is left of what the audited map shows, each figure above chance, on average; in [0, 1].
+        share: What is left of what the audited map shows, each figure above chance, on average; in [0, 1]. Of places
+            that a map assigns to records that it does not show, the first two figures above those of maps that know
+            nothing; 0 where one of these is as good.
     """
 
     trustworthiness: float
@@ -79,17 +81,16 @@ class Yardstick:
         n_neighbors = min(MOST_NEIGHBORS, (len(at) - 1) // 2)
         if n_neighbors < 1:
             return Usefulness(trustworthiness=np.nan, neighbors=np.nan, clusters=np.nan, classes=np.nan, share=np.nan)
-        found = quality.evaluate(
-            x.astype(np.float32), (coords - coords.mean(axis=0)).astype(np.float32), n_neighbors=n_neighbors
-        )
-        measured = Usefulness(
-            trustworthiness=float(found.trustworthiness),
-            neighbors=float(found.knn_preservation),
-            clusters=_silhouette(coords, None if self._clusters is None else self._clusters[rows]),
-            classes=_classes(coords, None if self._labels is None else self._labels[rows], n_neighbors),
-        )
+        measured = self._figures(rows, x, coords, n_neighbors)
         if self._own is None:
             return measured
+        if made.blind is not None:
+            blind = [self._figures(rows, x, coords[at], n_neighbors) for coords in made.blind]
+            drawn = {name: [getattr(one, name) for one in blind] for name in ("trustworthiness", "neighbors")}
+            is_better = all(getattr(measured, name) > max(values) for name, values in drawn.items())
+            # Where all records share few places, clusters look far apart, whatever is known of the records.
+            chance = Usefulness(**{n: float(np.mean(v)) for n, v in drawn.items()}, clusters=np.nan, classes=np.nan)
+            return dataclasses.replace(measured, share=_share(measured, self._own, chance) if is_better else 0.0)
         chance = Usefulness(
             trustworthiness=CHANCE_TRUSTWORTHINESS,
             neighbors=n_neighbors / (len(at) - 1),
@@ -97,6 +98,16 @@ class Yardstick:
             classes=np.nan if self._labels is None else _majority(self._labels[rows]),
         )
         return dataclasses.replace(measured, share=_share(measured, self._own, chance))
+
+    def _figures(self, rows: np.ndarray, x: np.ndarray, coords: np.ndarray, n_neighbors: int) -> Usefulness:
+        away = (coords - coords.mean(axis=0)).astype(np.float32)
+        found = quality.evaluate(x.astype(np.float32), away, n_neighbors=n_neighbors)
+        return Usefulness(
+            trustworthiness=float(found.trustworthiness),
+            neighbors=float(found.knn_preservation),
+            clusters=_silhouette(coords, None if self._clusters is None else self._clusters[rows]),
+            classes=_classes(coords, None if self._labels is None else self._labels[rows], n_neighbors),
+        )
 
 
 def _share(found: Usefulness, own: Usefulness, chance: Usefulness) -> float:

@@ -1,12 +1,15 @@
+import jax
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.manifold import TSNE
 
+from drjax.attacks.attack import EveryRecord
 from drjax.attacks.reconstruction import within_map
-from drjax.attacks.reconstruction.within_map import reconstruct_within_map
+from drjax.attacks.reconstruction.within_map import NeighboursInMap, reconstruct_within_map
 from drjax.core.kernel_regression import Choice, Radial
+from drjax.dr import PCA
 
 
 def test_equals_a_regression_of_the_other_records_by_scikit_learn(monkeypatch):
@@ -47,3 +50,33 @@ def test_equal_places_and_bad_input():
         reconstruct_within_map(x, np.zeros((19, 2)))
     with pytest.raises(ValueError, match="rows must be in 0 to 19"):
         reconstruct_within_map(x, np.zeros((20, 2)), rows=[20])
+
+
+def test_a_large_release_is_attacked_by_some_of_its_records_and_each_has_no_part_in_its_own(monkeypatch):
+    monkeypatch.setattr(within_map, "MOST_RECORDS", 60)
+    x = load_digits().data[:150] / 16
+    coords = x[:, 20:22] + 0.1 * np.random.default_rng(0).normal(size=(150, 2))
+
+    def attacked(values, rows):
+        every = EveryRecord(method=PCA(), x=values, coords=coords, rows=rows, stand_ins=lambda _: None)
+        return NeighboursInMap().run_each(jax.random.key(0), every).x
+
+    rows = np.arange(0, 150, 2)
+    found = attacked(x, rows)
+    assert found.shape == (75, 64)
+    assert np.mean((found - x[rows]) ** 2) < 0.95 * x.var(axis=0).mean()
+    moved = x.copy()
+    moved[8] = 7
+    np.testing.assert_allclose(attacked(moved, rows)[4], found[4], atol=1e-9)
+
+
+def test_where_enough_records_are_not_attacked_they_choose_the_kernel_once(monkeypatch):
+    monkeypatch.setattr(within_map, "N_SEARCHED", 50)
+    x = load_digits().data[:120] / 16
+    coords = np.random.default_rng(0).normal(size=(120, 2)) + x[:, 20:22]
+    calls, tune = [], within_map.tune
+    monkeypatch.setattr(within_map, "tune", lambda *given, **more: calls.append(1) or tune(*given, **more))
+    few = reconstruct_within_map(x, coords, rows=np.arange(40))
+    assert len(calls) == 1
+    x[3] = 7
+    np.testing.assert_allclose(reconstruct_within_map(x, coords, rows=np.arange(40)).x[3], few.x[3], atol=1e-12)

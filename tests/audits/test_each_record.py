@@ -8,7 +8,7 @@ from sklearn.datasets import load_digits
 
 from drjax.attacks.attack import Cost, EmbeddingAttack
 from drjax.attacks.reconstruction.closed_form import reconstruct_pca
-from drjax.attacks.reconstruction.within_map import NeighboursInMap
+from drjax.attacks.reconstruction.stationarity.attacks import Stationarity
 from drjax.attacks.registry import ATTACKS
 from drjax.audits import AuditConfig, run
 from drjax.reports import records
@@ -133,9 +133,9 @@ def test_bad_configurations_are_errors_before_anything_is_written(images, tmp_pa
         run(config(images, n_components=61), tmp_path / "o")
     with pytest.raises(ValueError, match="max_records"):
         AuditConfig(max_records=3)
-    monkeypatch.setattr(NeighboursInMap, "most_each", 10)
-    with pytest.raises(ValueError, match="Neighbours in the map takes at most 10 records"):
-        run(config(images, method="umap"), tmp_path / "o")
+    monkeypatch.setattr(Stationarity, "most_each", 10)
+    with pytest.raises(ValueError, match="takes at most 10 records"):
+        run(config(images, method="mds", attacks=("stationarity",)), tmp_path / "o")
     np.save(tmp_path / "few.npy", np.eye(3))
     with pytest.raises(ValueError, match="at least 4 records"):
         run(config(str(tmp_path / "few.npy")), tmp_path / "o")

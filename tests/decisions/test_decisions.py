@@ -1,6 +1,7 @@
 """The search as a whole, on a table whose two components tell most of it."""
 
 import csv
+import dataclasses
 import shlex
 
 import numpy as np
@@ -9,11 +10,14 @@ import pytest
 import drjax
 from drjax.audits import AuditConfig, run
 from drjax.cli import main
-from drjax.decisions import decide, options, search
+from drjax.decisions import decide, options, page, search
 from drjax.decisions.attacked import TreesInMap
+from drjax.decisions.guaranteed import PrivateComponents, SyntheticMap
 from drjax.decisions.options import Defended, FewerNumbers, MergedExposed, WithoutExposed
+from drjax.decisions.usefulness import Usefulness
 from drjax.defenses import Groups, OutputNoise, Rounding
 from drjax.reports.records import load_arrays, read_records
+from drjax.reports.sections import Verdict
 
 N = 80
 
@@ -56,10 +60,12 @@ def test_a_highly_exposed_map_comes_with_alternatives_that_are_attacked_again(au
     found = result.options
     assert result.verdict.level == "high"
     assert len(found.measured) >= 3
-    assert {type(one.option) for one in found.measured} >= {Defended, FewerNumbers, MergedExposed, WithoutExposed}
+    kinds = {Defended, FewerNumbers, MergedExposed, WithoutExposed, PrivateComponents, SyntheticMap}
+    assert {type(one.option) for one in found.measured} == kinds
     assert sum(line.startswith("Instead: ") for line in said) == len(found.measured)
     for one in found.measured:
-        assert {row.label for row in one.rows} >= {"Neighbours in the map", "Closed form with prior"}
+        on_maps = {"Neighbours in the map", "Closed form with prior"}
+        assert {row.label for row in one.rows} == ({"Difference of means"} if one.option.guarantee else on_maps)
         assert 0 <= one.usefulness.share <= 1
         assert one.passes == (one.verdict.level == "not shown")
 
@@ -69,12 +75,51 @@ def test_the_recommended_option_is_the_most_useful_that_holds_against_an_attack_
     found = result.options
     best = found.recommended
     assert best is not None
+    assert best.option.is_map
     assert best.held
     assert "Randomised trees in the map" in {row.label for row in best.check}
     for one in found.measured:
-        if one.passes and one.usefulness.share > best.usefulness.share:
+        if one.passes and one.option.is_map and one.usefulness.share > best.usefulness.share:
             assert one.held is False
-    assert any(best.option.label[1:] in line and best.command in line for line in result.verdict.details)
+    (said,) = [line for line in result.verdict.details if best.command in line]
+    assert said.startswith(f"Publish instead: {best.option.label[0].lower()}{best.option.label[1:]}. It keeps ")
+    assert "lies outside its guarantee" in result.report.read_text()
+
+
+def test_a_guarantee_is_said_beside_what_has_none():
+    def measured(option, share):
+        useful = Usefulness(trustworthiness=0.9, neighbors=0.5, clusters=0.5, classes=np.nan, share=share)
+        verdict = Verdict("not shown", "", "")
+        return search.Measured(
+            option=option, command="c", n_records=9, rows=(), verdict=verdict, usefulness=useful, seconds=1.0
+        )
+
+    coarse, proven = measured(Defended(Groups, 20), 0.7), measured(PrivateComponents(1.0), 0.6)
+    checked = dataclasses.replace(coarse, check=(Row,), held=True)
+    found = search.Found(
+        own=coarse.usefulness,
+        measured=(coarse, proven, measured(SyntheticMap(1.0), 0.0)),
+        not_run=(),
+        recommended=checked,
+        n_rows=9,
+        judge=TreesInMap(),
+        slow=(),
+        seconds=1.0,
+    )
+    first, second = page.sentences(found)
+    assert first.startswith("Publish instead: groups of at least 20 records")
+    assert "It has no guarantee" in first
+    assert second.startswith("With a guarantee: principal components with a guarantee (epsilon 1)")
+    (only,) = page.sentences(dataclasses.replace(found, recommended=proven))
+    assert only.startswith("Publish instead: principal components")
+    assert "no guarantee" not in only
+
+
+class Row:
+    """A row of a ladder, as far as a sentence asks."""
+
+    class scores:
+        n_targets = 9
 
 
 def test_options_that_leave_much_of_the_map_leave_much_to_the_attacker(audited):
@@ -108,6 +153,8 @@ def test_every_command_makes_what_was_attacked(audited, monkeypatch, capsys):
     for one in result.options.measured:
         if isinstance(one.option, Defended) and one.option.kind is OutputNoise:
             continue  # the command's noise is the operating system's
+        if one.option.guarantee:
+            continue  # so is this; and what is private is stated first
         words = shlex.split(one.command)
         out = f"{one.option.name}.csv"
         main([*words[1:2], words[2], out, *words[4:]])
@@ -115,6 +162,21 @@ def test_every_command_makes_what_was_attacked(audited, monkeypatch, capsys):
         kept = load_arrays(result.folder / "options" / f"{one.option.name}.npz")
         np.testing.assert_allclose(published, kept["coords"], atol=2e-6)
     capsys.readouterr()
+
+
+def test_commands_with_a_guarantee_begin_with_a_form_that_refuses_until_it_is_filled_in(audited, monkeypatch, capsys):
+    folder, result, _ = audited
+    monkeypatch.chdir(folder)
+    for one in result.options.measured:
+        if not one.option.guarantee:
+            continue
+        form, release = one.command.split("   # fill it in, then: ")
+        if not (folder / "form.json").exists():
+            main(shlex.split(form)[1:])
+        with pytest.raises(SystemExit):
+            main(shlex.split(release)[1:])
+        assert "bounds must not depend on the private records" in capsys.readouterr().err
+        assert not (folder / "published").exists()
 
 
 def test_a_run_that_is_resumed_finds_the_same(audited):
@@ -130,6 +192,7 @@ def test_a_run_that_is_resumed_finds_the_same(audited):
 def test_none_found_is_said(tmp_path, monkeypatch):
     weak = (Defended(Rounding, 0.01), Defended(Rounding, 0.02), Defended(Groups, 2))
     monkeypatch.setattr(search, "options_for", lambda _: weak)
+    monkeypatch.setattr(search, "guaranteed_for", lambda _: ())
     result = run(AuditConfig(data=str(table(tmp_path / "people.csv"))), tmp_path / "run", decide=decide)
     assert result.options.recommended is None
     assert any(line.startswith("Instead: none found. None of 3 ") for line in result.verdict.details)
@@ -137,6 +200,7 @@ def test_none_found_is_said(tmp_path, monkeypatch):
 
 def test_an_option_that_fails_the_final_check_is_not_recommended(tmp_path, monkeypatch):
     monkeypatch.setattr(search, "options_for", lambda _: (Defended(OutputNoise, 5.0), Defended(OutputNoise, 9.0)))
+    monkeypatch.setattr(search, "guaranteed_for", lambda _: ())
     monkeypatch.setattr(search, "TreesInMap", Clairvoyant)
     result = run(AuditConfig(data=str(table(tmp_path / "people.csv"))), tmp_path / "run", decide=decide)
     assert [one.held for one in result.options.measured] == [False, False]
@@ -169,7 +233,7 @@ def test_a_map_of_somebody_else_is_made_coarser_and_not_made_anew(tmp_path, monk
     result = drjax.audit("t.csv", released="map.csv", method="pca", out="run")
     assert result.verdict.level == "high"
     kinds = {type(one.option) for one in result.options.measured}
-    assert kinds == {Defended, MergedExposed}
+    assert kinds == {Defended, MergedExposed, PrivateComponents, SyntheticMap}
     one = next(one for one in result.options.measured if one.option.name == "groups-5")
     main([*shlex.split(one.command)[1:]])
     published = np.loadtxt("published.csv", delimiter=",", skiprows=1)

@@ -116,7 +116,7 @@ def test_a_key_is_refused_with_advice():
 
 
 def test_unknown_kinds_and_reserved_names_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="kind must be one of attack, curve, quality, run, stage, status"):
+    with pytest.raises(ValueError, match="kind must be one of attack, curve, option, quality, run, stage, status"):
         records.put_record(tmp_path / "r.jsonl", "result", "a")
     with pytest.raises(ValueError, match="schema"):
         records.put_record(tmp_path / "r.jsonl", "run", "a", schema=7)

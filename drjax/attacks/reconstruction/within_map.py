@@ -22,6 +22,9 @@ from drjax.core.types import Array, Reconstruction, Status
 WIDTHS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 """Grid of the kernel's width, in units of the median squared distance between two points of the map."""
 
+MOST_RECORDS = 8000
+"""Records of one release that are made use of, where every record is attacked: three matrices of all their pairs."""
+
 N_GROUPS = 10
 """Sets of records whose kernel is chosen together, on the records outside the set."""
 
@@ -90,6 +93,14 @@ def _some(numbers: np.ndarray) -> np.ndarray:
     return numbers[np.linspace(0, len(numbers) - 1, min(len(numbers), N_SEARCHED)).astype(np.int64)]
 
 
+def _seen(n: int, rows: np.ndarray) -> np.ndarray:
+    """Rows of the records that an adversary makes use of: all n, or the attacked ones and others, drawn at random."""
+    if n <= MOST_RECORDS:
+        return np.arange(n)
+    others = np.random.default_rng(0).permutation(np.setdiff1d(np.arange(n), rows))
+    return np.sort(np.concatenate([rows, others[: MOST_RECORDS - len(rows)]]))
+
+
 @dataclass(frozen=True, kw_only=True)
 class NeighboursInMap(EmbeddingAttack):
     """Kernel regression within the map; see `reconstruct_within_map`."""
@@ -99,13 +110,12 @@ class NeighboursInMap(EmbeddingAttack):
     description: str = "Predicts a record from the known records that lie near it in the release."
     takes_hidden = True
     each = True
-    most_each = 8000  # three matrices of all pairs
     shares_each = True
     confirms = False
 
     def cost(self, threat: EmbeddingThreat) -> Cost:
         """See `Attack`."""
-        n, d = threat.known.shape
+        n, d = min(len(threat.known), MOST_RECORDS), threat.known.shape[1]
         searched = min(n, N_SEARCHED)
         one = len(WIDTHS) * (8.0 * searched**3 + 2.0 * searched**2 * d) + 2.0 * n**3
         return Cost(threat.n_releases * one / DENSE_FLOPS, 32.0 * n**2)
@@ -129,5 +139,12 @@ class NeighboursInMap(EmbeddingAttack):
     def run_each(self, key: Array, every: EveryRecord) -> Reconstruction:
         """See `EmbeddingAttack`; nothing is drawn."""
         del key
-        found = reconstruct_within_map(every.x, every.coords, rows=every.rows)
-        return found if every.bounds is None else found._replace(x=np.clip(found.x, *every.bounds))
+        parts = []
+        for rows in np.array_split(every.rows, max(1, -(-len(every.rows) // (MOST_RECORDS // 2)))):
+            seen = _seen(len(every.x), rows)
+            own = np.searchsorted(seen, rows)
+            parts.append(reconstruct_within_map(every.x[seen], every.coords[seen], rows=own))
+        x = np.concatenate([part.x for part in parts])
+        x = x if every.bounds is None else np.clip(x, *every.bounds)
+        status = np.concatenate([part.status for part in parts])
+        return Reconstruction(x, None, x[:, None], np.full(len(x), np.nan), status)

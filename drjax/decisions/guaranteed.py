@@ -1,0 +1,232 @@
+"""What could be published with a guarantee of differential privacy: private components, a map of synthetic records.
+
+Each is rehearsed with noise from a key on the audited records, whose ranges stand in for public ones. A release asks
+for stated or public ones (`drjax release schema`), so that it may keep somewhat less.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from sklearn.neighbors import NearestNeighbors
+
+from drjax.attacks.attack import EmbeddingAttack, EveryRecord
+from drjax.core.types import Array, Reconstruction, Status
+from drjax.decisions.audited import Audited, Made
+from drjax.decisions.options import OfSameMethod, Option, method_words, refit_seconds, refitted
+from drjax.releases import rehearsed
+from drjax.releases.mechanism import DELTA
+
+EPSILONS = (1.0, 4.0)
+"""Epsilons of the guarantees that are tried."""
+
+N_NOISE = 8
+"""Rehearsals that the deviation of the noise is measured on."""
+
+N_BLIND = 8
+"""Sets of directions at random that private components are held against; of tables at random, of few records."""
+
+FEW = 1000
+"""Records up to which a map of synthetic ones is held against as many maps that know nothing."""
+
+FORM, FOLDER = "form.json", "published"
+"""File and folder of the commands."""
+
+
+@dataclass(frozen=True)
+class Guaranteed(OfSameMethod):
+    """What options with a guarantee share.
+
+    Attributes:
+        epsilon: Epsilon of the guarantee.
+    """
+
+    epsilon: float
+
+    @property
+    def guarantee(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride] (a constant elsewhere)
+        """See `Option`."""
+        return f"epsilon {self.epsilon:g}, delta {DELTA:g}"
+
+    def release(self, audited: Audited, kind: str, *more: str) -> str:
+        """The commands that write a form to fill in and release by it."""
+        data = audited.config.data
+        words = ["drjax", "release", kind, data, "--epsilon", f"{self.epsilon:g}", "--bounds", FORM, "--out", FOLDER]
+        form = ["drjax", "release", "schema", data, "--out", FORM]
+        return f"{shlex.join(form)}   # fill it in, then: {shlex.join([*words, *more])}"
+
+
+@dataclass(frozen=True)
+class PrivateComponents(Guaranteed):
+    """Principal components and mean with noise; no record's own coordinates."""
+
+    is_map = False
+
+    @property
+    def name(self) -> str:
+        """See `Option`."""
+        return f"private-components-{self.epsilon:g}"
+
+    @property
+    def label(self) -> str:
+        """See `Option`."""
+        return f"Principal components with a guarantee (epsilon {self.epsilon:g}), and no record's own coordinates"
+
+    def command(self, audited: Audited) -> str:
+        """See `Option`."""
+        return self.release(audited, "pca", "--n-components", str(audited.config.n_components))
+
+    def seconds(self, audited: Audited) -> float:
+        """See `Option`."""
+        del audited
+        return 3.0
+
+    def make(self, key: Array, audited: Audited) -> Made:
+        """See `Option`; coordinates are what whoever holds the records sees by the components."""
+        x, k = audited.data.x.astype(np.float64), audited.every.coords.shape[1]
+
+        def rehearsal(one: Array) -> rehearsed.Components:
+            return rehearsed.components(one, x, self.epsilon, n_components=k, blocks=blocks_of(audited))
+
+        found = rehearsal(key)
+        coords = (x - found.center) / found.scale @ found.components.T
+        statistic = _statistic(audited, key, found.center, lambda one: rehearsal(one).center)
+        # Directions at random show something of the records, too.
+        drawn = np.asarray(jax.random.normal(jax.random.fold_in(key, 2), (N_BLIND, x.shape[1], k)), np.float64)
+        blind = x @ np.linalg.qr(drawn)[0]
+        return Made(np.arange(audited.n), audited.every.x, coords, self.method(audited), statistic, blind)
+
+
+@dataclass(frozen=True)
+class SyntheticMap(Guaranteed):
+    """A map of synthetic records, of which none is a person."""
+
+    @property
+    def name(self) -> str:
+        """See `Option`."""
+        return f"synthetic-map-{self.epsilon:g}"
+
+    @property
+    def label(self) -> str:
+        """See `Option`."""
+        return f"A map of synthetic records with a guarantee (epsilon {self.epsilon:g})"
+
+    def command(self, audited: Audited) -> str:
+        """See `Option`."""
+        return self.release(audited, "map", *method_words(audited))
+
+    def make(self, key: Array, audited: Audited) -> Made:
+        """See `Option`; each record lies where the synthetic one lies that is nearest to it."""
+        x = audited.data.x.astype(np.float64)
+
+        def rehearsal(one: Array) -> np.ndarray:
+            return rehearsed.table(one, x, self.epsilon, blocks=blocks_of(audited)).x
+
+        made = rehearsal(key)
+        coords = self._placed(jax.random.fold_in(key, 1), audited, made)
+        # Maps of records drawn at random have places for the real ones, too; of few records they differ much.
+        keys = jax.random.split(jax.random.fold_in(key, 2), N_BLIND if audited.n <= FEW else 1)
+        blind = np.stack([self._placed(one, audited, _uniform(one, audited)) for one in keys])
+        statistic = _statistic(audited, key, made.mean(axis=0), lambda one: rehearsal(one).mean(axis=0))
+        return Made(np.arange(audited.n), audited.every.x, coords, self.method(audited), statistic, blind)
+
+    def seconds(self, audited: Audited) -> float:
+        """See `Option`."""
+        return 5.0 + (1 + (N_BLIND if audited.n <= FEW else 1)) * refit_seconds(audited, audited.n)
+
+    def _placed(self, key: Array, audited: Audited, made: np.ndarray) -> np.ndarray:
+        """(n, k) where each record lies on a map of others, which is where the nearest of those does."""
+        x = audited.data.x.astype(np.float64)
+        scale = np.where(x.std(axis=0) > 0, x.std(axis=0), 1)
+        nearest = NearestNeighbors(n_neighbors=1).fit(made / scale).kneighbors(x / scale, return_distance=False)
+        return refitted(key, audited, self.method(audited), _in_units(audited, made))[nearest[:, 0]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DifferenceOfMeans(EmbeddingAttack):
+    """The noisy mean less the known records, weighed by the noise: the best linear guess of the one unknown record.
+
+    Attributes:
+        mean: (d,) noisy mean of all records.
+        deviation: (d,) standard deviation of its noise, which the adversary measures on rehearsals.
+    """
+
+    name: str = "difference"
+    label: str = "Difference of means"
+    description: str = (
+        "Subtracts the known records from the noisy mean, and weighs what is left by the noise of rehearsals."
+    )
+    mean: Any = None
+    deviation: Any = None
+
+    def run_each(self, key: Array, every: EveryRecord) -> Reconstruction:
+        """See `EmbeddingAttack`; nothing is drawn."""
+        del key
+        x, rows = every.x.astype(np.float64), np.asarray(every.rows)
+        n = len(x)
+        others = (x.sum(axis=0) - x[rows]) / (n - 1)
+        seen = n * np.asarray(self.mean) - (n - 1) * others
+        # The prior is of the known records, whose covariance one record hardly moves; its own part is taken out.
+        away = x[rows] - others
+        variance = np.maximum(n / (n - 1) * x.var(axis=0) - n / (n - 1) ** 2 * away**2 * (n - 1) / n, 0)
+        noise = (n * np.asarray(self.deviation)) ** 2
+        with np.errstate(invalid="ignore", divide="ignore"):
+            weight = np.where(variance > 0, variance / (variance + noise), 0)
+        found = others + weight * (seen - others)
+        found = found if every.bounds is None else np.clip(found, *every.bounds)
+        status = np.full(len(rows), np.uint32(Status.OK))
+        return Reconstruction(found, None, found[:, None], np.full(len(rows), np.nan), status)
+
+
+def guaranteed_for(audited: Audited) -> tuple[Option, ...]:
+    """The options with a guarantee for an audited release; none of so many records that delta would give one away."""
+    if not 1 / audited.n > DELTA:
+        return ()
+    kinds = (PrivateComponents, SyntheticMap)
+    return tuple(kind(epsilon) for kind in kinds for epsilon in EPSILONS)
+
+
+def blocks_of(audited: Audited) -> list[list[int]]:
+    """Places of the one-hot features of each category of a table."""
+    data = audited.data
+    if data.plan is None or data.feature_names is None:
+        return []
+    found = []
+    for column in data.plan.used:
+        places = [
+            j
+            for j, (source, name) in enumerate(zip(data.sources, data.feature_names, strict=True))
+            if source == column.name and column.kind == "category" and name.startswith(f"{column.name}=")
+        ]
+        if len(places) > 1:
+            found.append(places)
+    return found
+
+
+def _uniform(key: Array, audited: Audited) -> np.ndarray:
+    """(n, d) records that know nothing but what each feature may be."""
+    drawn = np.asarray(jax.random.uniform(key, audited.data.x.shape), np.float64)
+    for block in blocks_of(audited):
+        drawn[:, block] = drawn[:, block] == drawn[:, block].max(axis=1, keepdims=True)
+    return drawn
+
+
+def _statistic(audited: Audited, key: Array, mean: np.ndarray, draw: Callable[[Array], np.ndarray]) -> dict[str, Any]:
+    """The noisy mean and the deviation of its noise over further rehearsals, in the units of the audited records."""
+    truth = audited.data.x.astype(np.float64).mean(axis=0)
+    drawn = np.stack([draw(jax.random.fold_in(key, 100 + i)) for i in range(N_NOISE)])
+    deviation = np.sqrt(np.mean((drawn - truth) ** 2, axis=0))
+    shift = _in_units(audited, mean)
+    return {"mean": shift, "deviation": _in_units(audited, mean + deviation) - shift}
+
+
+def _in_units(audited: Audited, records: np.ndarray) -> np.ndarray:
+    """Records in [0, 1] in the units that the method was given."""
+    if not audited.is_map_given:
+        return records
+    return records * audited.data.scale + audited.data.offset

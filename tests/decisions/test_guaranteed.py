@@ -1,0 +1,101 @@
+import jax
+import numpy as np
+import pytest
+
+from drjax.attacks.attack import EveryRecord
+from drjax.attacks.exposure import measure
+from drjax.audits import AuditConfig
+from drjax.data import load
+from drjax.decisions import guaranteed
+from drjax.decisions.audited import Audited
+from drjax.decisions.guaranteed import DifferenceOfMeans, PrivateComponents, SyntheticMap
+from drjax.decisions.usefulness import Yardstick
+from drjax.dr import PCA
+
+KEY = jax.random.key(0)
+N = 400
+
+
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    path = tmp_path_factory.mktemp("data") / "people.csv"
+    z = rng.normal(size=(N, 2))
+    ward = np.digitize(z[:, 0], [-0.5, 0.5])
+    # Two things that most columns follow: directions at random show less of them.
+    x = z @ rng.normal(size=(2, 8)) + 0.3 * rng.normal(size=(N, 8))
+    lines = [",".join([*(f"{value:.3f}" for value in row), "ABC"[w]]) for row, w in zip(x, ward, strict=True)]
+    path.write_text("a,b,c,d,e,f,g,h,ward\n" + "\n".join(lines))
+    data = load(path)
+    coords = np.asarray(PCA().fit_transform(KEY, data.x).coords)
+    rows = np.arange(N)
+    return Audited(
+        config=AuditConfig(data=str(path)),
+        data=data,
+        every=EveryRecord(method=PCA(), x=data.x, coords=coords, rows=rows, stand_ins=lambda _: None),
+        in_records=lambda x: x,
+        attacks={},
+        exposure=measure(data.x, data.x, rows, np.zeros(N, np.uint32)),
+        table=None,
+        key=KEY,
+    )
+
+
+def reconstructed(audited, statistic):
+    return DifferenceOfMeans(**statistic).run_each(KEY, audited.every).x
+
+
+def error_left(audited, statistic):
+    x = audited.data.x.astype(np.float64)
+    others = (x.sum(axis=0) - x) / (N - 1)
+    return np.mean((reconstructed(audited, statistic) - x) ** 2) / np.mean((others - x) ** 2)
+
+
+def test_an_exact_mean_gives_every_record_away_and_a_noisy_one_nothing(audited):
+    mean = audited.data.x.astype(np.float64).mean(axis=0)
+    exact = {"mean": mean, "deviation": np.full(mean.size, 1e-12)}
+    assert error_left(audited, exact) < 1e-6
+    noise = np.random.default_rng(1).normal(size=mean.size)
+    assert error_left(audited, {"mean": mean + noise, "deviation": np.ones(mean.size)}) == pytest.approx(1, abs=0.01)
+    # Noise that is taken for less than it is leads away from the record.
+    assert error_left(audited, {"mean": mean + noise, "deviation": np.full(mean.size, 1e-6)}) > 10
+
+
+def test_a_feature_is_weighed_by_its_own_noise(audited):
+    mean = audited.data.x.astype(np.float64).mean(axis=0)
+    deviation = np.full(mean.size, 10.0)
+    deviation[0] = 1e-9
+    found, x = reconstructed(audited, {"mean": mean, "deviation": deviation}), audited.data.x
+    np.testing.assert_allclose(found[:, 0], x[:, 0], atol=1e-5)
+    assert np.abs(found[:, 1] - x[:, 1]).mean() > 0.5 * x[:, 1].std()
+
+
+@pytest.mark.parametrize("kind", [PrivateComponents, SyntheticMap])
+def test_a_guarantee_of_no_worth_protects_nothing_of_the_mean_and_a_real_one_does(audited, kind):
+    tight = kind(1.0).make(KEY, audited)
+    assert error_left(audited, tight.statistic) > 0.95
+    if kind is PrivateComponents:  # synthetic records are drawn, which hides the mean
+        loose = kind(1e5).make(KEY, audited)
+        assert error_left(audited, loose.statistic) < 0.5
+
+
+def test_private_components_of_many_records_show_what_the_audited_map_shows(audited):
+    yardstick = Yardstick(audited, KEY)
+    noise, truth = (yardstick.measure(PrivateComponents(epsilon).make(KEY, audited)) for epsilon in (0.001, 1000.0))
+    assert truth.trustworthiness == pytest.approx(yardstick.own.trustworthiness, abs=0.01)
+    assert truth.neighbors == pytest.approx(yardstick.own.neighbors, abs=0.02)
+    assert noise.neighbors < truth.neighbors - 0.05
+
+
+def test_a_synthetic_map_is_measured_above_one_that_knows_nothing(audited):
+    made = SyntheticMap(20.0).make(KEY, audited)
+    yardstick = Yardstick(audited, KEY)
+    assert yardstick.measure(made).share > 0.3
+    assert yardstick.measure(made._replace(coords=made.blind[0])).share == 0
+
+
+def test_categories_are_blocks_and_few_records_have_no_guarantee(audited):
+    names = audited.data.feature_names
+    (block,) = guaranteed.blocks_of(audited)
+    assert [names[j] for j in block] == ["ward=A", "ward=B", "ward=C"]
+    assert len(guaranteed.guaranteed_for(audited)) == 4

@@ -88,7 +88,7 @@ def command(config: AuditConfig) -> str:
         option = f"--{field.name.replace('_', '-')}"
         if field.name == "hyperparameters":
             words += [word for name, entry in value.items() for word in (f"--{name.replace('_', '-')}", str(entry))]
-        elif isinstance(value, bool):
+        elif isinstance(value, bool) and isinstance(getattr(default, field.name), bool):
             words.append(option if value else f"--no-{option[2:]}")
         elif isinstance(value, tuple):
             words += [option, *map(str, value)]

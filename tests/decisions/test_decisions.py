@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import drjax
-from drjax.audits import AuditConfig, run
+from drjax.audits import AuditConfig, describe, run
 from drjax.cli import main
 from drjax.decisions import decide, options, page, search
 from drjax.decisions.attacked import TreesInMap
@@ -247,3 +247,8 @@ def test_refinement_is_half_way_between_what_fails_and_what_passes():
     assert options.between(tried) == (Defended(Rounding, 0.3),)
     assert options.between([*tried, (Defended(Groups, 20), True)])[1] == Defended(Groups, 10.0)
     assert options.between([*tried, (Defended(Rounding, 0.3), True)]) == (Defended(Rounding, 0.2),)
+
+
+def test_the_command_that_reruns_an_audit_says_whether_options_were_asked_for():
+    assert describe.command(AuditConfig(data="a.csv", options=False)) == "drjax audit --data a.csv --options False"
+    assert describe.command(AuditConfig(each_record=True, options=True)).endswith("--options True")

@@ -76,7 +76,7 @@ def _halved(coords: Array, cell: Array, n_cells: int, least: Array) -> jax.Array
     first = jnp.cumsum(counts) - counts
     place = jnp.zeros(len(cell), jnp.int32).at[order].set(jnp.arange(len(cell), dtype=jnp.int32)) - first[cell]
     is_upper = (counts[cell] >= 2 * least) & (place >= counts[cell] // 2)
-    return 2 * cell + is_upper
+    return jnp.asarray(2 * cell + is_upper)
 
 
 @hyperparams

@@ -280,7 +280,7 @@ def _audit(config: Config, row: Row) -> AuditConfig:
     return AuditConfig(
         data=config.data,
         method=row.method,
-        options=row.options,
+        hyperparameters=row.options,
         n_known=config.n_known,
         n_shadow=min(config.n_shadow, row.n_shadow or config.n_shadow),
         n_validation=config.n_validation,

@@ -163,7 +163,7 @@ class Config:
         return AuditConfig(
             data=release.data,
             method=release.method,
-            options=options(release.method, release.n_known + 1),
+            hyperparameters=options(release.method, release.n_known + 1),
             n_known=release.n_known,
             n_shadow=plan.n_shadow,
             n_validation=plan.n_validation,

@@ -189,7 +189,7 @@ def test_comparison_allows_for_rounding(standardised):
         ({"dtype": "float64"}, "dtype must be left out with released"),
         ({"defense": "output-noise", "defense_scale": (0.1,)}, "defense must be left out with released"),
         ({"scale": ("standard",)}, "scale must be left out where the method is recognised"),
-        ({"options": {"perplexity": 5}}, "hyperparameters must be left out where the method is recognised"),
+        ({"hyperparameters": {"perplexity": 5}}, "hyperparameters must be left out where the method is recognised"),
         ({"method": "kernel_pca"}, "method must be one of"),
     ],
 )

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import html
+import shutil
+import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,6 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+from matplotlib.figure import Figure as Drawing
 from rich.console import Console
 
 from drjax.attacks import metrics
@@ -26,8 +31,9 @@ from drjax.audits.quality import ReleaseScores
 from drjax.audits.report import audit_report, unfinished_report
 from drjax.core.types import count_status
 from drjax.data import Dataset, load
+from drjax.data.frames import frame_of
 from drjax.data.own_table import OPTIONS
-from drjax.reports import ladder, page, records
+from drjax.reports import ladder, page, plots, records
 from drjax.reports.curve import DefenseCurve
 from drjax.reports.ladder import LadderRow
 from drjax.reports.sections import Facts, Section, Table, Verdict
@@ -69,6 +75,47 @@ class AuditResult:
     accuracy: float | None = None
     belief: Belief | None = None
     options: Any = None
+
+    @property
+    def ladder(self) -> Any:
+        """The ladder as a DataFrame (a pyarrow table without pandas): a row for each baseline and attack."""
+        columns: dict[str, list[Any]] = {"attack": [row.label for row in self.rows]}
+        columns["is_baseline"] = [row.is_baseline for row in self.rows]
+        for name in ("mse", "mse_median", "success", "identification"):
+            intervals = [getattr(row.scores, name) for row in self.rows]
+            columns |= {name: [i.estimate for i in intervals], f"{name}_low": [i.low for i in intervals]}
+            columns[f"{name}_high"] = [i.high for i in intervals]
+        columns["rebuilt"] = [row.scores.gain.rebuilt.estimate if row.scores.gain else None for row in self.rows]
+        return frame_of(pa.table(columns))
+
+    @property
+    def exposed(self) -> Any:
+        """The table of all attacked records as a DataFrame (a pyarrow table without pandas), the most exposed first:
+        rank, row, id and line of an own table, errors; None unless every record was attacked. Private."""
+        if self.table is None:
+            return None
+        # Ids are texts, whatever they look like.
+        as_text = pyarrow.csv.ConvertOptions(column_types={"id": pa.string()})
+        return frame_of(pyarrow.csv.read_csv(self.table, convert_options=as_text))
+
+    def figure(self) -> Drawing:
+        """The ladder as a matplotlib figure, which notebooks show."""
+        return plots.ladder(self.rows)
+
+    def save(self, folder: str | Path) -> Path:
+        """Copies the run folder, for its owner alone to read; returns the copy.
+
+        Raises:
+            ValueError: the folder exists.
+            OSError: it cannot be written.
+        """
+        out = Path(folder)
+        if out.exists():
+            raise ValueError(f"folder must be a new one, got {out} which exists")
+        with tempfile.TemporaryDirectory(dir=out.parent, prefix=".drjax-") as part:
+            shutil.copytree(self.folder, Path(part) / "run").chmod(0o700)
+            (Path(part) / "run").rename(out)
+        return out
 
     def __repr__(self) -> str:
         """The verdict, and the attacks that say most; ten lines at most."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import importlib.util
 from collections.abc import Sequence
 from typing import Any
 
@@ -91,3 +92,8 @@ def _provenance(kind: str, digest: str) -> Provenance:
         files={},
         note="Columns scaled to [0, 1] by their own minimum and maximum.",
     )
+
+
+def frame_of(table: pa.Table) -> Any:
+    """A table as a pandas DataFrame, or as it is where pandas is not installed."""
+    return table if importlib.util.find_spec("pandas") is None else table.to_pandas()

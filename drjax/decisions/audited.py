@@ -66,7 +66,8 @@ class Made(NamedTuple):
         coords: (n', k'), what is published of each.
         method: Method that the attacks take for the release's, without what was done to the map.
         statistic: Noisy mean (d,) of the records that whoever has the release has at most, in the units of x, and the
-            deviation (d,) of its noise, as "mean" and "deviation"; empty where coordinates are published.
+            deviation (d,) of its noise, as "mean" and "deviation"; and as "ceiling" the largest probability that any
+            attack picks the right one of n equally likely records. Empty where coordinates are published.
         blind: (b, n', k'), what would be seen in place of coords if nothing were known of the records, some times
             over; None where that is chance.
     """

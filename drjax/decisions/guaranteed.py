@@ -16,6 +16,8 @@ import numpy as np
 from sklearn.neighbors import NearestNeighbors
 
 from drjax.attacks.attack import EmbeddingAttack, EveryRecord
+from drjax.bounds import rero
+from drjax.bounds.curve import TradeOff
 from drjax.core.types import Array, Reconstruction, Status
 from drjax.decisions.audited import Audited, Made
 from drjax.decisions.options import OfSameMethod, Option, method_words, refit_seconds, refitted
@@ -95,7 +97,7 @@ class PrivateComponents(Guaranteed):
 
         found = rehearsal(key)
         coords = (x - found.center) / found.scale @ found.components.T
-        statistic = _statistic(audited, key, found.center, lambda one: rehearsal(one).center)
+        statistic = _statistic(audited, key, found.center, lambda one: rehearsal(one).center, found.curve)
         # Directions at random show something of the records, too.
         drawn = np.asarray(jax.random.normal(jax.random.fold_in(key, 2), (N_BLIND, x.shape[1], k)), np.float64)
         blind = x @ np.linalg.qr(drawn)[0]
@@ -124,15 +126,15 @@ class SyntheticMap(Guaranteed):
         """See `Option`; each record lies where the synthetic one lies that is nearest to it."""
         x = audited.data.x.astype(np.float64)
 
-        def rehearsal(one: Array) -> np.ndarray:
-            return rehearsed.table(one, x, self.epsilon, blocks=blocks_of(audited)).x
+        def rehearsal(one: Array) -> rehearsed.SyntheticRecords:
+            return rehearsed.table(one, x, self.epsilon, blocks=blocks_of(audited))
 
-        made = rehearsal(key)
+        made, curve = rehearsal(key)
         coords = self._placed(jax.random.fold_in(key, 1), audited, made)
         # Maps of records drawn at random have places for the real ones, too; of few records they differ much.
         keys = jax.random.split(jax.random.fold_in(key, 2), N_BLIND if audited.n <= FEW else 1)
         blind = np.stack([self._placed(one, audited, _uniform(one, audited)) for one in keys])
-        statistic = _statistic(audited, key, made.mean(axis=0), lambda one: rehearsal(one).mean(axis=0))
+        statistic = _statistic(audited, key, made.mean(axis=0), lambda one: rehearsal(one).x.mean(axis=0), curve)
         return Made(np.arange(audited.n), audited.every.x, coords, self.method(audited), statistic, blind)
 
     def seconds(self, audited: Audited) -> float:
@@ -171,9 +173,9 @@ class DifferenceOfMeans(EmbeddingAttack):
         n = len(x)
         others = (x.sum(axis=0) - x[rows]) / (n - 1)
         seen = n * np.asarray(self.mean) - (n - 1) * others
-        # The prior is of the known records, whose covariance one record hardly moves; its own part is taken out.
+        # The variance of the known records: that of all, less the attacked record's own part.
         away = x[rows] - others
-        variance = np.maximum(n / (n - 1) * x.var(axis=0) - n / (n - 1) ** 2 * away**2 * (n - 1) / n, 0)
+        variance = np.maximum(n / (n - 1) * x.var(axis=0) - away**2 / n, 0)
         noise = (n * np.asarray(self.deviation)) ** 2
         with np.errstate(invalid="ignore", divide="ignore"):
             weight = np.where(variance > 0, variance / (variance + noise), 0)
@@ -216,13 +218,17 @@ def _uniform(key: Array, audited: Audited) -> np.ndarray:
     return drawn
 
 
-def _statistic(audited: Audited, key: Array, mean: np.ndarray, draw: Callable[[Array], np.ndarray]) -> dict[str, Any]:
-    """The noisy mean and the deviation of its noise over further rehearsals, in the units of the audited records."""
+def _statistic(
+    audited: Audited, key: Array, mean: np.ndarray, draw: Callable[[Array], np.ndarray], curve: TradeOff
+) -> dict[str, Any]:
+    """The noisy mean and the deviation of its noise over further rehearsals, in the units of the audited records; and
+    what the trade-off curve leaves to any attack that tells a record from all n."""
     truth = audited.data.x.astype(np.float64).mean(axis=0)
     drawn = np.stack([draw(jax.random.fold_in(key, 100 + i)) for i in range(N_NOISE)])
     deviation = np.sqrt(np.mean((drawn - truth) ** 2, axis=0))
     shift = _in_units(audited, mean)
-    return {"mean": shift, "deviation": _in_units(audited, mean + deviation) - shift}
+    ceiling = rero.from_tradeoff(np.asarray(1 / audited.n), curve)
+    return {"mean": shift, "deviation": _in_units(audited, mean + deviation) - shift, "ceiling": ceiling}
 
 
 def _in_units(audited: Audited, records: np.ndarray) -> np.ndarray:

@@ -16,7 +16,7 @@ from drjax.releases.manifest import CHOSEN_OUTSIDE
 from drjax.reports import plots
 from drjax.reports.ladder import LadderRow, duration, number, percent
 from drjax.reports.sections import Cell, Facts, Section, Table, Text
-from drjax.reports.verdict_rule import deciding
+from drjax.reports.verdict_rule import CONCLUSIONS, deciding
 
 TITLE = "What to publish instead"
 
@@ -37,7 +37,7 @@ def sentences(found: Found) -> tuple[str, ...]:
             "the rule's thresholds and holds in the final check. Publish no row per record of these data.",
         )
     if best.option.guarantee:
-        return (_guaranteed("Publish instead", best),)
+        return (_guaranteed(CONCLUSIONS["guaranteed"], best),)
     said = (
         f"Publish instead: {_lower(best.option.label)}. It keeps {percent(best.usefulness.share)} of what this map "
         f"shows; on {_checked_on(best):,} records neither the adapted attacks nor “{found.judge.label}”, which the "
@@ -47,13 +47,16 @@ def sentences(found: Found) -> tuple[str, ...]:
     if not proven:
         return (said,)
     most = max(proven, key=lambda one: one.usefulness.share)
-    return said, _guaranteed("With a guarantee", most)
+    return said, _guaranteed(f"Or {_lower(CONCLUSIONS['guaranteed'])}", most)
 
 
 def _guaranteed(begin: str, one: Measured) -> str:
+    assert one.ceiling is not None
     return (
-        f"{begin}: {_lower(one.option.label)}. It keeps {percent(one.usefulness.share)} of what this map shows, and "
-        f"differential privacy ({one.option.guarantee}) bounds every attack. Command: {one.command}"
+        f"{begin} ({one.option.guarantee}): {_lower(one.option.label)}. It keeps {percent(one.usefulness.share)} of "
+        f"what this map shows. By the guarantee no attack picks the right one of {one.n_records:,} equally likely "
+        f"records with more than {percent(one.ceiling)} probability (guessing: {percent(1 / one.n_records)}). Command: "
+        f"{one.command}"
     )
 
 
@@ -164,7 +167,8 @@ def _how(found: Found) -> Text:
     ]
     if any(one.option.guarantee for one in found.measured):
         points.append(
-            "Options with a guarantee were rehearsed: noise from a key, and the ranges of the audited records in the "
+            "Options with a guarantee were attacked by their noisy mean alone; the guarantee bounds every attack. "
+            "They were rehearsed: noise from a key, and the ranges of the audited records in the "
             "place of public ones, which a release asks for. What they keep of trustworthiness and neighbours is "
             f"counted above what a map keeps that knows nothing of the records. {CHOSEN_OUTSIDE}"
         )
@@ -195,7 +199,11 @@ def _most_checked(found: Found) -> int:
 
 def _rule(one: Measured) -> tuple[str, ...]:
     if one.option.guarantee:
-        return ("passes" if one.passes else "high exposure", f"guaranteed: {one.option.guarantee}")
+        assert one.ceiling is not None
+        return (
+            "passes" if one.passes else "high exposure",
+            f"guaranteed: {one.option.guarantee}, no attack identifies more than {percent(one.ceiling)}",
+        )
     if one.held is not None:
         return ("passes", "holds in the final check" if one.held else "not the final check")
     return ("passes",) if one.passes else ("high exposure", f"by {', '.join(_by(one.rows))}")

@@ -17,11 +17,13 @@ from typing import Any
 
 import jax
 import numpy as np
+import pyarrow as pa
 
 from drjax.attacks.attack import EmbeddingAttack
 from drjax.audits.folder import RunFolder
 from drjax.audits.pipeline import Session
 from drjax.core.types import Array
+from drjax.data.frames import frame_of
 from drjax.decisions import attacked
 from drjax.decisions.attacked import TreesInMap
 from drjax.decisions.audited import Audited, Made
@@ -64,9 +66,11 @@ class Measured:
         n_records: Number of records that it publishes something of.
         rows: Ladder of the attacks on it.
         verdict: Verdict on these.
-        usefulness: What it is good for.
+        usefulness: Figures of what it is good for.
         seconds: Time that it took.
         is_undominated: Whether no other option is at least as useful with no more exposure.
+        ceiling: Largest probability that any attack picks the right one of `n_records` equally likely records, by the
+            guarantee; None without one.
         check: Ladder of the final check; empty where there was none.
         held: Verdict of the final check is not high exposure; None where there was none.
     """
@@ -79,6 +83,7 @@ class Measured:
     usefulness: Usefulness
     seconds: float
     is_undominated: bool = False
+    ceiling: float | None = None
     check: tuple[LadderRow, ...] = ()
     held: bool | None = None
 
@@ -127,6 +132,16 @@ class Found:
     slow: tuple[str, ...]
     seconds: float
 
+    @property
+    def frame(self) -> Any:
+        """The options as a DataFrame (a pyarrow table without pandas), those that pass first."""
+        figures = ("taken", "rebuilt", "identified", "passes", "held", "is_undominated", "ceiling", "command")
+        columns = {"option": [one.option.label for one in self.measured]}
+        columns |= {name: [getattr(one, name) for one in self.measured] for name in figures}
+        useful = [field.name for field in dataclasses.fields(Usefulness)]
+        columns |= {name: [getattr(one.usefulness, name) for one in self.measured] for name in useful}
+        return frame_of(pa.table(columns))
+
 
 def search(audited: Audited, session: Session, each: Callable[[Sequence[Measured]], Any] | None = None) -> Found:
     """Tries all options that time allows, and checks the most useful that passes.
@@ -165,7 +180,7 @@ def search(audited: Audited, session: Session, each: Callable[[Sequence[Measured
         measured=tuple(_ranked(measured)),
         not_run=tuple(not_run),
         recommended=recommended,
-        n_rows=min(N_ROWS, len(audited.exposure.row)),
+        n_rows=min(N_ROWS, audited.n),
         judge=TreesInMap(),
         slow=tuple(attack.label for attack in slow.values()),
         seconds=time.perf_counter() - begun,
@@ -194,6 +209,7 @@ def _measured(key: Array, audited: Audited, folder: RunFolder, option: Option, y
         verdict=ladder.verdict(found),
         usefulness=Usefulness.of(kept["usefulness"]),
         seconds=seconds + spent,
+        ceiling=float(kept["ceiling"]) if "ceiling" in kept else None,
     )
     folder.record(
         "option",
@@ -217,7 +233,7 @@ def _attacks(audited: Audited, made: Made) -> dict[str, EmbeddingAttack]:
     """The attacks on an option: on coordinates those of a search, on a noisy mean the one that takes it apart."""
     if not made.statistic:
         return attacked.searched(audited, N_ROWS)
-    attack = DifferenceOfMeans(**made.statistic)
+    attack = DifferenceOfMeans(mean=made.statistic["mean"], deviation=made.statistic["deviation"])
     return {attack.name: attack}
 
 
@@ -241,7 +257,8 @@ def _marked(measured: Sequence[Measured]) -> list[Measured]:
 
     def beats(other: Measured, one: Measured) -> bool:
         mine, others = (
-            (m.usefulness.share, -m.taken, -m.rebuilt, -m.identified, m.verdict.level != "high") for m in (one, other)
+            (float(np.nan_to_num(m.usefulness.share)), -m.taken, -m.rebuilt, -m.identified, m.passes)
+            for m in (one, other)
         )
         return all(b >= a for a, b in zip(mine, others, strict=True)) and mine != others
 

@@ -6,6 +6,7 @@ import shlex
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 import drjax
 from drjax.audits import AuditConfig, describe, run
@@ -91,7 +92,14 @@ def test_a_guarantee_is_said_beside_what_has_none():
         useful = Usefulness(trustworthiness=0.9, neighbors=0.5, clusters=0.5, classes=np.nan, share=share)
         verdict = Verdict("not shown", "", "")
         return search.Measured(
-            option=option, command="c", n_records=9, rows=(), verdict=verdict, usefulness=useful, seconds=1.0
+            option=option,
+            command="c",
+            n_records=9,
+            rows=(),
+            verdict=verdict,
+            usefulness=useful,
+            seconds=1.0,
+            ceiling=0.12 if option.guarantee else None,
         )
 
     coarse, proven = measured(Defended(Groups, 20), 0.7), measured(PrivateComponents(1.0), 0.6)
@@ -109,9 +117,10 @@ def test_a_guarantee_is_said_beside_what_has_none():
     first, second = page.sentences(found)
     assert first.startswith("Publish instead: groups of at least 20 records")
     assert "It has no guarantee" in first
-    assert second.startswith("With a guarantee: principal components with a guarantee (epsilon 1)")
+    assert second.startswith("Or publish, under the stated guarantee (epsilon 1, delta 1e-06): principal components")
+    assert "equally likely records with more than 12.0% probability (guessing: 11.1%)" in second
     (only,) = page.sentences(dataclasses.replace(found, recommended=proven))
-    assert only.startswith("Publish instead: principal components")
+    assert only.startswith("Publish, under the stated guarantee (epsilon 1, delta 1e-06): principal components")
     assert "no guarantee" not in only
 
 
@@ -187,6 +196,27 @@ def test_a_run_that_is_resumed_finds_the_same(audited):
         assert (one.taken, one.usefulness.share, one.held) == (other.taken, other.usefulness.share, other.held)
     kinds = [record["name"] for record in read_records(result.folder / "records.jsonl") if record["kind"] == "option"]
     assert {one.option.name for one in result.options.measured} <= set(kinds)
+
+
+def test_the_result_has_frames_a_figure_and_a_copy(audited, tmp_path):
+    _, result, _ = audited
+    exposed = result.exposed
+    assert list(exposed["id"]) == [f"P{row:03d}" for row in exposed["row"]]
+    assert list(exposed["line"]) == [row + 2 for row in exposed["row"]]
+    assert list(exposed["rank"]) == list(range(1, N + 1))
+    assert set(exposed["row"]) == set(range(N))
+    frame = result.options.frame
+    assert list(frame["option"]) == [one.option.label for one in result.options.measured]
+    assert frame["passes"].is_monotonic_decreasing
+    assert list(result.ladder["attack"]) == [row.label for row in result.rows]
+    assert result.ladder["mse"].min() == min(row.scores.mse.estimate for row in result.rows)
+    assert isinstance(result.figure(), Figure)
+    copy = result.save(tmp_path / "copy")
+    assert (copy / "report.html").read_bytes() == result.report.read_bytes()
+    assert copy.stat().st_mode & 0o777 == 0o700
+    assert [path.name for path in tmp_path.iterdir()] == ["copy"]
+    with pytest.raises(ValueError, match="folder must be a new one, got"):
+        result.save(tmp_path / "copy")
 
 
 def test_none_found_is_said(tmp_path, monkeypatch):

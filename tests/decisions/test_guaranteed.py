@@ -42,7 +42,7 @@ def audited(tmp_path_factory):
 
 
 def reconstructed(audited, statistic):
-    return DifferenceOfMeans(**statistic).run_each(KEY, audited.every).x
+    return DifferenceOfMeans(mean=statistic["mean"], deviation=statistic["deviation"]).run_each(KEY, audited.every).x
 
 
 def error_left(audited, statistic):
@@ -59,6 +59,26 @@ def test_an_exact_mean_gives_every_record_away_and_a_noisy_one_nothing(audited):
     assert error_left(audited, {"mean": mean + noise, "deviation": np.ones(mean.size)}) == pytest.approx(1, abs=0.01)
     # Noise that is taken for less than it is leads away from the record.
     assert error_left(audited, {"mean": mean + noise, "deviation": np.full(mean.size, 1e-6)}) > 10
+
+
+def test_a_reconstruction_is_the_posterior_mean_of_each_feature_by_itself(audited):
+    x = audited.data.x.astype(np.float64)
+    rng = np.random.default_rng(3)
+    deviation = rng.uniform(0.0001, 0.01, x.shape[1])
+    mean = x.mean(axis=0) + deviation * rng.normal(size=x.shape[1])
+    found = reconstructed(audited, {"mean": mean, "deviation": deviation})
+    for row in (0, 17):
+        known = np.delete(x, row, axis=0)
+        variance, noise = known.var(axis=0), (N * deviation) ** 2
+        seen = N * mean - known.sum(axis=0)
+        expected = (known.mean(axis=0) * noise + seen * variance) / (variance + noise)
+        np.testing.assert_allclose(found[row], expected, atol=1e-9)
+
+
+def test_what_a_guarantee_leaves_is_the_bound_for_one_of_n_records(audited):
+    made = PrivateComponents(1.0).make(KEY, audited)
+    # Hayes et al. 2023: at most e^epsilon kappa and delta more, and no less than guessing.
+    assert 1 / N < made.statistic["ceiling"] <= np.e / N + 1e-6
 
 
 def test_a_feature_is_weighed_by_its_own_noise(audited):

@@ -16,6 +16,7 @@ from drjax.attacks.attack import Cost, EmbeddingAttack, EmbeddingThreat, EveryRe
 from drjax.attacks.reconstruction.closed_form.each import reconstruct_pca_each
 from drjax.attacks.reconstruction.within_map import NeighboursInMap
 from drjax.attacks.registry import ATTACKS
+from drjax.attacks.shadow import DENSE_FLOPS
 from drjax.attacks.shadow_sets import stand_in_shadows
 from drjax.audits import exposure_report
 from drjax.audits.attempts import fields_of
@@ -82,6 +83,11 @@ class ScaledClosedForm(EmbeddingAttack):
     name: str = "scaled-closed-form"
     label: str = "Closed form, scaling taken as known"
     description: str = "Solves the equations of the published components of the scaled records."
+
+    def cost(self, threat: EmbeddingThreat) -> Cost:
+        """See `Attack`; of one record as of all, which share a decomposition."""
+        n, d = threat.known.shape
+        return Cost(4.0 * n * d * min(n, d) / DENSE_FLOPS, 32.0 * n * d)
 
     def fits_each(self, every: EveryRecord) -> str | None:
         """See `EmbeddingAttack`."""

@@ -20,7 +20,7 @@ from drjax.bounds import rero
 from drjax.bounds.curve import TradeOff
 from drjax.core.types import Array, Reconstruction, Status
 from drjax.decisions.audited import Audited, Made
-from drjax.decisions.options import OfSameMethod, Option, method_words, refit_seconds, refitted
+from drjax.decisions.options import OfSameMethod, Option, data_word, method_words, refit_seconds, refitted
 from drjax.releases import rehearsed
 from drjax.releases.mechanism import DELTA
 
@@ -57,7 +57,7 @@ class Guaranteed(OfSameMethod):
 
     def release(self, audited: Audited, kind: str, *more: str) -> str:
         """The commands that write a form to fill in and release by it."""
-        data = audited.config.data
+        data = data_word(audited)
         words = ["drjax", "release", kind, data, "--epsilon", f"{self.epsilon:g}", "--bounds", FORM, "--out", FOLDER]
         form = ["drjax", "release", "schema", data, "--out", FORM]
         return f"{shlex.join(form)}   # fill it in, then: {shlex.join([*words, *more])}"

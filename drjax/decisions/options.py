@@ -10,6 +10,7 @@ import math
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import jax
@@ -18,6 +19,7 @@ import numpy as np
 from drjax.attacks.shadow import shadow_embeddings, shadow_needs
 from drjax.audits.config import RECOGNISED, AuditConfig
 from drjax.core.types import Array, DRMethod
+from drjax.data.sources import is_named
 from drjax.decisions.audited import Audited, Made
 from drjax.decisions.exposed import merged
 from drjax.defenses import AfterMethod, Groups, Hexagons, OutputNoise, Rounding
@@ -36,6 +38,9 @@ EXPOSED_SHARES = (0.01, 0.05, 0.2)
 
 MERGED_SHARE = 0.05
 """Share of the attacked records, the most exposed ones, that are merged with their neighbours."""
+
+IN_MEMORY = "RECORDS.csv"
+"""File in commands for records that were in memory: they have to be written there first."""
 
 OUT = "published.csv"
 """File that commands write."""
@@ -313,7 +318,13 @@ def _command(audited: Audited, *more: str) -> str:
     if audited.is_map_given:
         return shlex.join(["drjax", "defend", str(config.released), OUT, *more])
     of_data = _words(config, ("categorical", "drop", "label", "schema", "data_dir"))
-    return shlex.join(["drjax", "embed", config.data, OUT, *method_words(audited), *of_data, *more])
+    return shlex.join(["drjax", "embed", data_word(audited), OUT, *method_words(audited), *of_data, *more])
+
+
+def data_word(audited: Audited) -> str:
+    """Name or path of the records in a command; of what was in memory, which has none, a word in its place."""
+    name = audited.config.data
+    return name if is_named(name) or Path(name).exists() else IN_MEMORY
 
 
 def method_words(audited: Audited) -> list[str]:

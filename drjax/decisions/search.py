@@ -22,6 +22,7 @@ import pyarrow as pa
 from drjax.attacks.attack import EmbeddingAttack
 from drjax.audits.folder import RunFolder
 from drjax.audits.pipeline import Session
+from drjax.core.progress import announce
 from drjax.core.types import Array
 from drjax.data.frames import frame_of
 from drjax.decisions import attacked
@@ -171,6 +172,7 @@ def search(audited: Audited, session: Session, each: Callable[[Sequence[Measured
                 each(_marked(measured))
 
     possible = (*options_for(audited), *guaranteed_for(audited))
+    _announce(audited, possible, enabled=session.progress)
     try_all(sorted(possible, key=lambda option: option.seconds(audited)))
     try_all(between([(one.option, one.passes) for one in measured]))
     measured, recommended = _checked(check_key, audited, session, _marked(measured))
@@ -185,6 +187,17 @@ def search(audited: Audited, session: Session, each: Callable[[Sequence[Measured
         slow=tuple(attack.label for attack in slow.values()),
         seconds=time.perf_counter() - begun,
     )
+
+
+def _announce(audited: Audited, options: Sequence[Option], *, enabled: bool) -> None:
+    """Says what the options take, and the final check of one of them."""
+    one = audited.every.threat(int(audited.every.rows[0]))
+    costs = [attack.cost(one) for attack in attacked.searched(audited, N_ROWS).values()]
+    attacks = sum(cost.seconds for cost in costs)
+    making = sum(option.seconds(audited) + (0.0 if option.guarantee else attacks) for option in options)
+    checking = attacks + TreesInMap().cost(one).seconds + SLOW_SECONDS * len(_slow(audited))
+    seconds = min(making, SECONDS) + checking
+    announce(f"{len(options)} other things to publish", seconds, max(cost.bytes for cost in costs), enabled=enabled)
 
 
 def _measured(key: Array, audited: Audited, folder: RunFolder, option: Option, yardstick: Yardstick) -> Measured:

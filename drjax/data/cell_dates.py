@@ -197,12 +197,16 @@ def _by_strptime(texts: Sequence[str], form: str) -> np.ndarray:
     if form == "%d %m/%y":
         # 6/12 is no month: two digits each.
         seconds = np.where([re.fullmatch(r"\d\d/\d\d", text) is not None for text in texts], seconds, np.nan)
-    if form != _COMPACT:
-        # strptime takes 1990 for a 19 and a 90.
-        n_numbers = len(re.findall("%[dmYyHMSI]", form))
-        is_told = [len(re.findall(r"\d+", text)) == n_numbers for text in plain]
-        seconds = np.where(is_told, seconds, np.nan)
+    # strptime takes 1990 for a 19 and a 90, and 31 February for 3 March: what it has read must give the same numbers.
+    again = pc.strftime(moments, format=re.sub("%[^dmYyHMSI]", "", form)).to_pylist()
+    is_told = [one is not None and _whole(one) == _whole(text) for one, text in zip(again, plain, strict=True)]
+    seconds = np.where(is_told, seconds, np.nan)
     # Four digits of a year are written in full: strptime takes fewer.
     if "%Y" in form and not is_clock:
         seconds = np.where([re.search(r"\d{4}", text) is not None for text in plain], seconds, np.nan)
     return seconds / (3600 if is_clock else 86400)
+
+
+def _whole(text: str) -> list[int]:
+    """Numbers of digits in a text, in their order."""
+    return [int(number) for number in re.findall(r"\d+", text)]

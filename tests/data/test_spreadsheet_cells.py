@@ -174,6 +174,20 @@ def test_dates_as_people_write_them(cell, when):
     assert np.floor(values[0, 0]) == (when - datetime.date(1970, 1, 1)).days
 
 
+@pytest.mark.parametrize(
+    ("form", "none"),
+    [
+        ("%d.%m.%Y", "31.02.2001"), ("%d.%m.%Y", "29.02.2001"), ("%d.%m.%y", "31.04.01"), ("%d %b %Y", "31 Jun 2001"),
+        ("%Y-%m-%d %H:%M", "2001-09-31 09:30"), ("%m/%d/%Y %I:%M %p", "11/31/2001 09:30 AM"),
+    ],
+)  # fmt: skip
+def test_a_day_that_its_month_does_not_have_is_missing(form, none):
+    days = [datetime.datetime(1980 + i, 1 + i % 12, 1 + i, 9, 30).strftime(form) for i in range(28)]
+    found, values = of([*days, none])
+    assert (found.kind, found.format, values[:, 1].tolist()) == ("date", form, [*[0] * 28, 1])
+    assert "1 is none, taken for missing" in found.reason
+
+
 def test_months_of_two_digits_are_no_fractions():
     found, values = of([f"{1 + i % 12:02d}/{26 + i % 7}" for i in range(N)])
     assert (found.kind, found.format) == ("date", "%m/%y")

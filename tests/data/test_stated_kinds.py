@@ -37,6 +37,8 @@ SMOKER = {"kind": "yes/no", "categories": ["no", "yes"], "fill": "no"}
     [
         (DATE, ["03.02.2001", "2001-02-03", "tomorrow", "", "1990-01-01", "05.05.2050"],
          ["03.02.2001", "03.02.2001", "01.01.2005", "01.01.2005", "01.01.2000", "01.01.2010"]),
+        (DATE, ["31.02.2001", "2001-02-29", "29.02.2004"], ["01.01.2005", "01.01.2005", "29.02.2004"]),
+        (DATE | {"format": "%d%m%Y", "upper": "2010-01-01"}, ["03022001", "31022001"], ["03022001", "01012005"]),
         (TIME, ["07:30", "07:30:20", "03:00", "noon", None], ["07:30", "07:30", "06:00", "12:00", "12:00"]),
         (MOMENT, ["2024-01-01T06:30", "2024-01-01", ""], ["2024-01-01T06:30", "2024-01-01T00:00", "2024-01-01T18:00"]),
         (GRADE, ["severe", "MILD", "deadly", ""], ["severe", "mild", "moderate", "moderate"]),
@@ -97,6 +99,7 @@ def test_a_column_is_left_out_by_a_statement():
     [
         (DATE | {"lower": "yesterday"}, "lower of 'a' must be a date written as %d.%m.%Y or %Y-%m-%d, got 'yesterday'"),
         (DATE | {"lower": 5}, "lower of 'a' must be a date"),
+        (DATE | {"upper": "31.02.2010"}, "upper of 'a' must be a date written as .*, got '31.02.2010'"),
         (DATE | {"fill": "2020-01-01"}, "fill of 'a' must lie within its bounds"),
         (DATE | {"upper": "2000-01-01"}, "bounds of 'a' must be finite, lower < upper"),
         (DATE | {"decimals": 2}, "kind of 'a' must fit"),

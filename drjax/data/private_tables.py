@@ -33,12 +33,12 @@ import pyarrow.csv
 
 from drjax.core import validate
 from drjax.data import tables
+from drjax.data.sheets import TEXTS, WORKBOOKS
 from drjax.data.tables import Columns
 
 FILE = "(file)"
 """Key of a form's entry on the layout; no column may be called so."""
 
-TEXTS = (".csv", ".tsv", ".txt")
 SUFFIXES = (*TEXTS, ".parquet")
 """Endings of the files that can be read, in lower case."""
 
@@ -47,6 +47,9 @@ QUOTES = ("paired", "line")
 
 _BREAK = re.compile(rb"\r\n|\r|\n")
 _OPENS = re.compile(rb' *"')
+
+_SHIFTS = re.compile("iso2022|hz|utf-7|unicode-escape|raw-unicode-escape|punycode")
+"""Names of encodings in which some bytes say how those behind them are read, beyond the end of a line."""
 
 MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 """Byte order marks, and the encoding that each tells."""
@@ -61,7 +64,8 @@ class Layout:
             columns, and records follow.
         names: Names of all columns of the file in their order; those of the line above the first record if None.
         separator: One of `SEPARATORS`; the one that the names hold most of if None.
-        encoding: Encoding of a file without a byte order mark.
+        encoding: Encoding of a file without a byte order mark, one that Python knows; none with shift sequences
+            (ISO-2022, HZ, UTF-7) or escapes, in which one cell may change how the next ones are read.
         lines_below: Lines below the last record that are none, such as totals and footnotes; empty ones do not count.
         quotes: "paired" where a program wrote the quotes, or "line" where every line is a record whatever it holds.
     """
@@ -84,9 +88,14 @@ class Layout:
         if self.separator is not None:
             validate.one_of(SEPARATORS, **{f"separator of {FILE!r}": self.separator})
         try:
-            codecs.lookup(self.encoding)
-        except (LookupError, TypeError) as error:
+            b"a".decode(self.encoding, errors="replace")
+        except (LookupError, TypeError, UnicodeError) as error:
             raise ValueError(f"encoding of {FILE!r} must be one that Python knows, got {self.encoding!r}") from error
+        if _SHIFTS.match(codecs.lookup(self.encoding).name):
+            raise ValueError(
+                f"encoding of {FILE!r} must be one that Python knows and in which no cell decides how others are read, "
+                f"got {self.encoding!r}: save the file as UTF-8"
+            )
         validate.integer(minimum=0, **{f"lines_below of {FILE!r}": self.lines_below})
         validate.one_of(QUOTES, **{f"quotes of {FILE!r}": self.quotes})
 
@@ -118,7 +127,7 @@ def read_private(path: Path, layout: Layout = Layout()) -> Columns:
         FileNotFoundError: nothing there.
     """
     suffix = path.suffix.lower()
-    if suffix in (".xlsx", ".xls", ".ods"):
+    if suffix in WORKBOOKS:
         raise ValueError(
             f"{path} must be a text or Parquet file to be released: of a sheet, the last row that is not empty is the "
             "last, so that one record could change how many there are; save the sheet as CSV"

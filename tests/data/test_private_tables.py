@@ -95,6 +95,17 @@ def test_bytes_that_are_no_text_are_unknown_characters_of_their_own_cell(tmp_pat
     assert rows_of(tmp_path / "t.csv", Layout(encoding="cp1252")) == [["37", "Müller"], ["18", "south"]]
 
 
+@settings(max_examples=50)
+@given(cell=st.lists(st.sampled_from(sorted({*range(256)} - {*b'\r\n,"'})), max_size=6).map(bytes))
+@pytest.mark.parametrize("encoding", ["utf-8", "cp1252", "shift_jis", "gb18030", "big5", "euc_jp"])
+def test_no_bytes_of_one_record_change_the_rows_of_the_others(tmp_path_factory, encoding, cell):
+    path = tmp_path_factory.mktemp("bytes") / "t.csv"
+    path.write_bytes(b"age,ward\n37,north\n1," + cell + b"\n18,south\n")
+    found = rows_of(path, Layout(encoding=encoding))
+    assert len(found) == 3
+    assert [found[0], found[2]] == [["37", "north"], ["18", "south"]]
+
+
 @pytest.mark.parametrize(
     ("stated", "message"),
     [
@@ -107,6 +118,12 @@ def test_bytes_that_are_no_text_are_unknown_characters_of_their_own_cell(tmp_pat
         ({"first_line": 2, "names": "ab"}, "must be a list of texts"),
         ({"separator": "x"}, "separator .* must be one of"),
         ({"encoding": "none-such"}, "encoding .* must be one that Python knows"),
+        ({"encoding": "rot13"}, "encoding .* must be one that Python knows"),
+        ({"encoding": "UTF_7"}, "encoding .* must be one .* in which no cell decides how others are read"),
+        ({"encoding": "iso2022_jp"}, "in which no cell decides"),
+        ({"encoding": "hz-gb-2312"}, "in which no cell decides"),
+        ({"encoding": "unicode_escape"}, "in which no cell decides"),
+        ({"encoding": "raw-unicode-escape"}, "in which no cell decides"),
         ({"quotes": "none"}, "quotes .* must be one of"),
         ({"lines_below": -1}, "lines_below .* must be an integer"),
     ],

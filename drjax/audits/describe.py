@@ -14,26 +14,23 @@ IMAGE_FIGURE = (
     "Originals and what each attack took back",
     "The first row shows target records, each unknown to the adversary; every row below shows what one attack rebuilt "
     "from the published coordinates. The number under a picture is its mean squared error.",
-    "Grid of pictures: target records in the first row, reconstructions by each attack below.",
 )
 FEATURE_FIGURE = (
     "Error of each feature",
     "How far the strongest attacks are off in each feature, as a multiple of the error of guessing the average record: "
     "1 means that the release gave nothing away about the feature, 0 that it gave away everything.",
-    "Error bars per feature for the strongest attacks.",
 )
 LADDER_FIGURE = (
     "The attack ladder",
     "Mean squared error of every attack with its 95% interval. The vertical lines are the two yardsticks: an attack "
     "left of the nearest neighbour rebuilds records better than looking up a similar one.",
-    "Mean squared error of every attack on a logarithmic scale, with lines for the mean record and nearest neighbour.",
 )
 ERROR_FIGURE = (
     "Error by target",
     "Share of the targets whose error is at most the value on the horizontal axis. Averages hide the records that are "
     "hit hardest: they are at the left.",
-    "Cumulative distribution of the per-target mean squared error of each attack.",
 )
+"""Title and caption of each figure; `reports.alt_texts` has what it shows in words."""
 
 
 def is_image(shape: tuple[int, ...]) -> bool:

@@ -22,7 +22,7 @@ from drjax.audits.shadows import embeddings
 from drjax.core.progress import announce
 from drjax.core.types import DRMethod, count_status
 from drjax.data import split
-from drjax.reports import plots
+from drjax.reports import alt_texts, plots
 from drjax.reports.curve import DefenseCurve, sections_of
 from drjax.reports.ladder import LadderRow
 from drjax.reports.sections import Figure, Section, Verdict
@@ -272,17 +272,14 @@ class EmbeddingSetting(Setting):
         if describe.is_image(data.shape):
             shown = {label: x[:FIGURE_TARGETS] for label, x in labelled.items()}
             figure = plots.image_grid(scene.targets[:FIGURE_TARGETS], shown, data.shape)
-            text = describe.IMAGE_FIGURE
+            text = *describe.IMAGE_FIGURE, alt_texts.image_grid(scene.targets[:FIGURE_TARGETS], shown)
         else:
             hit = [row.label for row in sorted(rows, key=lambda row: row.scores.mse.estimate) if not row.is_baseline]
-            figure = plots.feature_errors(
-                scene.targets,
-                {label: labelled[label] for label in hit[:FIGURE_ATTACKS]},
-                scene.public.mean(axis=0),
-                feature_names=data.feature_names,
-                scale=np.where(data.scale > 0, data.scale, 1),
-            )
-            text = describe.FEATURE_FIGURE
+            shown = {label: labelled[label] for label in hit[:FIGURE_ATTACKS]}
+            drawn = scene.targets, shown, scene.public.mean(axis=0)
+            units = {"feature_names": data.feature_names, "scale": np.where(data.scale > 0, data.scale, 1)}
+            figure = plots.feature_errors(*drawn, **units)
+            text = *describe.FEATURE_FIGURE, alt_texts.feature_errors(*drawn, **units)
         scored = ~scene.is_known
         errors = {
             label: metrics.mean_squared_errors(x[:, scored], scene.targets[:, scored]) for label, x in labelled.items()
@@ -293,7 +290,11 @@ class EmbeddingSetting(Setting):
         }
         drawn = [
             ("reconstructions", figure, text),
-            ("ladder", plots.ladder(rows), describe.LADDER_FIGURE),
-            ("errors", plots.error_distribution(errors, neighbor), describe.ERROR_FIGURE),
+            ("ladder", plots.ladder(rows), (*describe.LADDER_FIGURE, alt_texts.ladder(rows))),
+            (
+                "errors",
+                plots.error_distribution(errors, neighbor),
+                (*describe.ERROR_FIGURE, alt_texts.error_distribution(errors, neighbor)),
+            ),
         ]
         return save_figures(session.folder.path, drawn)

@@ -20,7 +20,7 @@ from drjax.audits.report import save_figures
 from drjax.core.statistics import share_interval
 from drjax.core.types import Array, DRMethod, count_status
 from drjax.data import Dataset
-from drjax.reports import plots
+from drjax.reports import alt_texts, plots
 from drjax.reports.ladder import LadderRow, number
 from drjax.reports.records import atomic_write_text
 from drjax.reports.sections import Figure, Table
@@ -51,15 +51,14 @@ CURVE = (
     "Exposure of every record",
     "Share of the records whose error is at most the value on the horizontal axis. The most exposed records are at the "
     "left; the grey line is the error of the most similar other record.",
-    "Cumulative distribution of the per-record mean squared error of each attack.",
 )
 PICTURES = (
     "The most exposed records",
     "The first row shows the records that the strongest attack took back best, each unknown to the adversary; below "
     "them the most similar other record and what each attack rebuilt. The number under a picture is its mean squared "
     "error.",
-    "Grid of pictures: the most exposed records in the first row, guesses and reconstructions below.",
 )
+"""Title and caption of each figure; `reports.alt_texts` has what it shows in words."""
 
 
 BASELINES = {
@@ -238,12 +237,15 @@ def contents(
     if describe.is_image(data.shape):
         some = worst[:WORST_PICTURES]
         shown = {labels[name]: x[some] for name, x in reconstructions.items() if name != "mean"}
-        drawn.append(("worst", plots.image_grid(data.x[best.row[some]], shown, data.shape), PICTURES))
+        truth = data.x[best.row[some]]
+        alt = alt_texts.image_grid(truth, shown)
+        drawn.append(("worst", plots.image_grid(truth, shown, data.shape), (*PICTURES, alt)))
     else:
         listed = _features if data.plan is None else _columns
         tables.append(listed(data, best, worst, reconstructions[strongest], labels[strongest]))
     errors = {labels[name]: m.error for name, m in measured.items() if name != "nearest"}
-    drawn.append(("exposure", plots.error_distribution(errors, best.nearest_error), CURVE))
+    alt = alt_texts.error_distribution(errors, best.nearest_error)
+    drawn.append(("exposure", plots.error_distribution(errors, best.nearest_error), (*CURVE, alt)))
     return tuple(tables), save_figures(folder, drawn)
 
 

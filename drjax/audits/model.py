@@ -24,7 +24,7 @@ from drjax.core.types import PyTree
 from drjax.data import Dataset, split
 from drjax.nets.classifier_training import train_many
 from drjax.nets.classifiers import accuracy
-from drjax.reports import ladder, plots
+from drjax.reports import alt_texts, ladder, plots
 from drjax.reports.ladder import LadderRow
 from drjax.reports.sections import Facts, Figure, Verdict
 
@@ -249,7 +249,8 @@ def _figures(
     if describe.is_image(data.shape):
         shown = {label: x[:FIGURE_TARGETS] for label, x in found.items()}
         grid = plots.image_grid(targets[:FIGURE_TARGETS], shown, data.shape)
-        title, caption, alt = describe.IMAGE_FIGURE
+        title, caption = describe.IMAGE_FIGURE
+        alt = alt_texts.image_grid(targets[:FIGURE_TARGETS], shown)
         drawn.append(("reconstructions", grid, (title, caption.replace("coordinates", "parameters"), alt)))
-    drawn.append(("ladder", plots.ladder(rows), describe.LADDER_FIGURE))
+    drawn.append(("ladder", plots.ladder(rows), (*describe.LADDER_FIGURE, alt_texts.ladder(rows))))
     return save_figures(session.folder.path, drawn)

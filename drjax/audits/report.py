@@ -216,7 +216,7 @@ def _kind(*, is_private: bool) -> str:
 
 
 def save_figures(folder: Path, drawings: Iterable[tuple[str, Drawing, tuple[str, str, str]]]) -> tuple[Figure, ...]:
-    """Writes figures into `figures/` of a run folder; returns them as sections.
+    """Writes figures into `figures/` of a run folder, drawings as SVG and pictures as PNG; returns them as sections.
 
     Args:
         folder: The run folder.
@@ -226,9 +226,10 @@ def save_figures(folder: Path, drawings: Iterable[tuple[str, Drawing, tuple[str,
     path.mkdir(exist_ok=True)
     figures = []
     for name, drawing, (title, caption, alt) in drawings:
-        file = path / f"{name}.png"
+        file = path / f"{name}{plots.suffix(drawing)}"
         plots.save_figure(drawing, file)
-        figures.append(Figure(title=title, caption=caption, png=file, alt=alt))
+        image, svg = (None, file) if file.suffix == ".svg" else (file, None)
+        figures.append(Figure(title=title, caption=caption, alt=alt, png=image, svg=svg))
     return tuple(figures)
 
 

@@ -51,7 +51,7 @@ def test_ranks_every_record_and_shows_the_worst(images, tmp_path):
     assert "The most exposed records" in page
     assert "the other 59" in page
     assert result.verdict.level == "high"
-    assert {f.name for f in (tmp_path / "o/figures").iterdir()} == {"worst.png", "exposure.png"}
+    assert {f.name for f in (tmp_path / "o/figures").iterdir()} == {"worst.png", "exposure.svg"}
     kinds = [record["kind"] for record in records.read_records(tmp_path / "o/records.jsonl")]
     assert kinds.count("attack") == 4
     # The table is of the closed form, and that is the attack on each record alone.

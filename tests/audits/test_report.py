@@ -117,7 +117,13 @@ def test_figures_are_saved_and_become_sections(tmp_path):
     drawing = plots.error_distribution({"a": [0.1, 0.2]}, [0.2, 0.3])
     (figure,) = save_figures(tmp_path, [("errors", drawing, ("Errors", "How far off.", "A curve."))])
     assert (figure.title, figure.caption, figure.alt) == ("Errors", "How far off.", "A curve.")
-    assert figure.png == tmp_path / "figures" / "errors.png"
+    assert figure.png is None
+    assert figure.svg == tmp_path / "figures" / "errors.svg"
+    assert b"<svg" in figure.svg.read_bytes()
+    pictures = plots.image_grid([[0.0, 1.0]], {"a": [[0.5, 0.5]]}, (1, 2))
+    (figure,) = save_figures(tmp_path, [("worst", pictures, ("Worst", "How far off.", "A grid."))])
+    assert figure.svg is None
+    assert figure.png == tmp_path / "figures" / "worst.png"
     assert figure.png.read_bytes().startswith(b"\x89PNG")
 
 

@@ -40,7 +40,10 @@ def test_writes_report_records_arrays_and_figures(tmp_path):
     kinds = [record["kind"] for record in records.read_records(tmp_path / "out" / "records.jsonl")]
     assert kinds.count("attack") == 5
     assert kinds.count("run") == 1
-    assert len(list((tmp_path / "out" / "figures").glob("*.png"))) == 3
+    figures = {file.name for file in (tmp_path / "out" / "figures").iterdir()}
+    assert figures == {"reconstructions.png", "ladder.svg", "errors.svg"}
+    for told in ("the strongest attack: ", "Pictures of 10 records", "one curve for each attack"):  # alternative texts
+        assert told in page
 
 
 def test_equal_runs_leave_equal_files_byte_for_byte(tmp_path):
@@ -77,7 +80,7 @@ def test_an_interrupted_run_resumes_to_bit_identical_results(tmp_path, monkeypat
     resumed = run(config, tmp_path / "part", resume=True)
     first, second = contents(tmp_path / "whole"), contents(tmp_path / "part")
     assert first == second
-    assert {Path(name).suffix for name in first} == {".npz", ".png", ".json"}
+    assert {Path(name).suffix for name in first} == {".npz", ".png", ".svg", ".json"}
     assert [row.scores.mse for row in whole.rows] == [row.scores.mse for row in resumed.rows]
 
 

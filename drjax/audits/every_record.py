@@ -223,6 +223,7 @@ class EveryRecordSetting(Setting):
             data,
             self._exposures,
             {name: found.x for name, found in attempts.items()},
+            coords=self._threat.coords,
             labels={name: found.label for name, found in attempts.items()},
             strongest=strongest,
         )

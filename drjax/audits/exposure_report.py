@@ -23,6 +23,7 @@ from drjax.data import Dataset
 from drjax.reports import alt_texts, plots
 from drjax.reports.ladder import LadderRow, number
 from drjax.reports.records import atomic_write_text
+from drjax.reports.scatter import ScatterPlot
 from drjax.reports.sections import Figure, Table
 
 TABLE = "exposure.csv"
@@ -43,7 +44,7 @@ NEAR = 0.01
 """Share of a feature's range within which it counts as learned."""
 
 WORST_ROWS = 20
-"""Lines of the ranking in the report."""
+"""Lines of the ranking in the report, and records that the map marks."""
 
 LIMITATIONS = (ALL_LIMITATIONS[0], *ALL_LIMITATIONS[2:])
 
@@ -223,10 +224,21 @@ def contents(
     measured: Mapping[str, Exposure],
     reconstructions: Mapping[str, np.ndarray],
     *,
+    coords: np.ndarray,
     labels: Mapping[str, str],
     strongest: str,
-) -> tuple[tuple[Table, ...], tuple[Figure, ...]]:
-    """Tables and figures of the report; the figures are written into the folder's `figures`."""
+) -> tuple[tuple[Table, ...], tuple[ScatterPlot | Figure, ...]]:
+    """Tables and figures of the report; the figures are written into the folder's `figures`.
+
+    Args:
+        folder: The run folder.
+        data: All n records.
+        measured: Exposure of the attacked records by each attack and baseline.
+        reconstructions: What each made of them, (m, d).
+        coords: (n, k) the release. The first figure is its map where k is 2.
+        labels: Label of each attack and baseline.
+        strongest: Name of the strongest attack.
+    """
     best = measured[strongest]
     worst = np.argsort(best.rank)
     tables = [_ranking(data, best, worst, labels[strongest])]
@@ -246,7 +258,8 @@ def contents(
     errors = {labels[name]: m.error for name, m in measured.items() if name != "nearest"}
     alt = alt_texts.error_distribution(errors, best.nearest_error)
     drawn.append(("exposure", plots.error_distribution(errors, best.nearest_error), (*CURVE, alt)))
-    return tuple(tables), save_figures(folder, drawn)
+    shown = (_map(data, best, coords, labels[strongest]),) if coords.shape[1] == 2 else ()
+    return tuple(tables), (*shown, *save_figures(folder, drawn))
 
 
 SCALING = (
@@ -284,6 +297,27 @@ def assumptions(data: Dataset, method: DRMethod, n_attacked: int, *, scaling: st
     return tuple(sentences)
 
 
+def _map(data: Dataset, best: Exposure, coords: np.ndarray, label: str) -> ScatterPlot:
+    """The release as a picture, each record coloured by what the strongest attack leaves of a guess's error."""
+    n, m = len(coords), len(best.row)
+    shares, rebuilt = np.full(n, np.nan), np.zeros(n, bool)
+    is_known = np.isfinite(best.error) & (best.mean_error > 0)
+    shares[best.row[is_known]] = best.error[is_known] / best.mean_error[is_known]
+    rebuilt[best.row] = best.is_rebuilt
+    left = ["not attacked"] * (m < n) + ["not measured"] * (not is_known.all())
+    return ScatterPlot(
+        title="The map, and who is exposed on it",
+        points=coords,
+        shares=shares,
+        labels=tuple(data.called(i) for i in range(n)),
+        marked=tuple(int(best.row[i]) for i in np.argsort(best.rank) if is_known[i])[:WORST_ROWS],
+        rebuilt=rebuilt,
+        caption=f"The attack is “{label}”, the strongest one.",
+        guess="of the error of guessing the mean",
+        unknown=" or ".join(left) or "not attacked",
+    )
+
+
 def _ranking(data: Dataset, best: Exposure, worst: np.ndarray, label: str) -> Table:
     failed, beyond = int((~np.isfinite(best.error)).sum()), int((best.chance < exposure.SINGLE_LEVEL).sum())
     counted = " Rows count from 0." if data.rows is None else ""
@@ -297,8 +331,8 @@ def _ranking(data: Dataset, best: Exposure, worst: np.ndarray, label: str) -> Ta
             f"{f'; {failed:,} could not be scored' if failed else ''}.{counted} All records are in {TABLE}.",
         ),
         headers=(
-            "Rank",
             "Row" if data.rows is None else "Record",
+            "Rank",
             "Error (MSE)",
             "Most similar other record",
             "Mean of the others",
@@ -308,8 +342,8 @@ def _ranking(data: Dataset, best: Exposure, worst: np.ndarray, label: str) -> Ta
         ),
         rows=tuple(
             (
-                f"{best.rank[i]:,}",
                 f"{best.row[i]:,}" if data.rows is None else data.called(int(best.row[i])),
+                f"{best.rank[i]:,}",
                 number(float(best.error[i])),
                 number(float(best.nearest_error[i])),
                 number(float(best.mean_error[i])),

@@ -23,6 +23,9 @@ PAIRS = 2**28
 
 FEWEST, MOST = 10, 100
 
+TITLE = "How good the release is as an embedding"
+"""Heading of the section."""
+
 READING = (
     "These figures say what the release is good for, not what it gives away: one of little use may give away much. If "
     "noise or rounding is added as a defence, they say what that costs."
@@ -169,7 +172,7 @@ def in_words(method: DRMethod, scores: ReleaseScores) -> Table:
         rows.append(("The method's own objective", _number(scores.objective), f"{text}releases of the same data."))
     plural = "" if scores.n_releases == 1 else "s"
     return Table(
-        title="How good the release is as an embedding",
+        title=TITLE,
         paragraphs=(lead(scores), READING),
         caption=f"Means over {scores.n_releases:,} release{plural} of {n:,} records, each with another target, and "
         f"{k} neighbours per record. Small figures are 95% confidence intervals over the targets.",

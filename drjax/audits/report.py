@@ -8,9 +8,10 @@ from typing import Any
 
 from matplotlib.figure import Figure as Drawing
 
-from drjax.audits import legal_terms
+from drjax.audits import legal_terms, quality
 from drjax.reports import ladder, plots, sections
 from drjax.reports.ladder import LadderRow
+from drjax.reports.scatter import ScatterPlot
 from drjax.reports.sections import Facts, Figure, Report, Section, Table, Text, Verdict
 from drjax.reports.verdict_rule import VERDICT_RULE
 
@@ -145,7 +146,7 @@ def audit_report(
     limitations: tuple[str, ...] = LIMITATIONS,
     is_private: bool = False,
 ) -> Report:
-    """The report of an audit.
+    """The report of an audit: what every reader needs first, and details for experts behind it.
 
     Args:
         title: Heading of the page.
@@ -156,9 +157,10 @@ def audit_report(
         status_counts: Stage -> status name -> lanes, as `core.types.count_status` counts them.
         command: The shell command that reruns this audit.
         provenance: Where the figures come from, as `records.provenance` returns it.
-        tables: Further tables, shown behind the ladder.
+        tables: Further tables, shown in front of the ladder.
         instead: What else could be published, shown before all else.
-        measured: Quality, defence and figures, shown behind the words on the attacks.
+        measured: Map, quality, defence and figures. The map is shown in front of the tables, the quality among the
+            details, all else behind the ladder.
         winner: Text on which attack was the strongest and why, from `ladder.winner`; left out if empty.
         limitations: Sentences on what the report does not show.
         is_private: Whether the records are somebody's own, so that the page is for their owner alone.
@@ -166,22 +168,28 @@ def audit_report(
     Raises:
         ValueError: no row that is an attack.
     """
+    maps = tuple(section for section in measured if isinstance(section, ScatterPlot))
+    embedded = tuple(section for section in measured if section.title == quality.TITLE)
     return Report(
         kind=_kind(is_private=is_private),
         title=title,
         verdict=verdict,
         sections=(
             *instead,
-            release,
-            ladder.section(rows, note=winner),
+            *maps,
             *tables,
-            ladder.descriptions(rows),
-            *measured,
+            ladder.section(rows, note=winner),
+            *(section for section in measured if section not in (*maps, *embedded)),
+            release,
             Text(title="What was assumed", points=assumptions),
-            Text(title="How the verdict was reached", paragraphs=(VERDICT_RULE,)),
             Text(title="What this report does not show", points=limitations),
-            _status(status_counts),
             Text(title="How to rerun", code=command),
+        ),
+        details=(
+            ladder.descriptions(rows),
+            *embedded,
+            Text(title="How the verdict was reached", paragraphs=(VERDICT_RULE,)),
+            _status(status_counts),
             legal_terms.annex(rows),
             Facts(title="Terms", facts=GLOSSARY, is_glossary=True),
             sections.provenance(provenance),

@@ -30,8 +30,8 @@ CLASSES = (
 )
 """Classes of the colours: words, and the share that is above all of the class; most exposed first."""
 
-UNKNOWN, NO_LEVEL = "not attacked", "none"
-"""Words and level of records of which nothing is known."""
+NO_LEVEL = "none"
+"""Level of records of which nothing is known."""
 
 WIDTH, MOST_HIGH, LEAST_HIGH, MARGIN = 720.0, 560.0, 300.0, 14.0
 """Size of the plot in its own units."""
@@ -65,12 +65,13 @@ class ScatterPlot(Section):
     Attributes:
         points: (n, 2) coordinates of the map.
         shares: (n,) share that the attack leaves of the error of a guess, per record: 0 where it is taken back exactly,
-            1 where the attack knows no more than the guess; nan where none was attacked.
+            1 where the attack knows no more than the guess; nan where that is not known.
         labels: n names of the records, e.g. "P1234 (line 17)".
         marked: Indices of the most exposed records, the most exposed first; they have rings and are listed.
         rebuilt: (n,) whether a record counts as rebuilt; nothing is said of that if None.
         caption: What the reader sees, in addition to the legend.
         guess: Words for what `shares` are shares of.
+        unknown: Words for records whose share is nan.
 
     Raises:
         ValueError: no point, a coordinate that is not finite, a negative or infinite share, an index that is no
@@ -86,6 +87,7 @@ class ScatterPlot(Section):
     rebuilt: Array | None = None
     caption: str = ""
     guess: str = "of a guess's error"
+    unknown: str = "not attacked"
 
     def __post_init__(self) -> None:
         """Checks lengths and ranges."""
@@ -130,7 +132,7 @@ class ScatterPlot(Section):
     @property
     def _counts(self) -> tuple[tuple[str, str, int], ...]:
         counts = np.bincount(self._classes, minlength=len(CLASSES) + 1)
-        named = [(str(level), words) for level, (words, _) in enumerate(CLASSES)] + [(NO_LEVEL, UNKNOWN)]
+        named = [(str(level), words) for level, (words, _) in enumerate(CLASSES)] + [(NO_LEVEL, self.unknown)]
         return tuple((*one, int(count)) for one, count in zip(named, counts, strict=True) if count)
 
     @property
@@ -182,7 +184,7 @@ class ScatterPlot(Section):
     def _text(self, row: int) -> str:
         share = float(np.asarray(self.shares)[row])
         if math.isnan(share):
-            return f"{self.labels[row]}: {UNKNOWN}"
+            return f"{self.labels[row]}: {self.unknown}"
         rebuilt = "; rebuilt" if self.rebuilt is not None and self.rebuilt[row] else ""
         amount = percent(share) if share <= 1 else f"{share:,.0%}"
         return f"{self.labels[row]}: {amount} {self.guess} left{rebuilt}"

@@ -1,17 +1,23 @@
 import csv
 import dataclasses
+import html
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
+from drjax.attacks import exposure
 from drjax.attacks.attack import Cost, EmbeddingAttack
 from drjax.attacks.reconstruction.closed_form import reconstruct_pca
 from drjax.attacks.reconstruction.stationarity.attacks import Stationarity
 from drjax.attacks.registry import ATTACKS
-from drjax.audits import AuditConfig, run
+from drjax.audits import AuditConfig, exposure_report, run
+from drjax.core.types import Status
+from drjax.data import load
 from drjax.reports import records
+from drjax.reports.ladder import percent
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +55,16 @@ def test_ranks_every_record_and_shows_the_worst(images, tmp_path):
     assert ratios == sorted(ratios)
     page = result.report.read_text("utf-8")
     assert "The most exposed records" in page
+    # Every record is a point of the map, the most exposed ones are marked with their place.
+    points = re.findall(r'(data-rank="\d+")?><title>row (\d+): (\S+) of the error of guessing', page)
+    assert sorted(int(row) for _, row, _ in points) == list(range(60))
+    marked = {int(mark[11:-1]): row for mark, row, _ in points if mark}
+    assert [marked[place] for place in range(1, 21)] == [line["row"] for line in lines[:20]]
+    found = result.exposure
+    shares = dict(zip(map(str, found.row), found.error / found.mean_error, strict=True))
+    assert all(html.unescape(share) == percent(shares[row]) for _, row, share in points if shares[row] <= 1)
+    ranking = page[page.index('">The most exposed records</h2>') :]
+    assert re.findall(r'<th scope="col">(\w+)</th>', ranking)[:2] == ["Row", "Rank"]
     assert "the other 59" in page
     assert result.verdict.level == "high"
     assert {f.name for f in (tmp_path / "o/figures").iterdir()} == {"worst.png", "exposure.svg"}
@@ -77,7 +93,27 @@ def test_other_methods_have_their_attacks_and_some_records_are_enough(images, tm
     result = run(config(images, method=method, max_records=12), tmp_path / "o")
     assert result.reconstructions.keys() == {"mean", "nearest"} | attacks
     assert len(table(result)) == 12
-    assert "12 of the 60 records were attacked" in result.report.read_text("utf-8")
+    page = result.report.read_text("utf-8")
+    assert "12 of the 60 records were attacked" in page
+    assert "not attacked: 48<" in page
+
+
+@pytest.mark.figures
+@pytest.mark.parametrize(("rows", "words"), [(30, "not measured"), (20, "not attacked or not measured")])
+def test_a_record_on_which_the_attack_failed_is_not_called_unattacked(tmp_path, rows, words):
+    data = load(np.random.default_rng(0).normal(size=(30, 4)))
+    status = np.zeros(rows, np.uint32)
+    status[7] = Status.NON_FINITE
+    guess = np.where(status[:, None] > 0, np.nan, 0.9 * data.x[:rows])
+    measured = {"mine": exposure.measure(guess, data.x, np.arange(rows), status)}
+    options = {"labels": {"mine": "Mine"}, "strongest": "mine"}
+    plot, *_ = exposure_report.contents(tmp_path, data, measured, {"mine": guess}, coords=data.x[:, :2], **options)[1]
+    assert plot.unknown == words
+    assert np.flatnonzero(np.isnan(plot.shares)).tolist() == [7, *range(rows, 30)]
+    assert 7 not in plot.marked
+    assert len(plot.marked) == min(20, rows - 1)
+    flat = exposure_report.contents(tmp_path, data, measured, {"mine": guess}, coords=data.x[:, :3], **options)[1]
+    assert [figure.title for figure in flat] == ["Exposure of every record"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -2,16 +2,18 @@ import dataclasses
 import html
 import re
 
+import numpy as np
 import pytest
 
 from drjax.attacks.column_gain import ColumnGain
 from drjax.attacks.gain import Gain
 from drjax.attacks.metrics import AttackScores
-from drjax.audits import legal_terms
+from drjax.audits import legal_terms, quality
 from drjax.audits.report import GLOSSARY, LIMITATIONS, audit_report, release_facts, save_figures
 from drjax.core.statistics import Interval
 from drjax.reports import page, plots
 from drjax.reports.ladder import HEADERS, LadderRow, cells, verdict
+from drjax.reports.scatter import ScatterPlot
 from drjax.reports.sections import Table
 from drjax.reports.verdict_rule import VERDICT_RULE
 
@@ -93,12 +95,36 @@ def test_everything_a_reader_needs_is_on_the_page():
         assert sentence in shown
 
 
-def test_tables_come_behind_the_ladder_and_what_was_measured_behind_the_words_on_the_attacks():
-    table, measured = (Table(title=title, headers=("A",), rows=(("1",),)) for title in ("A table", "A measure"))
-    titles = [section.title for section in report(tables=(table,), measured=(measured,)).sections]
-    start = ["What was released", "What the attacks took back", "A table", "The attacks and baselines in words"]
-    assert titles[:6] == [*start, "A measure", "What was assumed"]
-    assert titles[-1] == "Provenance"
+def test_what_every_reader_needs_is_open_and_what_experts_ask_for_is_folded_behind_it_and_reached_from_the_contents():
+    names = ("Instead", "A table", "A measure", quality.TITLE)
+    instead, table, measured, embedded = (Table(title=name, headers=("A",), rows=(("1",),)) for name in names)
+    plot = ScatterPlot(title="The map", points=np.eye(2), shares=np.zeros(2), labels=("a", "b"))
+    made = report(instead=(instead,), tables=(table,), measured=(embedded, plot, measured))
+    assert [section.title for section in made.sections] == [
+        "Instead",
+        "The map",
+        "A table",
+        "What the attacks took back",
+        "A measure",
+        "What was released",
+        "What was assumed",
+        "What this report does not show",
+        "How to rerun",
+    ]
+    assert [section.title for section in made.details] == [
+        "The attacks and baselines in words",
+        quality.TITLE,
+        "How the verdict was reached",
+        "Numerical status of every computation",
+        "Annex: terms of data protection law",
+        "Terms",
+        "Provenance",
+    ]
+    text = page.render(made)
+    listed = re.search(r"<nav.*?</nav>", text, re.DOTALL).group(0)
+    for section in (*made.sections, *made.details):
+        anchor = re.search(rf'href="#([^"]*)">{re.escape(section.title)}<', listed).group(1)
+        assert f'id="{anchor}">{section.title}<' in text
 
 
 def test_a_summary_stands_in_place_of_the_counts_and_one_number_is_one():

@@ -22,7 +22,7 @@ def made():
 def audited(made, tmp_path_factory):
     folder = tmp_path_factory.mktemp("own")
     (folder / "patients.csv").write_text(made.text)
-    return drjax.audit(folder / "patients.csv", out=folder / "run"), folder / "run"
+    return drjax.audit(folder / "patients.csv", out=folder / "run", options=False), folder / "run"
 
 
 def table_of(audited):
@@ -151,7 +151,7 @@ def test_as_many_records_are_attacked_as_the_time_allows(made, tmp_path, monkeyp
 
 def test_a_frame_is_audited_as_its_file(made, audited, tmp_path):
     frame = pd.read_csv(io.StringIO(made.text))
-    again = drjax.audit(frame, out=tmp_path / "run", id="mrn")
+    again = drjax.audit(frame, out=tmp_path / "run", id="mrn", options=False)
     assert "(row " in again.verdict.details[2]
     assert str(rows_of(made)[int(again.exposure.row[again.exposure.rank.argmin()])]["mrn"]) in again.verdict.details[2]
     np.testing.assert_allclose(again.targets, audited[0].targets, atol=1e-6)
@@ -166,7 +166,8 @@ def test_the_plan_is_written_and_read(made, tmp_path, capsys):
     assert "PRIVATE" in said
     assert plan.stat().st_mode & 0o077 == 0
     plan.write_text(plan.read_text().replace('"kind": "text"', '"kind": "drop"'))
-    main(["audit", "--data", str(table), "--schema", str(plan), "--drop", "ward", "--out", str(tmp_path / "run")])
+    words = ["--schema", str(plan), "--drop", "ward", "--options", "False"]
+    main(["audit", "--data", str(table), *words, "--out", str(tmp_path / "run")])
     said = capsys.readouterr().out
     assert "PRIVATE" in said
     assert "Most exposed: P" in said

@@ -69,7 +69,7 @@ def audits_of(file, tmp_path):
     """Commands that read somebody's own table as it is."""
     return {
         "embed": ["embed", file, tmp_path / "e.csv", "--n-components", "1"],
-        "audit": ["audit", "--data", file, "--n-components", "1", "--out", tmp_path / "o"],
+        "audit": ["audit", "--data", file, "--n-components", "1", "--options", "False", "--out", tmp_path / "o"],
     }
 
 

@@ -51,6 +51,7 @@ def files(tmp_path):
 def test_bad_input_is_one_line_that_names_argument_rule_and_value(files, capsys, name, options, words):
     out = files / "run"
     arguments = ["audit", "--data", files / "table.csv", "--drop", "id", "--released", files / name, "--out", out]
+    arguments += ["--options", "False"]
     with pytest.raises(SystemExit) as stopped:
         main([str(one) for one in (*arguments, "--quiet", *options)])
     assert stopped.value.code == 2

@@ -65,6 +65,14 @@ def test_a_release_that_is_worth_nothing_is_called_so_in_red_on_a_terminal(digit
     assert "\x1b[1;31mExpected to be no better than knowing nothing" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("kind", ["pca", "synthetic", "map"])
+def test_a_quiet_release_prints_nothing(digits, capsys, kind):
+    main(["release", kind, f"{digits}/private.csv", "--epsilon", "1", "--bounds", f"{digits}/bounds.json",
+          "--out", str(digits / "out"), "--trials", "0", "--quiet"])  # fmt: skip
+    assert (digits / "out" / "manifest.json").is_file()
+    assert capsys.readouterr().out == ""
+
+
 def test_the_default_folder_is_in_runs(digits, monkeypatch):
     monkeypatch.chdir(digits)
     for _ in range(2):

@@ -210,7 +210,7 @@ def of_one(found: tuple[Learned, ...], at: int) -> str:
     """What an attacker learns of one person, column by column: how many exactly, the next best, and where it is wrong.
 
     Args:
-        found: What is learned of each column.
+        found: Results column by column, from `learned`.
         at: Place of the person among those attacked.
     """
     known = [one for one in found if np.isfinite(one.missed[at])]

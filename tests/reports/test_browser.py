@@ -41,8 +41,7 @@ NARROW, WIDE = 390, 1280
 
 pytestmark = [
     pytest.mark.figures,
-    pytest.mark.skipif(BROWSER is None, reason="needs Chromium or Chrome, and none of these programs is there: "
-                       + ", ".join(NAMES)),
+    pytest.mark.skipif(BROWSER is None, reason=f"needs a Chromium or Chrome program; none of {', '.join(NAMES)} was found"),
 ]  # fmt: skip
 
 

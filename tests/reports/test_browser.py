@@ -41,8 +41,10 @@ NARROW, WIDE = 390, 1280
 
 pytestmark = [
     pytest.mark.figures,
-    pytest.mark.skipif(BROWSER is None, reason=f"needs a Chromium or Chrome program; none of {', '.join(NAMES)} was found"),
-]  # fmt: skip
+    pytest.mark.skipif(
+        BROWSER is None, reason=f"needs a Chromium or Chrome program; none of {', '.join(NAMES)} was found"
+    ),
+]
 
 
 @pytest.fixture(scope="module")

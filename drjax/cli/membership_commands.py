@@ -94,7 +94,7 @@ class Candidates:
         if labels[0] is None:
             held = ", ".join((tables[0].columns or ("no names of columns",))[:10])
             raise ValueError(
-                f"{tables[0].source} must have the columns that options name, got no {self.label!r}, {held}"
+                f"{tables[0].source} must have the columns that options name, got no {self.label!r} in {held}"
             )
         texts = [str(text).lower().removesuffix(".0") for text in table_cells.cell_texts(labels[0])]
         wrong = [text for text in texts if text not in NO | YES]

@@ -1,4 +1,4 @@
-"""The user's own files: CSV, Parquet, NPY, NPZ, or a folder of images."""
+"""The user's own files: CSV, Excel, Parquet, NPY, NPZ, or a folder of images."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@
     sheet.notes                         # "Line 1 stands above the header and was left out.", ...
 
 It looks at private cells to tell header, totals and footnotes from records: it is for an audit, which stays with the
-owner. What is published under a guarantee is read by `drjax.data.tables`, which guesses nothing.
+owner. What is published under a guarantee is read by `drjax.data.private_tables`, which guesses nothing.
 """
 
 from __future__ import annotations

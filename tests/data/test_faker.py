@@ -1,6 +1,7 @@
 """Tables of people by somebody else's generator (Faker, five countries): each column is told, and the audit runs."""
 
 import csv
+import importlib.resources
 import io
 
 import pytest
@@ -77,7 +78,7 @@ def test_fakers_people_are_audited_in_one_command(tmp_path, capsys):
 
 
 def test_a_table_that_scikit_learn_ships_is_read_though_spaces_part_its_cells():
-    sklearn_data = pytest.importorskip("importlib.resources").files("sklearn.datasets.data")
+    sklearn_data = importlib.resources.files("sklearn.datasets.data")
     sheet = read_sheet(sklearn_data / "linnerud_exercise.csv")
     assert list(sheet.columns) == ["Chins", "Situps", "Jumps"]
     assert (len(sheet.lines), sheet.columns["Situps"][0].as_py()) == (20, "162")

@@ -19,16 +19,6 @@ OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 STYLES = {"date": 1, "clock": 2, "hours": 3}
 
 
-@pytest.fixture
-def read(tmp_path):
-    def of(content, name="t.csv", **options):
-        path = tmp_path / name
-        path.write_bytes(content if isinstance(content, bytes) else content.encode(**options))
-        return read_sheet(path)
-
-    return of
-
-
 def cells(sheet):
     return {name: column.to_pylist() for name, column in sheet.columns.items()}
 

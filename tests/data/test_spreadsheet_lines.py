@@ -5,23 +5,12 @@ import pytest
 
 from drjax.data import load
 from drjax.data.plan import planned
-from drjax.data.sheets import read_sheet
 from tests.data.test_sheets import workbook
 
 N = 30
 HEADER = "id,age,ward,kg\n"
 BODY = "".join(f"P{i},{20 + i * 7 % 50},{'AB'[i % 2]},{50 + i * 1.3:.1f}\n" for i in range(N))
 AGES, KG = [20 + i * 7 % 50 for i in range(N)], [round(50 + i * 1.3, 1) for i in range(N)]
-
-
-@pytest.fixture
-def read(tmp_path):
-    def of(content, name="t.csv", **options):
-        path = tmp_path / name
-        path.write_bytes(content if isinstance(content, bytes) else content.encode(**options))
-        return read_sheet(path)
-
-    return of
 
 
 def test_columns_parted_by_spaces_are_read_where_every_line_has_as_many(read):
@@ -199,10 +188,10 @@ def test_errors_of_formulas_in_a_workbook_are_missing(read):
         assert ("are errors of formulas" in plan.of("b").reason) == (sheet.columns["b"].type == pa.string())
 
 
-def test_times_and_dates_of_a_workbook_that_have_no_type(read):
+def test_times_and_dates_of_a_workbook_that_have_no_type(tmp_path):
     rows = [["a", "b", "c"], *[[i * 1.5, ("hours", 0.3 + i / 10), f"{1850 + i}-03-04"] for i in range(N)]]
-    (read(workbook({"s": rows}), "t.xlsx"))
-    found = load(read.__closure__[0].cell_contents / "t.xlsx").plan
+    (tmp_path / "t.xlsx").write_bytes(workbook({"s": rows}))
+    found = load(tmp_path / "t.xlsx").plan
     assert [(one.name, one.kind) for one in found.columns] == [("a", "number"), ("b", "time"), ("c", "date")]
     assert "beyond 24 hours" in found.of("b").reason
 

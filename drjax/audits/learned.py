@@ -197,10 +197,11 @@ def typical(found: tuple[Learned, ...]) -> str:
         f"{one.column.name} exactly for {one.n_right:,} of {one.n_known:,} (a guess: for {one.n_guessed:,})"
         for one in exact
     ]
-    limits = [one.typical[0] for one in close]
-    holds = [~(one.missed > limit) for one, limit in zip(close, limits, strict=True)] + [~one.is_off for one in exact]
-    n, together = len(best), int(np.all(holds, axis=0).sum())
-    both = f" All of this holds for {together:,} of {len(best[0].missed):,} at once." if len(said) > 1 else ""
+    n, both = len(best), ""
+    if len(exact) > 1:
+        # A missing cell is nothing to be wrong about.
+        together = int(np.all([~one.is_off for one in exact], axis=0).sum())
+        both = f" Of {together:,} of {len(best[0].missed):,} people all that is exact is right together."
     half = "; where it says within, for half of the people or more" if close else ""
     more = f" {n:,} of {len(found):,} columns stand out." if n > len(said) else ""
     return f"Of a typical person an attacker who knows all others learns {listed(said)}{half}.{both}{more}"
@@ -242,10 +243,10 @@ def table(found: tuple[Learned, ...], label: str) -> Table:
         title="What an attacker learns, column by column",
         paragraphs=(
             f"By “{label}”. Of numbers and dates: how far off the attacker is for half of the people at most, and for "
-            "the tenth hit hardest. Of categories: for how many people the attacker is right. Beside it the best guess "
-            "without the release: the median, or the most frequent value.",
+            "the tenth of them of whom it is nearest. Of categories: for how many people the attacker is right. Beside "
+            "it the best guess without the release: the median, or the most frequent value.",
         ),
-        headers=("Column", "Attacker", "Guess", "Tenth hit hardest", "Missed of what a guess misses"),
+        headers=("Column", "Attacker", "Guess", "A tenth at most", "Missed of what a guess misses"),
         rows=tuple(_row(one) for one in ranked),
     )
 

@@ -201,7 +201,7 @@ def typical(found: tuple[Learned, ...]) -> str:
     if len(exact) > 1:
         # A missing cell is nothing to be wrong about.
         together = int(np.all([~one.is_off for one in exact], axis=0).sum())
-        both = f" Of {together:,} of {len(best[0].missed):,} people all that is exact is right together."
+        both = f" All that is exact is right together for {together:,} of {len(best[0].missed):,} people."
     half = "; where it says within, for half of the people or more" if close else ""
     more = f" {n:,} of {len(found):,} columns stand out." if n > len(said) else ""
     return f"Of a typical person an attacker who knows all others learns {listed(said)}{half}.{both}{more}"

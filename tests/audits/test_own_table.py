@@ -87,12 +87,12 @@ def test_what_is_learned_of_a_typical_person_is_counted(audited):
     assert "learns age within 3 (a guess: within 1" in said
     assert "sex exactly for 140 of 150 (a guess: for 78)" in said
     assert "height_cm" not in said
-    assert "people all that is exact" not in said
+    assert "right together" not in said
     x[5:12, [j for j, name in enumerate(names) if name.startswith("ward")]] = 0.5
     two = [one for one in learned.learned(data, np.arange(150), x) if one.column.name in ("ward", "sex")]
     wrong = np.isin(np.arange(150), np.arange(10)) | two[0].is_off | two[1].is_off
     assert {one.column.name: one.n_right for one in two}["sex"] == 140
-    assert f"Of {(~wrong).sum()} of 150 people all that is exact is right together." in learned.typical(tuple(two))
+    assert f"All that is exact is right together for {(~wrong).sum()} of 150 people." in learned.typical(tuple(two))
     assert learned.of_one(tuple(some), 3) == "1 of 3 columns exactly (height_cm); age within 3; wrong in sex"
     assert learned.of_one(tuple(some), 60) == "1 of 3 columns exactly (sex); age within 3, height_cm within 9"
 

@@ -43,7 +43,7 @@ class AttackScores:
         identification_chance: What guessing would score, 1 / (decoys + 1).
         seconds_per_target: Wall time of the attack divided by `n_targets`.
         gain: What it achieves beyond the mean record; None where that was not at hand.
-        columns: What it takes back of single columns; None where the mean record was not at hand.
+        columns: Gain in single columns; None where the mean record was not at hand.
         n_singled: Records rebuilt beyond what chance explains, each by itself; None where not every record of one
             release was attacked, so that nobody looked.
     """

@@ -234,7 +234,7 @@ def contents(
         folder: The run folder.
         data: All n records.
         measured: Exposure of the attacked records by each attack and baseline.
-        reconstructions: What each made of them, (m, d).
+        reconstructions: (m, d), one of each.
         coords: (n, k) the release. The first figure is its map where k is 2.
         labels: Label of each attack and baseline.
         strongest: Name of the strongest attack.

@@ -59,7 +59,7 @@ class AuditResult:
         table: Path of the CSV file with one line per record; None unless every record was attacked.
         accuracy: Accuracy of the released models on public records; None unless models were attacked.
         belief: What a published map shows of how it was made; None unless one was recognised.
-        options: What else could be published, as a search found; None if there was none.
+        options: Other things to publish, as a search found them (`drjax.decisions.search.Found`); None without a search.
     """
 
     folder: Path
@@ -215,7 +215,7 @@ class Decision:
     Attributes:
         details: Paragraphs of the verdict.
         sections: Sections of the report.
-        found: What was found, for `AuditResult.options`.
+        found: Result of the search, for `AuditResult.options`.
     """
 
     details: tuple[str, ...]

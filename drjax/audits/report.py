@@ -158,7 +158,7 @@ def audit_report(
         command: The shell command that reruns this audit.
         provenance: Where the figures come from, as `records.provenance` returns it.
         tables: Further tables, shown in front of the ladder.
-        instead: What else could be published, shown before all else.
+        instead: Sections on other things to publish, shown before all else.
         measured: Map, quality, defence and figures. The map is shown in front of the tables, the quality among the
             details, all else behind the ladder.
         winner: Text on which attack was the strongest and why, from `ladder.winner`; left out if empty.

@@ -37,7 +37,7 @@ def drafted(path: Path, sheet: Sheet, plan: Plan, known: Schema, drop: tuple[str
     Args:
         path: The file.
         sheet: Table of the file, as an audit reads it.
-        plan: What an audit takes its columns for.
+        plan: Plan by which an audit reads it.
         known: Columns that are stated or public already.
         drop: Columns that a person leaves out.
 

@@ -191,7 +191,7 @@ class WithoutExposed(OfSameMethod):
     """A map of the records without the most exposed ones.
 
     Attributes:
-        count: How many are left out.
+        count: Number of records that are left out.
     """
 
     count: int
@@ -226,7 +226,7 @@ class MergedExposed(OfSameMethod):
     """The audited map with the most exposed records at the centre of their neighbours.
 
     Attributes:
-        count: How many are moved.
+        count: Number of records that are moved.
     """
 
     count: int

@@ -38,8 +38,8 @@ class Usefulness:
         neighbors: Share of the nearest neighbours kept.
         clusters: Silhouette of the clusters that are seen in the audited map.
         classes: Share of labels that the nearest records of the map get right; nan without labels.
-        share: What is left of what the audited map shows, each figure above chance, on average; in [0, 1]. Of places
-            that a map assigns to records that it does not show, the first two figures above those of maps that know
+        share: Mean over the figures of what is left of the audited map's, each above chance; in [0, 1]. For places
+            that a map assigns to records that it does not show, of the first two figures and above maps that know
             nothing; 0 where one of these is as good.
     """
 

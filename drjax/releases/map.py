@@ -99,9 +99,9 @@ class MapReleaseResult:
     Attributes:
         table: Release of the synthetic records, in the same folder.
         coords: (n, k) coordinates as published, a row for each synthetic record; None where the method failed on them.
-        failure: Why there is no map; empty where there is one.
+        failure: Reason why there is no map; empty where there is one.
         picture: Quality as a map of the real records; private. None where it was not measured.
-        not_pictured: Why it was not; private.
+        not_pictured: Reason why it was not; private.
     """
 
     table: SyntheticReleaseResult

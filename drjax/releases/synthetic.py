@@ -292,8 +292,8 @@ class _Checked(NamedTuple):
         outside: Counts of cells that were no value that their column may hold; private.
         delta: Delta of the guarantee.
         method: Synthesizer.
-        sources: Where its public numbers are from.
-        plan: How it spends the budget.
+        sources: Origin of each public number, in words.
+        plan: Plan by which it spends the budget.
     """
 
     schema: Schema

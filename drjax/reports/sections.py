@@ -126,7 +126,7 @@ class Figure(Section):
 
     Attributes:
         caption: What the reader sees.
-        alt: What the picture shows, with its figures, for readers who cannot see it.
+        alt: Text on what the picture shows, with its figures, for readers who cannot see it.
         png: A PNG as bytes, or the path of one.
         svg: An SVG that only draws as bytes, e.g. of `plots.svg`, or the path of one.
 

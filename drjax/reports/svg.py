@@ -28,7 +28,7 @@ def inline(svg: bytes, *, prefix: str, label: str) -> Markup:
     Args:
         svg: An SVG file in UTF-8, with a viewBox.
         prefix: Text before each of its ids, another for every drawing of a page.
-        label: What it shows, for readers who cannot see it.
+        label: Text on what it shows, for readers who cannot see it.
 
     Raises:
         ValueError: no SVG, or one that does more than draw: scripts, style sheets, handlers, references to elsewhere.

@@ -124,7 +124,7 @@ def read_shadow(
         data_dir: Folder of the named data sets.
         categorical: Columns of a table that are categories, where it is not seen.
         drop: Columns of a table to leave out.
-        schema: What is stated of the columns of a table, or a file of that; see `drjax.data.load`.
+        schema: Statements about the columns of a table, or the path of a file with them; see `drjax.data.load`.
 
     Raises:
         ValueError: no such column or value, an attribute of more or other values and no VALUE, or what

@@ -15,6 +15,9 @@ from drjax.reports.scatter import ScatterPlot
 from drjax.reports.sections import Facts, Figure, Report, Section, Table, Text, Verdict
 from drjax.reports.verdict_rule import VERDICT_RULE
 
+PRIVATE = "PRIVATE: for the owner of the records"
+"""Line above a page on somebody's own records."""
+
 LIMITATIONS = (
     "It tests the attacks in the table, not every possible one: a stronger attack may take back more.",
     "It measures averages and shares over the targets tried here. A single unusual record may be far more exposed than "
@@ -171,7 +174,8 @@ def audit_report(
     maps = tuple(section for section in measured if isinstance(section, ScatterPlot))
     embedded = tuple(section for section in measured if section.title == quality.TITLE)
     return Report(
-        kind=_kind(is_private=is_private),
+        kind="drjax exposure audit",
+        notice=PRIVATE if is_private else "",
         title=title,
         verdict=verdict,
         sections=(
@@ -207,7 +211,8 @@ def unfinished_report(rows: Sequence[LadderRow], n_attacks: int, *, data: str, i
         is_private: Whether the records are somebody's own.
     """
     return Report(
-        kind=_kind(is_private=is_private),
+        kind="drjax exposure audit",
+        notice=PRIVATE if is_private else "",
         title=f"Audit of {data}, not finished",
         verdict=Verdict(
             "undetermined",
@@ -217,10 +222,6 @@ def unfinished_report(rows: Sequence[LadderRow], n_attacks: int, *, data: str, i
         ),
         sections=(ladder.section(rows), ladder.descriptions(rows)),
     )
-
-
-def _kind(*, is_private: bool) -> str:
-    return "PRIVATE: for the owner of the records. drjax exposure audit" if is_private else "drjax exposure audit"
 
 
 def save_figures(folder: Path, drawings: Iterable[tuple[str, Drawing, tuple[str, str, str]]]) -> tuple[Figure, ...]:

@@ -205,7 +205,12 @@ def _torchdr(method: str, n: int) -> Callable[[np.ndarray], float]:
     import torch  # pyright: ignore[reportMissingImports]
     import torchdr  # pyright: ignore[reportMissingImports]
 
-    own: dict[str, dict[str, Any]] = {"pca": {}, "tsne": {"perplexity": perplexity(n)}, "umap": {"n_neighbors": 15}}
+    # UMAP's own default, "faiss", wants another package; None computes the same neighbours on the device.
+    own: dict[str, dict[str, Any]] = {
+        "pca": {},
+        "tsne": {"perplexity": perplexity(n)},
+        "umap": {"n_neighbors": 15, "backend": None},
+    }
     name = method.removeprefix("torchdr_")
     if name not in own:
         raise ValueError(f"method must be a peer's name, got {method!r}")

@@ -145,7 +145,8 @@ def gaps(found: Sequence[Measured]) -> list[str]:
     for name, field, wanted in (("precision", "dtype", grid.dtype), ("d =", "d", grid.d)):
         lost = [str(value) for value in wanted if value not in {entry.row[field] for entry in rows}]
         told += [f"{name} {', '.join(lost)}"] if lost else []
-    bare = dict.fromkeys(entry.what for entry in rows if entry.naive is None or "skipped" in entry.naive)
+    beside = {entry.what for entry in rows if entry.naive is not None and "skipped" not in entry.naive}
+    bare = dict.fromkeys(entry.what for entry in rows if entry.what not in beside)
     return told + ([f"the naive `vmap` beside {'; '.join(bare)}"] if bare else [])
 
 
@@ -205,7 +206,7 @@ def _cells(entry: Measured) -> Iterator[str]:
     if naive is None or "skipped" in naive:
         yield from (NOT_RUN, "")
     else:
-        yield from (_with_compilation(naive, unit), f"{naive[unit] / row[unit]:.2g}")
+        yield from (_with_compilation(naive, unit), f"{float(f'{naive[unit] / row[unit]:.2g}'):,g}")
     yield "; ".join(_peer(peer, unit) for peer in entry.peers) or NOT_RUN
     share = row.get("gemm_share")
     yield "" if share is None else f"{share:.1%}" if share >= 0.001 else "< 0.1%"

@@ -66,6 +66,10 @@ def test_what_was_not_run_says_so(tmp_path):
     text = device_table.section(tmp_path)
     assert "the naive `vmap` beside PCA (the runs skipped it by `--naive-limit-s 0.01`)" in text
     assert device_table.section(tmp_path / "nothing") == "Nothing was measured on a card."
+    small = row("drjax", 0.004, n=100), row("naive", 4.0, n=100)
+    again = written(tmp_path, row("drjax", 0.5), skipped, *small)
+    assert not [gap for gap in device_table.gaps(again) if gap.startswith("the naive")]
+    assert cells(written(tmp_path, *small))[6] == "1,000"
 
 
 def test_the_table_goes_between_its_marks(tmp_path):

@@ -30,8 +30,9 @@ from drjax.core.types import count_status
 from drjax.data.own_table import OPTIONS
 from drjax.decisions import decide, exposed
 from drjax.defenses import DEFENSES, AfterMethod, defend
+from drjax.defenses import contours as density
 from drjax.dr import METHODS, PCA, make_method
-from drjax.reports import curve, ladder, records
+from drjax.reports import contour_plot, curve, ladder, records
 
 Positional = tyro.conf.Positional
 
@@ -187,6 +188,7 @@ def defend_map(
     *,
     defense: Annotated[str, tyro.conf.arg(metavar=f"{{none,{','.join(AFTER)}}}")] = "none",
     defense_scale: float | None = None,
+    contours: float | None = None,
     exposure: Path | None = None,
     merge: int | None = None,
     seed: int | None = None,
@@ -195,24 +197,36 @@ def defend_map(
 
     Args:
         released: Map: CSV, Parquet, NPY or NPZ file with one row of coordinates per record.
-        out: NPY or CSV file to write.
+        out: NPY or CSV file to write; with --contours an SVG or PNG picture, or a CSV file of the lattice.
         defense: Defence against reconstruction; it gives no privacy guarantee.
         defense_scale: Strength of the defence, > 0: standard deviation of the noise, width of the grid or of a bin, or
             least number of records of a group.
+        contours: Density contours in place of all points: radius of the bump that each record is, > 0, in units of the
+            map's spread. They give no privacy guarantee.
         exposure: Table exposure.csv of an audit of the map, which ranks its records.
         merge: Number of the most exposed records by that table that are drawn at the centre of their neighbours.
         seed: Random seed of the noise, for experiments; drawn by the operating system if not given. Noise whose seed is
             known protects nothing.
     """
-    if out.suffix not in (".npy", ".csv"):
-        raise ValueError(f"out must end in .npy or .csv, got {out}")
+    endings = (".npy", ".csv") if contours is None else contour_plot.SUFFIXES
+    if out.suffix not in endings:
+        raise ValueError(f"out must end in {', '.join(endings[:-1])} or {endings[-1]}, got {out}")
     check_new(out)
     validate.one_of(("none", *AFTER), defense=defense)
+    if contours is not None:
+        validate.positive(contours=contours)
+    if contours is not None and defense != "none":
+        raise ValueError(f"defense must be left out with --contours, got {defense}")
+    if defense == "none" and contours is None and merge is None:
+        raise ValueError("one of defense, contours and merge must be given, got none")
     coords = read_map(released)
-    if defense == "none" and merge is None:
-        raise ValueError("defense or merge must be given, got neither")
     coords, moved = _without_exposed(coords, exposure, None, merge)
     coords = exposed.merged(coords.astype(np.float64), moved)
+    if contours is not None:
+        found = density.contours(coords, contours)
+        contour_plot.write(out, found)
+        print(f"{len(coords):,} records inside or around {int(found.levels.max())} contour lines. Written: {out}")
+        return
     method = _defended(PCA(n_components=coords.shape[1]), defense, defense_scale)
     if isinstance(method, AfterMethod):
         with jax.enable_x64(True):

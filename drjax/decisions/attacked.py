@@ -128,6 +128,17 @@ def searched(audited: Audited, n_rows: int) -> dict[str, EmbeddingAttack]:
     return found | {attack.name: attack for attack in more if attack.name not in found}
 
 
+def views(attacks: Mapping[str, EmbeddingAttack], made: Made) -> dict[str, tuple[EmbeddingAttack, Made]]:
+    """Each attack on what an option publishes, and on the places that it lets the adversary work out, by name."""
+    found = {name: (attack, made) for name, attack in attacks.items()}
+    if made.worked_out is not None:
+        inner = made._replace(coords=made.worked_out)
+        for name, attack in attacks.items():
+            label = f"{attack.label}, place worked out from the others'"
+            found[f"{name}-worked-out"] = (dataclasses.replace(attack, label=label), inner)
+    return found
+
+
 def run(key: Array, attack: EmbeddingAttack, audited: Audited, made: Made, rows: np.ndarray) -> dict[str, np.ndarray]:
     """What an attack makes of records of an option: x (m, d) scaled as the data, and status (m,).
 

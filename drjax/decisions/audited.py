@@ -68,6 +68,8 @@ class Made(NamedTuple):
         statistic: Noisy mean (d,) of the records that whoever has the release has at most, in the units of x, and the
             deviation (d,) of its noise, as "mean" and "deviation"; and as "ceiling" the largest probability that any
             attack picks the right one of n equally likely records. Empty where coordinates are published.
+        worked_out: (n', k') places that who knows those of all other records works out from what is published, to be
+            attacked beside coords; None where those are all.
         blind: (b, n', k'), what would be seen in place of coords if nothing were known of the records, some times
             over; None where that is chance.
     """
@@ -77,4 +79,5 @@ class Made(NamedTuple):
     coords: np.ndarray
     method: DRMethod
     statistic: Mapping[str, Any] = MappingProxyType({})
+    worked_out: np.ndarray | None = None
     blind: np.ndarray | None = None

@@ -101,7 +101,7 @@ class PrivateComponents(Guaranteed):
         # Directions at random show something of the records, too.
         drawn = np.asarray(jax.random.normal(jax.random.fold_in(key, 2), (N_BLIND, x.shape[1], k)), np.float64)
         blind = x @ np.linalg.qr(drawn)[0]
-        return Made(np.arange(audited.n), audited.every.x, coords, self.method(audited), statistic, blind)
+        return Made(np.arange(audited.n), audited.every.x, coords, self.method(audited), statistic, blind=blind)
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class SyntheticMap(Guaranteed):
         keys = jax.random.split(jax.random.fold_in(key, 2), N_BLIND if audited.n <= FEW else 1)
         blind = np.stack([self._placed(one, audited, _uniform(one, audited)) for one in keys])
         statistic = _statistic(audited, key, made.mean(axis=0), lambda one: rehearsal(one).x.mean(axis=0), curve)
-        return Made(np.arange(audited.n), audited.every.x, coords, self.method(audited), statistic, blind)
+        return Made(np.arange(audited.n), audited.every.x, coords, self.method(audited), statistic, blind=blind)
 
     def seconds(self, audited: Audited) -> float:
         """See `Option`."""

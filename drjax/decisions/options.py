@@ -22,7 +22,7 @@ from drjax.core.types import Array, DRMethod
 from drjax.data.sources import is_named
 from drjax.decisions.audited import Audited, Made
 from drjax.decisions.exposed import merged
-from drjax.defenses import AfterMethod, Groups, Hexagons, OutputNoise, Rounding
+from drjax.defenses import AfterMethod, Groups, Hexagons, OutputNoise, Rounding, contours
 
 STEPS = (0.1, 0.3, 1.0)
 """Widths of grids and deviations of noise, in units of the map's spread."""
@@ -33,6 +33,9 @@ GROUP_SIZES = (5, 20, 100)
 HEXAGON_WIDTHS = (0.5, 1.5)
 """Distances between neighbouring bins, in units of the map's spread."""
 
+CONTOUR_RADII = (0.5, 1.5)
+"""Radii of the bump of one record, in units of the map's spread."""
+
 EXPOSED_SHARES = (0.01, 0.05, 0.2)
 """Shares of the attacked records, the most exposed ones, that are left out."""
 
@@ -42,14 +45,17 @@ MERGED_SHARE = 0.05
 IN_MEMORY = "RECORDS.csv"
 """File in commands for records that were in memory: they have to be written there first."""
 
-OUT = "published.csv"
-"""File that commands write."""
+OUT, PICTURE = "published.csv", "published.svg"
+"""Files that commands write."""
+
+PRIVATE_MAP = "PRIVATE-map.csv"
+"""File that a command writes for the next one alone."""
 
 
 LABELS: dict[type[AfterMethod], str] = {
     Rounding: "Coordinates rounded to a grid of {:g} of the map's spread",
     OutputNoise: "Coordinates with noise of {:g} of the map's spread",
-    Groups: "Groups of at least {:g} records at their centres",
+    Groups: "Groups of at least {:g} records at their rounded centres",
     Hexagons: "Hexagonal bins {:g} of the map's spread wide",
 }
 """What is published after a defence of the strength in braces."""
@@ -142,8 +148,51 @@ class Defended(OfSameMethod):
         method = audited.every.method
         with jax.enable_x64(True):
             defence = self.kind(method=method, **{self.kind.scale_field: self.scale})
-            coords = np.asarray(jax.jit(defence.defended)(key, audited.every.coords.astype(np.float64)))
-        return Made(np.arange(audited.n), audited.every.x, coords, method)
+            places = audited.every.coords.astype(np.float64)
+            coords = np.asarray(jax.jit(defence.defended)(key, places))
+            found = defence.worked_out(jax.random.fold_in(key, 1), places, coords)
+        return Made(np.arange(audited.n), audited.every.x, coords, method, worked_out=found)
+
+
+@dataclass(frozen=True)
+class DensityContours(OfSameMethod):
+    """A picture of the density of the audited map, without its points.
+
+    Attributes:
+        radius: Radius of the bump of one record, in units of the map's spread.
+    """
+
+    radius: float
+
+    @property
+    def name(self) -> str:
+        """See `Option`."""
+        return f"contours-{self.radius:g}"
+
+    @property
+    def label(self) -> str:
+        """See `Option`."""
+        return f"A picture of density contours, each record a bump of radius {self.radius:g} of the map's spread"
+
+    def command(self, audited: Audited) -> str:
+        """See `Option`; with a map in between that is not to be published."""
+        drawn = ["drjax", "defend", str(audited.config.released), PICTURE, "--contours", f"{self.radius:g}"]
+        if audited.is_map_given:
+            return shlex.join(drawn)
+        drawn[2] = PRIVATE_MAP
+        return f"{_command(audited, out=PRIVATE_MAP)} && {shlex.join(drawn)}"
+
+    def seconds(self, audited: Audited) -> float:
+        """See `Option`."""
+        return 1.0 + 1.5e-3 * audited.n
+
+    def make(self, key: Array, audited: Audited) -> Made:
+        """See `Option`; each record is seen at the centre of the region between two lines that it lies in."""
+        del key
+        coords = audited.every.coords.astype(np.float64)
+        found = contours.contours(coords, self.radius)
+        seen, worked_out = contours.places(coords, found), contours.worked_out(coords, found)
+        return Made(np.arange(audited.n), audited.every.x, seen, audited.every.method, worked_out=worked_out)
 
 
 @dataclass(frozen=True)
@@ -262,7 +311,9 @@ def options_for(audited: Audited) -> tuple[Option, ...]:
     n, k = audited.n, audited.every.coords.shape[1]
     found: list[Option] = [Defended(kind, step) for kind in (Rounding, OutputNoise) for step in STEPS]
     found += [Defended(Groups, size) for size in GROUP_SIZES if 2 * size <= n]
-    found += [Defended(Hexagons, width) for width in HEXAGON_WIDTHS if k == 2]
+    if k == 2:
+        found += [Defended(Hexagons, width) for width in HEXAGON_WIDTHS]
+        found += [DensityContours(radius) for radius in CONTOUR_RADII]
     n_attacked = len(audited.exposure.row)
     found.append(MergedExposed(max(1, round(MERGED_SHARE * n_attacked))))
     if not audited.is_map_given:
@@ -312,13 +363,13 @@ def _with_components(audited: Audited, n_components: int) -> Audited:
     return dataclasses.replace(audited, config=dataclasses.replace(audited.config, n_components=n_components))
 
 
-def _command(audited: Audited, *more: str) -> str:
+def _command(audited: Audited, *more: str, out: str = OUT) -> str:
     """`drjax embed` for the audited map, or `drjax defend` for one that was given, with further options."""
     config = audited.config
     if audited.is_map_given:
-        return shlex.join(["drjax", "defend", str(config.released), OUT, *more])
+        return shlex.join(["drjax", "defend", str(config.released), out, *more])
     of_data = _words(config, ("categorical", "drop", "label", "schema", "data_dir"))
-    return shlex.join(["drjax", "embed", data_word(audited), OUT, *method_words(audited), *of_data, *more])
+    return shlex.join(["drjax", "embed", data_word(audited), out, *method_words(audited), *of_data, *more])
 
 
 def data_word(audited: Audited) -> str:

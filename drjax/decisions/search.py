@@ -207,7 +207,8 @@ def _measured(key: Array, audited: Audited, folder: RunFolder, option: Option, y
     def make() -> tuple[dict[str, Any], dict[str, Any]]:
         made = option.make(make_key, audited)
         figures = np.array(dataclasses.astuple(yardstick.measure(made)))
-        return {"kept": made.kept, "coords": made.coords, "usefulness": figures, **made.statistic}, {}
+        more = {} if made.worked_out is None else {"worked_out": made.worked_out}
+        return {"kept": made.kept, "coords": made.coords, "usefulness": figures, **more, **made.statistic}, {}
 
     kept, seconds = folder.timed(file, make, stage=file)
     made = _release(audited, option, kept)
@@ -239,7 +240,8 @@ def _measured(key: Array, audited: Audited, folder: RunFolder, option: Option, y
 
 def _release(audited: Audited, option: Option, kept: dict[str, np.ndarray]) -> Made:
     statistic = {name: kept[name] for name in ("mean", "deviation") if name in kept}
-    return Made(kept["kept"], audited.every.x[kept["kept"]], kept["coords"], option.method(audited), statistic)
+    records, method = audited.every.x[kept["kept"]], option.method(audited)
+    return Made(kept["kept"], records, kept["coords"], method, statistic, kept.get("worked_out"))
 
 
 def _attacks(audited: Audited, made: Made) -> dict[str, EmbeddingAttack]:
@@ -334,16 +336,17 @@ def _ladder(
 ) -> tuple[tuple[LadderRow, ...], float]:
     """The ladder of some attacks on some records of a release, kept in a file; and the seconds that they took."""
     attack_key, score_key = keys
+    views = attacked.views(attacks, made)
 
     def make() -> tuple[dict[str, Any], dict[str, Any]]:
         arrays: dict[str, Any] = {}
-        for name, attack in attacks.items():
-            result = attacked.run(attack_key, attack, audited, made, rows)
+        for name, (attack, release) in views.items():
+            result = attacked.run(attack_key, attack, audited, release, rows)
             arrays |= {f"{name}_{field}": values for field, values in result.items()}
         return arrays, {}
 
     kept, seconds = folder.timed(file, make, stage=file)
-    found = {name: (a, {f: kept[f"{name}_{f}"] for f in ("x", "status")}, seconds) for name, a in attacks.items()}
+    found = {name: (a, {f: kept[f"{name}_{f}"] for f in ("x", "status")}, seconds) for name, (a, _) in views.items()}
     return attacked.scored(score_key, audited, made.kept, rows, found), seconds
 
 

@@ -1,7 +1,7 @@
 """Aggregation of a map: what is published of a record is the place of a group or of a bin, not its own.
 
-Neither has a privacy guarantee: who knows all other members of a group can subtract them, and places of small groups
-tell nearly what the coordinates tell. What they do is measured by attacks.
+Neither has a privacy guarantee, and places of small groups tell nearly what the coordinates tell. What they do is
+measured by attacks, among them one that subtracts the known members of a group.
 """
 
 from __future__ import annotations
@@ -11,10 +11,15 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from drjax.core import validate
 from drjax.core.types import Array, hyperparams, traced
-from drjax.defenses.noisy_dr import AfterMethod, spread
+from drjax.defenses.noisy_dr import AfterMethod, told_spread
+
+BLUR = 6.0
+"""Width of what is left to who subtracts all other members of a group, in units of the map's spread: about that of the
+whole map, so that no more is left than that the place is somewhere among the group's."""
 
 
 @hyperparams
@@ -32,10 +37,13 @@ class Aggregation(AfterMethod):
 
 @hyperparams
 class Groups(Aggregation):
-    """Embeds, then puts every record at the centre of its group of at least `size` records.
+    """Embeds, then puts every record near the centre of its group of at least `size` records.
 
     All records are halved at the median of their wider coordinate, and the halves again, until a half would have less
     than `size` records. A group of equal places is halved as they stand. O(n log^2 n).
+
+    The exact mean of m places would give away each of them to who knows the others. A centre is therefore rounded to a
+    grid of `BLUR` / m of the map's spread, so that what is left after subtraction is uncertain by `BLUR` of the spread.
 
     Attributes:
         method: The wrapped method.
@@ -52,7 +60,7 @@ class Groups(Aggregation):
     size: Any = traced(default=0.0)
 
     def defended(self, key: Array, coords: Array) -> Array:
-        """Coordinates (n, k), each the mean of its group."""
+        """Coordinates (n, k), each the rounded mean of its group."""
         del key
         n = coords.shape[0]
         cell = jnp.zeros(n, jnp.int32)
@@ -61,8 +69,31 @@ class Groups(Aggregation):
             cell = _halved(coords, cell, 2**level, least)
         sums = jax.ops.segment_sum(coords, cell, 2 ** math.ceil(math.log2(n)) if n > 1 else 1)
         counts = jnp.bincount(cell, length=len(sums)).astype(coords.dtype)
+        means = sums / jnp.maximum(counts, 1)[:, None]
+        grid = BLUR * told_spread(coords) / jnp.maximum(counts, 1)[:, None]
+        # Places that are all the same have no spread.
+        safe = jnp.where(grid > 0, grid, 1)
+        centres = jnp.where(grid > 0, jnp.round(means / safe) * safe, means)
         # A group of one stays where it is to the last digit.
-        return jnp.where((counts > 1)[cell, None], (sums / jnp.maximum(counts, 1)[:, None])[cell], coords)
+        return jnp.where((counts > 1)[cell, None], centres[cell], coords)
+
+    def worked_out(self, key: Array, coords: np.ndarray, published: np.ndarray) -> np.ndarray:
+        """The middle of where each record can be, by its group's box and what subtraction leaves; see `AfterMethod`.
+
+        Subtraction leaves a place plus the blur. All members have one and the same, which would tell each from the
+        others if it were kept: whoever attacks one of them cannot subtract for the others. It is drawn anew for each.
+        """
+        found = published.copy()
+        half = 0.5 * BLUR * float(told_spread(jnp.asarray(coords)))
+        off = half * np.asarray(jax.random.uniform(key, coords.shape, minval=-1.0, maxval=1.0), np.float64)
+        _, group, sizes = np.unique(published, axis=0, return_inverse=True, return_counts=True)
+        for members in np.split(np.argsort(group, kind="stable"), np.cumsum(sizes)[:-1]):
+            if len(members) > 1:
+                own = coords[members]
+                left = own + off[members]
+                low, high = np.maximum(left - half, own.min(axis=0)), np.minimum(left + half, own.max(axis=0))
+                found[members] = (low + high) / 2
+        return found
 
 
 def _halved(coords: Array, cell: Array, n_cells: int, least: Array) -> jax.Array:
@@ -86,7 +117,7 @@ class Hexagons(Aggregation):
     Attributes:
         method: The wrapped method, of two coordinates.
         width: Distance between the centres of neighbouring bins, >= 0; 0 changes nothing. In units of the release's
-            own spread (`spread`). Traced: a sweep compiles once.
+            own spread (`told_spread`). Traced: a sweep compiles once.
 
     Raises:
         ValueError: method has not two coordinates.
@@ -110,7 +141,7 @@ class Hexagons(Aggregation):
     def defended(self, key: Array, coords: Array) -> Array:
         """Coordinates (n, 2), each the centre of its bin."""
         del key
-        width = jnp.asarray(self.width, coords.dtype) * spread(coords)
+        width = jnp.asarray(self.width, coords.dtype) * told_spread(coords)
         # The inner choice keeps 0 / 0 out of the branch that is not taken, and so out of the derivative.
         safe = jnp.where(width > 0, width, 1)
         period = jnp.stack([safe, safe * math.sqrt(3)])

@@ -109,6 +109,19 @@ class AfterMethod(Defense):
         """What is published for the coordinates (n, k); pure, with a key for noise."""
         raise NotImplementedError
 
+    def worked_out(self, key: Array, coords: np.ndarray, published: np.ndarray) -> np.ndarray | None:
+        """Places (n, k) that who knows those of all other records works out from what is published of all.
+
+        Args:
+            key: PRNG key, for what the places are off by.
+            coords: (n, k) places before the defence; of record i no row but its own is hidden from who works out i.
+            published: (n, k) places after it.
+
+        Returns:
+            None where nothing is nearer than the published places.
+        """
+        del key, coords, published
+
     def fit_transform(self, key: Array, x: Array) -> Embedding:
         """Embeds x (n, d), then defends the coordinates (n, k); objective and diagnostics are those before it."""
         own, inner = self._keys(key)
@@ -247,8 +260,8 @@ class Rounding(AfterMethod):
     Attributes:
         method: The wrapped method.
         step: Width of the grid, >= 0; 0 rounds nothing. Traced: a sweep compiles once.
-        relative: Whether step is in units of the release's own spread (`spread`), so that one value means the same to
-            every method and scale: at 0.1 a typical column takes some forty values. Else it is in units of the
+        relative: Whether step is in units of the release's own spread (`told_spread`), so that one value means the same
+            to every method and scale: at 0.1 a typical column takes some forty values. Else it is in units of the
             coordinates, where 0.01 keeps two decimals.
     """
 
@@ -271,7 +284,7 @@ class Rounding(AfterMethod):
     def defended(self, key: Array, coords: Array) -> Array:
         """Coordinates (n, k), rounded."""
         del key
-        unit = spread(coords) if self.relative else jnp.ones((), coords.dtype)
+        unit = told_spread(coords) if self.relative else jnp.ones((), coords.dtype)
         width = jnp.asarray(self.step, coords.dtype) * unit
         # The inner choice keeps 0 / 0 out of the branch that is not taken, and so out of the derivative.
         safe = jnp.where(width > 0, width, 1)
@@ -284,6 +297,17 @@ def spread(coords: Array) -> jax.Array:
     square = jnp.mean(centred**2)
     is_zero = square == 0  # the derivative of the root would be infinite there
     return jnp.where(is_zero, 0, jnp.sqrt(jnp.where(is_zero, 1, square)))
+
+
+def told_spread(coords: Array) -> jax.Array:
+    """`spread` of coords (n, k) to two significant digits; ().
+
+    Whoever has a release finds the width of its grid to the last digit. The exact spread would be an equation on the
+    one unknown record; two digits are the same for nearly all records that it could be.
+    """
+    exact = spread(coords)
+    digit = 10.0 ** (jnp.floor(jnp.log10(jnp.where(exact > 0, exact, 1))) - 1)
+    return jnp.round(exact / digit) * digit
 
 
 def _normal(key: Array, like: Array, sigma: Any) -> jax.Array:

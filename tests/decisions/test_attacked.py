@@ -2,7 +2,10 @@ import jax
 import numpy as np
 
 from drjax.attacks.attack import EveryRecord
-from drjax.decisions.attacked import ScaledClosedForm, TreesInMap
+from drjax.attacks.reconstruction.within_map import NeighboursInMap
+from drjax.decisions.attacked import ScaledClosedForm, TreesInMap, views
+from drjax.decisions.audited import Made
+from drjax.defenses import Groups
 from drjax.dr import PCA, TSNE, Pipeline, Standardise
 
 KEY = jax.random.key(0)
@@ -49,3 +52,26 @@ def test_the_closed_form_of_scaled_records_is_as_good_as_exact_where_a_record_ha
     assert np.median(error) < 0.02 * np.median(within)
     for other in (PCA(), TSNE(), Pipeline(before=(Standardise(),), method=TSNE())):
         assert attack.fits_each(threat(x, coords, other)) is not None
+
+
+def test_exact_means_of_groups_are_undone_by_who_subtracts_the_other_members():
+    places, x = records(200)
+    group = np.argsort(np.argsort(places[:, 0])) // 50
+    means = np.stack([places[group == g].mean(axis=0) for g in range(4)])[group]
+    # The other 49 places of an exact mean leave the last one.
+    exact = 50 * means - (50 * means - places)
+    defence = Groups(method=PCA(), size=50)
+    rounded = np.asarray(defence.defended(KEY, places.astype(np.float32)), np.float64)
+    found = {"exact": (means, exact), "rounded": (rounded, defence.worked_out(KEY, places, rounded))}
+    errors = {}
+    for name, (coords, worked_out) in found.items():
+        made = Made(np.arange(200), x, coords, PCA(), worked_out=worked_out)
+        both = views({"map": NeighboursInMap()}, made)
+        assert list(both) == ["map", "map-worked-out"]
+        assert both["map-worked-out"][0].label == "Neighbours in the map, place worked out from the others'"
+        for key, (attack, release) in both.items():
+            guess = attack.run_each(KEY, threat(x, release.coords)).x
+            errors[name, key] = np.mean((guess - x) ** 2) / x.var(axis=0).mean()
+    assert errors["exact", "map-worked-out"] < 0.25 * errors["exact", "map"]
+    assert errors["rounded", "map-worked-out"] > 2 * errors["exact", "map-worked-out"]
+    assert list(views({"map": NeighboursInMap()}, Made(np.arange(200), x, rounded, PCA()))) == ["map"]

@@ -14,9 +14,9 @@ from drjax.cli import main
 from drjax.decisions import decide, options, page, search
 from drjax.decisions.attacked import TreesInMap
 from drjax.decisions.guaranteed import PrivateComponents, SyntheticMap
-from drjax.decisions.options import Defended, FewerNumbers, MergedExposed, WithoutExposed
+from drjax.decisions.options import Defended, DensityContours, FewerNumbers, MergedExposed, WithoutExposed
 from drjax.decisions.usefulness import Usefulness
-from drjax.defenses import Groups, OutputNoise, Rounding
+from drjax.defenses import Groups, OutputNoise, Rounding, contours
 from drjax.reports.records import load_arrays, read_records
 from drjax.reports.sections import Verdict
 
@@ -61,12 +61,17 @@ def test_a_highly_exposed_map_comes_with_alternatives_that_are_attacked_again(au
     found = result.options
     assert result.verdict.level == "high"
     assert len(found.measured) >= 3
-    kinds = {Defended, FewerNumbers, MergedExposed, WithoutExposed, PrivateComponents, SyntheticMap}
+    kinds = {
+        Defended, DensityContours, FewerNumbers, MergedExposed, WithoutExposed, PrivateComponents, SyntheticMap,
+    }  # fmt: skip
     assert {type(one.option) for one in found.measured} == kinds
     assert sum(line.startswith("Instead: ") for line in said) == len(found.measured)
     for one in found.measured:
         on_maps = {"Neighbours in the map", "Closed form with prior"}
-        assert {row.label for row in one.rows} == ({"Difference of means"} if one.option.guarantee else on_maps)
+        aggregates = isinstance(one.option, DensityContours) or getattr(one.option, "kind", None) is Groups
+        worked_out = {f"{label}, place worked out from the others'" for label in on_maps if aggregates}
+        expected = {"Difference of means"} if one.option.guarantee else on_maps | worked_out
+        assert {row.label for row in one.rows} == expected
         assert 0 <= one.usefulness.share <= 1
         assert one.passes == (one.verdict.level == "not shown")
 
@@ -136,7 +141,9 @@ def test_options_that_leave_much_of_the_map_leave_much_to_the_attacker(audited):
     taken = {one.option.name: one.taken for one in result.options.measured}
     assert taken["rounding-0.1"] > taken["rounding-1"] > 0
     assert taken["output-noise-0.1"] > taken["output-noise-1"]
-    assert taken["groups-5"] > taken["groups-20"]
+    assert taken["contours-0.5"] > 0
+    # The more members the finer may their centre be told, and the less of each of them it is.
+    assert taken["rounding-0.1"] > max(taken["groups-5"], taken["groups-20"])
     # The closed form rebuilds everything behind a map that is neither rounded nor noisy.
     assert taken["without-4"] > 0.99
     assert taken["components-1"] > 0.95
@@ -162,8 +169,8 @@ def test_every_command_makes_what_was_attacked(audited, monkeypatch, capsys):
     for one in result.options.measured:
         if isinstance(one.option, Defended) and one.option.kind is OutputNoise:
             continue  # the command's noise is the operating system's
-        if one.option.guarantee:
-            continue  # so is this; and what is private is stated first
+        if one.option.guarantee or isinstance(one.option, DensityContours):
+            continue  # so is this, and what is private is stated first; and a picture has no coordinates
         words = shlex.split(one.command)
         out = f"{one.option.name}.csv"
         main([*words[1:2], words[2], out, *words[4:]])
@@ -171,6 +178,41 @@ def test_every_command_makes_what_was_attacked(audited, monkeypatch, capsys):
         kept = load_arrays(result.folder / "options" / f"{one.option.name}.npz")
         np.testing.assert_allclose(published, kept["coords"], atol=2e-6)
     capsys.readouterr()
+
+
+def test_contours_are_made_of_a_map_that_stays_private_and_show_no_point(audited, monkeypatch, capsys):
+    folder, result, _ = audited
+    monkeypatch.chdir(folder)
+    one = next(one for one in result.options.measured if isinstance(one.option, DensityContours))
+    first, second = one.command.split(" && ")
+    main(shlex.split(first)[1:])
+    main(shlex.split(second)[1:])
+    assert "PRIVATE-map.csv" in first
+    assert "PRIVATE-map.csv" in second
+    assert capsys.readouterr().out.endswith("Written: published.svg\n")
+    drawn = (folder / "published.svg").read_text()
+    assert "<svg" in drawn  # tests stub drawing itself
+    found = contours.contours(np.loadtxt("PRIVATE-map.csv", delimiter=",", skiprows=1), one.option.radius)
+    words = shlex.split(second)[1:]
+    main([*words[:2], "lattice.csv", *words[3:]])
+    lattice = np.loadtxt("lattice.csv", delimiter=",", skiprows=1)
+    assert len(lattice) == (found.levels > 0).sum()
+    at = np.round(lattice[:, :2] / found.cell).astype(int) - found.corner
+    np.testing.assert_array_equal(lattice[:, 2], contours.LEAST_RECORDS * 2 ** (found.levels[tuple(at.T)] - 1))
+    for bad, match in (
+        (["PRIVATE-map.csv", "a.npy", "--contours", "1"], "out must end in .svg, .png or .csv, got a.npy"),
+        (["PRIVATE-map.csv", "a.svg", "--contours", "0"], "contours must be > 0, got 0.0"),
+        (["PRIVATE-map.csv", "a.svg", "--contours", "0.001"], "radius must leave"),
+        (["PRIVATE-map.csv", "a.csv"], "one of defense, contours and merge must be given, got none"),
+        (
+            ["PRIVATE-map.csv", "a.svg", "--contours", "1", "--defense", "groups", "--defense-scale", "4"],
+            "defense must be left out with --contours, got groups",
+        ),
+    ):
+        with pytest.raises(SystemExit):
+            main(["defend", *bad])
+        assert match in capsys.readouterr().err
+        assert not list(folder.glob("a.*"))
 
 
 def test_commands_with_a_guarantee_begin_with_a_form_that_refuses_until_it_is_filled_in(audited, monkeypatch, capsys):
@@ -263,7 +305,7 @@ def test_a_map_of_somebody_else_is_made_coarser_and_not_made_anew(tmp_path, monk
     result = drjax.audit("t.csv", released="map.csv", method="pca", out="run")
     assert result.verdict.level == "high"
     kinds = {type(one.option) for one in result.options.measured}
-    assert kinds == {Defended, MergedExposed, PrivateComponents, SyntheticMap}
+    assert kinds == {Defended, DensityContours, MergedExposed, PrivateComponents, SyntheticMap}
     one = next(one for one in result.options.measured if one.option.name == "groups-5")
     main([*shlex.split(one.command)[1:]])
     published = np.loadtxt("published.csv", delimiter=",", skiprows=1)

@@ -175,7 +175,8 @@ def test_rounding_takes_the_nearest_multiple_of_the_step():
     plain = np.asarray(fit(PCA(), KEY, x).coords)
     rounded = np.asarray(fit(Rounding(method=PCA(), step=0.01, relative=False), KEY, x).coords)
     np.testing.assert_allclose(rounded, np.round(plain, 2), atol=1e-6)
-    width = 0.25 * np.sqrt(np.mean((plain - plain.mean(axis=0)) ** 2))
+    # Of the spread two digits are told.
+    width = 0.25 * float(f"{np.sqrt(np.mean((plain - plain.mean(axis=0)) ** 2)):.1e}")
     relative = np.asarray(fit(Rounding(method=PCA(), step=0.25), KEY, x).coords) / width
     np.testing.assert_allclose(relative, np.round(plain / width), atol=1e-5)
     assert len(np.unique(np.round(relative))) > 3

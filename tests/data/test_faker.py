@@ -7,6 +7,7 @@ import io
 import pytest
 
 from drjax.cli import main
+from drjax.decisions import search
 from drjax.data import load
 from drjax.data.sheets import read_sheet
 
@@ -68,7 +69,9 @@ def test_every_column_of_fakers_people_is_told(locale, tmp_path):
     assert values["active"].tolist() == [float(row[17]) for row in rows]
 
 
-def test_fakers_people_are_audited_in_one_command(tmp_path, capsys):
+def test_fakers_people_are_audited_in_one_command(tmp_path, capsys, monkeypatch):
+    # No time but for the least number of options: they have tests of their own.
+    monkeypatch.setattr(search, "SECONDS", 0.0)
     (tmp_path / "people.csv").write_text(people("de_DE")[0])
     main(["audit", "--data", f"{tmp_path}/people.csv", "--out", f"{tmp_path}/run", "--attacks", "closed-form"])
     said = " ".join(capsys.readouterr().out.split())

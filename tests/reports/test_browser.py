@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import drjax
+from drjax.decisions import search
 from drjax.reports import page as pages
 from drjax.reports import plots
 from drjax.reports.scatter import ScatterPlot
@@ -130,7 +131,10 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def audited(folder):
     (folder / "patients.csv").write_text(messy.patients(100, 1).text, encoding="utf-8")
-    drjax.audit(folder / "patients.csv", out=folder / "run")
+    # No time but for the least number of options: the page looks the same with more.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search, "SECONDS", 0.0)
+        drjax.audit(folder / "patients.csv", out=folder / "run")
     shutil.copy(folder / "run" / "report.html", folder / "audit.html")
 
 

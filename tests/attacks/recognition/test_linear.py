@@ -86,7 +86,7 @@ def test_turned_and_shifted_scores_are_named_and_attacked(data, step, k):
 
 
 def test_the_attack_takes_turned_and_shifted_scores():
-    x = records("wine")
+    x = records("wine", 80)
     coords = make_pipeline(preprocessing.StandardScaler(), decomposition.PCA(2)).fit_transform(x)
     turn = np.array([[0.6, 0.8], [0.8, -0.6]])
     for published in (coords @ turn, coords + np.array([1.0, -2.0])):

@@ -7,9 +7,9 @@ import io
 import pytest
 
 from drjax.cli import main
-from drjax.decisions import search
 from drjax.data import load
 from drjax.data.sheets import read_sheet
+from drjax.decisions import search
 
 faker = pytest.importorskip("faker")
 

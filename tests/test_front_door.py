@@ -154,7 +154,7 @@ def test_runs_without_a_folder_get_one_by_name_and_a_number_behind(tmp_path, mon
     sizes = {"n_known": 12, "n_shadow": 8, "n_validation": 4, "n_targets": 4, "attacks": ("closed-form",)}
     for _ in range(2):
         drjax.audit("digits", **sizes)
-    drjax.audit(table().drop(columns="sex")[:20], each_record=True, attacks=("closed-form",))
+    drjax.audit(table().drop(columns="sex")[:20], each_record=True, options=False, attacks=("closed-form",))
     names = sorted(path.name for path in (tmp_path / "runs").iterdir())
     assert names[1:] == ["digits-pca-n13", "digits-pca-n13-2"]
     assert names[0].startswith("DataFrame-")

@@ -7,7 +7,6 @@ for stated or public ones (`drjax release schema`), so that it may keep somewhat
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,7 +96,7 @@ class PrivateComponents(Guaranteed):
 
         found = rehearsal(key)
         coords = (x - found.center) / found.scale @ found.components.T
-        statistic = _statistic(audited, key, found.center, lambda one: rehearsal(one).center, found.curve)
+        statistic = _means(audited, found.center, [rehearsal(one).center for one in _noise_keys(key)], found.curve)
         # Directions at random show something of the records, too.
         drawn = np.asarray(jax.random.normal(jax.random.fold_in(key, 2), (N_BLIND, x.shape[1], k)), np.float64)
         blind = x @ np.linalg.qr(drawn)[0]
@@ -134,7 +133,9 @@ class SyntheticMap(Guaranteed):
         # Maps of records drawn at random have places for the real ones, too; of few records they differ much.
         keys = jax.random.split(jax.random.fold_in(key, 2), N_BLIND if audited.n <= FEW else 1)
         blind = np.stack([self._placed(one, audited, _uniform(one, audited)) for one in keys])
-        statistic = _statistic(audited, key, made.mean(axis=0), lambda one: rehearsal(one).x.mean(axis=0), curve)
+        drawn = [rehearsal(one).x for one in _noise_keys(key)]
+        statistic = _means(audited, made.mean(axis=0), [one.mean(axis=0) for one in drawn], curve)
+        statistic |= _moments(audited, made, drawn)
         return Made(np.arange(audited.n), audited.every.x, coords, self.method(audited), statistic, blind=blind)
 
     def seconds(self, audited: Audited) -> float:
@@ -185,6 +186,49 @@ class DifferenceOfMeans(EmbeddingAttack):
         return Reconstruction(found, None, found[:, None], np.full(len(rows), np.nan), status)
 
 
+@dataclass(frozen=True, kw_only=True)
+class DifferenceOfMoments(EmbeddingAttack):
+    """The second moment of synthetic records less that of the known ones; kept for the final check.
+
+    What is left is the unknown record times itself, with noise. Each entry is weighed as the mean is, and the record
+    read off along the mean of the known ones: (t t') a / sqrt(a' t t' a) is t, or -t.
+
+    Attributes:
+        moment: (d, d) second moment about 0 of the synthetic records.
+        deviation: (d, d) standard deviation of its error, which the adversary measures on rehearsals.
+    """
+
+    name: str = "moments"
+    label: str = "Difference of second moments"
+    description: str = (
+        "Subtracts the known records from the second moment of the synthetic ones, and weighs what is left by the "
+        "errors of rehearsals."
+    )
+    moment: Any = None
+    deviation: Any = None
+
+    def run_each(self, key: Array, every: EveryRecord) -> Reconstruction:
+        """See `EmbeddingAttack`; nothing is drawn."""
+        del key
+        x, rows = every.x.astype(np.float64), np.asarray(every.rows)
+        n, total, whole = len(x), x.sum(axis=0), x.T @ x
+        variance = np.maximum((x**2).T @ (x**2) / n - (whole / n) ** 2, 0)
+        noise = (n * np.asarray(self.deviation)) ** 2
+        with np.errstate(invalid="ignore", divide="ignore"):
+            weight = np.where(variance > 0, variance / (variance + noise), 0)
+        found = np.empty((len(rows), x.shape[1]))
+        for i, row in enumerate(rows):
+            own = np.outer(x[row], x[row])
+            usual, others = (whole - own) / (n - 1), (total - x[row]) / (n - 1)
+            square = usual + weight * (n * np.asarray(self.moment) - (whole - own) - usual)
+            along = square @ others
+            length = others @ along
+            found[i] = along / np.sqrt(length) if length > 0 else others
+        found = found if every.bounds is None else np.clip(found, *every.bounds)
+        status = np.full(len(rows), np.uint32(Status.OK))
+        return Reconstruction(found, None, found[:, None], np.full(len(rows), np.nan), status)
+
+
 def guaranteed_for(audited: Audited) -> tuple[Option, ...]:
     """The options with a guarantee for an audited release; none of so many records that delta would give one away."""
     if not 1 / audited.n > DELTA:
@@ -218,17 +262,31 @@ def _uniform(key: Array, audited: Audited) -> np.ndarray:
     return drawn
 
 
-def _statistic(
-    audited: Audited, key: Array, mean: np.ndarray, draw: Callable[[Array], np.ndarray], curve: TradeOff
-) -> dict[str, Any]:
+def _noise_keys(key: Array) -> list[Array]:
+    """Keys of the further rehearsals that noise is measured on."""
+    return [jax.random.fold_in(key, 100 + i) for i in range(N_NOISE)]
+
+
+def _means(audited: Audited, mean: np.ndarray, drawn: list[np.ndarray], curve: TradeOff) -> dict[str, Any]:
     """The noisy mean and the deviation of its noise over further rehearsals, in the units of the audited records; and
     what the trade-off curve leaves to any attack that tells a record from all n."""
     truth = audited.data.x.astype(np.float64).mean(axis=0)
-    drawn = np.stack([draw(jax.random.fold_in(key, 100 + i)) for i in range(N_NOISE)])
-    deviation = np.sqrt(np.mean((drawn - truth) ** 2, axis=0))
+    deviation = np.sqrt(np.mean((np.stack(drawn) - truth) ** 2, axis=0))
     shift = _in_units(audited, mean)
     ceiling = rero.from_tradeoff(np.asarray(1 / audited.n), curve)
     return {"mean": shift, "deviation": _in_units(audited, mean + deviation) - shift, "ceiling": ceiling}
+
+
+def _moments(audited: Audited, made: np.ndarray, drawn: list[np.ndarray]) -> dict[str, Any]:
+    """The second moment of synthetic records and its root mean square error over further rehearsals, in these units."""
+
+    def moment(records: np.ndarray) -> np.ndarray:
+        own = _in_units(audited, records)
+        return own.T @ own / len(own)
+
+    truth = moment(audited.data.x.astype(np.float64))
+    error = np.sqrt(np.mean([(moment(one) - truth) ** 2 for one in drawn], axis=0))
+    return {"moment": moment(made), "moment_deviation": error}
 
 
 def _in_units(audited: Audited, records: np.ndarray) -> np.ndarray:

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure as Drawing
 
 from drjax.audits.report import save_figures
 from drjax.decisions.audited import Audited
+from drjax.decisions.guaranteed import DifferenceOfMoments
 from drjax.decisions.search import Found, Measured
 from drjax.decisions.usefulness import Usefulness
 from drjax.releases.manifest import CHOSEN_OUTSIDE
@@ -55,9 +56,17 @@ def _guaranteed(begin: str, one: Measured) -> str:
     return (
         f"{begin} ({one.option.guarantee}): {_lower(one.option.label)}. It keeps {percent(one.usefulness.share)} of "
         f"what this map shows. By the guarantee no attack picks the right one of {one.n_records:,} equally likely "
-        f"records with more than {percent(one.ceiling)} probability (guessing: {percent(1 / one.n_records)}). Command: "
-        f"{one.command}"
+        f"records with more than {percent(one.ceiling)} probability (guessing: {percent(1 / one.n_records)})."
+        f"{_tried(one)} Command: {one.command}"
     )
+
+
+def _tried(one: Measured) -> str:
+    """Sentence on the final check of an option with a guarantee; empty without one."""
+    if not one.check:
+        return ""
+    names = " nor ".join(f"“{row.label}”" for row in one.check)
+    return f" On {_checked_on(one):,} records {'neither ' * (len(one.check) > 1)}{names} came to high exposure."
 
 
 def _lower(label: str) -> str:
@@ -160,14 +169,15 @@ def _how(found: Found) -> Text:
     points = [
         "The recommended option is the most useful map of those that the rule does not call high exposure and that "
         f"hold in the final check: on up to {_most_checked(found):,} records, by the same attacks and by "
-        f"“{found.judge.label}”, which the search has not used.",
+        f"“{found.judge.label}” (of synthetic records “{DifferenceOfMoments().label}”), which the search has not used.",
         "The options were chosen by looking at the exposure of private records: which one is recommended tells a "
         "little of these, too.",
         "Options that leave out or merge the most exposed records were found with the table of this audit.",
     ]
     if any(one.option.guarantee for one in found.measured):
         points.append(
-            "Options with a guarantee were attacked by their noisy mean alone; the guarantee bounds every attack. "
+            "Options with a guarantee were attacked by their noisy mean, and in the final check a map of synthetic "
+            "records by its second moments, too; the guarantee bounds every attack. "
             "They were rehearsed: noise from a key, and the ranges of the audited records in the "
             "place of public ones, which a release asks for. What they keep of trustworthiness and neighbours is "
             f"counted above what a map keeps that knows nothing of the records. {CHOSEN_OUTSIDE}"

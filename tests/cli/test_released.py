@@ -65,7 +65,7 @@ def test_audit_of_a_map_runs_and_prints_how_it_was_made(files, capsys):
     x = np.loadtxt(files / "table.csv", delimiter=",", skiprows=1)[:, 1:]
     np.save(files / "pca.npy", drjax.embed(x))
     arguments = ["audit", "--data", files / "table.csv", "--drop", "id", "--released", files / "pca.npy"]
-    main([str(one) for one in (*arguments, "--method", "pca", "--out", files / "run")])
+    main([str(one) for one in (*arguments, "--method", "pca", "--options", "False", "--out", files / "run")])
     printed = " ".join(capsys.readouterr().out.split())
     assert "Map: stated: PCA" in printed
     assert "Compared with the map made anew" in printed

@@ -270,6 +270,24 @@ def test_none_found_is_said(tmp_path, monkeypatch):
     assert any(line.startswith("Instead: none found. None of 3 ") for line in result.verdict.details)
 
 
+def test_a_map_of_synthetic_records_is_checked_by_their_second_moments(tmp_path, monkeypatch):
+    monkeypatch.setattr(search, "options_for", lambda _: (Defended(Rounding, 0.01),))
+    monkeypatch.setattr(search, "guaranteed_for", lambda _: (SyntheticMap(4.0),))
+    path = str(table(tmp_path / "people.csv"))
+    result = run(AuditConfig(data=path), tmp_path / "run", decide=decide)
+    best = result.options.recommended
+    assert best.option == SyntheticMap(4.0)
+    assert best.held
+    assert [row.label for row in best.check] == ["Difference of means", "Difference of second moments"]
+    (said,) = [line for line in result.verdict.details if line.startswith("Publish, under the stated guarantee")]
+    assert "On 80 records neither “Difference of means” nor “Difference of second moments” came to high exp" in said
+    # A mechanism that published the exact moments would not hold, whatever it said of itself.
+    monkeypatch.setattr(search, "DifferenceOfMoments", lambda **_: Clairvoyant())
+    again = run(AuditConfig(data=path), tmp_path / "again", decide=decide)
+    assert again.options.recommended is None
+    assert [one.held for one in again.options.measured if one.option.guarantee] == [False]
+
+
 def test_an_option_that_fails_the_final_check_is_not_recommended(tmp_path, monkeypatch):
     monkeypatch.setattr(search, "options_for", lambda _: (Defended(OutputNoise, 5.0), Defended(OutputNoise, 9.0)))
     monkeypatch.setattr(search, "guaranteed_for", lambda _: ())

@@ -8,7 +8,7 @@ from drjax.audits import AuditConfig
 from drjax.data import load
 from drjax.decisions import guaranteed
 from drjax.decisions.audited import Audited
-from drjax.decisions.guaranteed import DifferenceOfMeans, PrivateComponents, SyntheticMap
+from drjax.decisions.guaranteed import DifferenceOfMeans, DifferenceOfMoments, PrivateComponents, SyntheticMap
 from drjax.decisions.usefulness import Yardstick
 from drjax.dr import PCA
 
@@ -73,6 +73,25 @@ def test_a_reconstruction_is_the_posterior_mean_of_each_feature_by_itself(audite
         seen = N * mean - known.sum(axis=0)
         expected = (known.mean(axis=0) * noise + seen * variance) / (variance + noise)
         np.testing.assert_allclose(found[row], expected, atol=1e-9)
+
+
+def test_an_exact_second_moment_gives_every_record_away_and_that_of_synthetic_ones_none(audited):
+    x = audited.data.x.astype(np.float64)
+    moment = x.T @ x / N
+
+    def left(moment, deviation):
+        found = DifferenceOfMoments(moment=moment, deviation=deviation).run_each(KEY, audited.every).x
+        others = (x.sum(axis=0) - x) / (N - 1)
+        return np.mean((found - x) ** 2) / np.mean((others - x) ** 2)
+
+    # Where most of a record is above 0 its sign is known, too.
+    assert left(moment, np.full(moment.shape, 1e-12)) < 1e-6
+    assert left(moment + 1e-4, np.full(moment.shape, 1e-12)) > 0.01
+    made = SyntheticMap(4.0).make(KEY, audited).statistic
+    assert made["moment"].shape == made["moment_deviation"].shape == (x.shape[1], x.shape[1])
+    assert left(made["moment"], made["moment_deviation"]) > 0.9
+    # A table that is the records themselves, called synthetic, would be found out.
+    assert left(moment, made["moment_deviation"] * 1e-4) < 0.1
 
 
 def test_what_a_guarantee_leaves_is_the_bound_for_one_of_n_records(audited):

@@ -36,7 +36,7 @@ from drjax.data.own_table import OPTIONS
 from drjax.reports import ladder, page, plots, records
 from drjax.reports.curve import DefenseCurve
 from drjax.reports.ladder import LadderRow
-from drjax.reports.sections import Facts, Section, Table, Verdict
+from drjax.reports.sections import Advice, Facts, Section, Table, Verdict
 
 SHOWN = 9
 """Rows of the ladder that the text of a result holds, at most."""
@@ -213,12 +213,12 @@ class Decision:
     """What could be published instead of a release, as a page says it.
 
     Attributes:
-        details: Paragraphs of the verdict.
+        advice: What to do, for the verdict.
         sections: Sections of the report.
         found: Result of the search, for `AuditResult.options`.
     """
 
-    details: tuple[str, ...]
+    advice: tuple[Advice, ...]
     sections: tuple[Section, ...]
     found: Any
 
@@ -325,8 +325,7 @@ def run_setting(
 
     def shown(decision: Decision | None) -> Verdict:
         """The verdict with what was decided, once the page with both is written."""
-        more = () if decision is None else decision.details
-        whole = dataclasses.replace(verdict, details=(*verdict.details, *more))
+        whole = dataclasses.replace(verdict, advice=() if decision is None else decision.advice)
         report = audit_report(
             title=pages.title,
             is_private=data.is_own,

@@ -161,8 +161,8 @@ def audit_report(
         command: The shell command that reruns this audit.
         provenance: Where the figures come from, as `records.provenance` returns it.
         tables: Further tables, shown in front of the ladder.
-        instead: Sections on other things to publish, shown before all else.
-        measured: Map, quality, defence and figures. The map is shown in front of the tables, the quality among the
+        instead: Sections on other things to publish, shown before all else but the map.
+        measured: Map, quality, defence and figures. The map is shown first, the quality among the
             details, all else behind the ladder.
         winner: Text on which attack was the strongest and why, from `ladder.winner`; left out if empty.
         limitations: Sentences on what the report does not show.
@@ -179,8 +179,8 @@ def audit_report(
         title=title,
         verdict=verdict,
         sections=(
-            *instead,
             *maps,
+            *instead,
             *tables,
             ladder.section(rows, note=winner),
             *(section for section in measured if section not in (*maps, *embedded)),

@@ -82,8 +82,8 @@ def audit(
         )
     ladder.print_ladder(console, result.rows)
     console.print(f"[bold]{result.verdict.headline}.[/bold] {result.verdict.sentence}")
-    for line in (*result.verdict.details, *result.verdict.caveats):
-        console.print(line, markup=False)
+    for line in (*result.verdict.details, *result.verdict.advice, *result.verdict.caveats):
+        console.print(str(line), markup=False)
     if result.quality is not None:
         console.print(quality.lead(result.quality))
     if result.curve is not None:

@@ -38,10 +38,10 @@ def decide(setting: Setting, session: Session, verdict: Verdict, show: Callable[
     audited = audited_of(setting, session)
 
     def each(measured: Sequence[Measured]) -> None:
-        show(Decision(details=(), sections=(page.so_far(measured),), found=None))
+        show(Decision(advice=(), sections=(page.so_far(measured),), found=None))
 
     found = search(audited, session, each)
-    return Decision(details=page.sentences(found), sections=page.sections(audited, found), found=found)
+    return Decision(advice=page.advice(found), sections=page.sections(audited, found), found=found)
 
 
 def audited_of(setting: EveryRecordSetting, session: Session) -> Audited:

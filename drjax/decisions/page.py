@@ -16,7 +16,7 @@ from drjax.decisions.usefulness import Usefulness
 from drjax.releases.manifest import CHOSEN_OUTSIDE
 from drjax.reports import plots
 from drjax.reports.ladder import LadderRow, duration, number, percent
-from drjax.reports.sections import Cell, Facts, Section, Table, Text
+from drjax.reports.sections import Advice, Cell, Facts, Section, Table, Text
 from drjax.reports.verdict_rule import CONCLUSIONS, deciding
 
 TITLE = "What to publish instead"
@@ -29,20 +29,23 @@ ADAPTED = (
 )
 
 
-def sentences(found: Found) -> tuple[str, ...]:
+def advice(found: Found) -> tuple[Advice, ...]:
     """What to do, for the verdict."""
     best = found.recommended
     if best is None:
         return (
-            f"Instead: none found. None of {len(found.measured)} other things to publish that were tried stays below "
-            "the rule's thresholds and holds in the final check. Publish no row per record of these data.",
+            Advice(
+                f"Instead: none found. None of {len(found.measured)} other things to publish that were tried stays "
+                "below the rule's thresholds and holds in the final check. Publish no row per record of these data."
+            ),
         )
     if best.option.guarantee:
         return (_guaranteed(CONCLUSIONS["guaranteed"], best),)
-    said = (
+    said = Advice(
         f"Publish instead: {_lower(best.option.label)}. It keeps {percent(best.usefulness.share)} of what this map "
         f"shows; on {_checked_on(best):,} records neither the adapted attacks nor “{found.judge.label}”, which the "
-        f"search had not used, came to high exposure. {NO_GUARANTEE} Command: {best.command}"
+        f"search had not used, came to high exposure. {NO_GUARANTEE}",
+        best.command,
     )
     proven = [one for one in found.measured if one.option.guarantee and one.passes and one.usefulness.share > 0]
     if not proven:
@@ -51,13 +54,14 @@ def sentences(found: Found) -> tuple[str, ...]:
     return said, _guaranteed(f"Or {_lower(CONCLUSIONS['guaranteed'])}", most)
 
 
-def _guaranteed(begin: str, one: Measured) -> str:
+def _guaranteed(begin: str, one: Measured) -> Advice:
     assert one.ceiling is not None
-    return (
+    return Advice(
         f"{begin} ({one.option.guarantee}): {_lower(one.option.label)}. It keeps {percent(one.usefulness.share)} of "
         f"what this map shows. By the guarantee no attack picks the right one of {one.n_records:,} equally likely "
         f"records with more than {percent(one.ceiling)} probability (guessing: {percent(1 / one.n_records)})."
-        f"{_tried(one)} Command: {one.command}"
+        f"{_tried(one)}",
+        one.command,
     )
 
 

@@ -17,15 +17,33 @@ Cell = str | tuple[str, ...]
 
 
 @dataclass(frozen=True)
+class Advice:
+    """What to do.
+
+    Attributes:
+        text: Sentences.
+        command: Command that does it; empty if there is none.
+    """
+
+    text: str
+    command: str = ""
+
+    def __str__(self) -> str:
+        """Both in one line."""
+        return f"{self.text} Command: {self.command}" if self.command else self.text
+
+
+@dataclass(frozen=True)
 class Verdict:
     """What a report shows, at the top of its page.
 
     Attributes:
         level: Exposure, or "undetermined" where nothing was tested; the colour of the box.
         headline: A few words.
-        sentence: The main finding with its figures.
+        sentence: The main finding with its figures. A page folds it where `details` say the same in plain words.
         caveats: Points that limit the finding.
         details: Further paragraphs behind `sentence`.
+        advice: What to do, behind these.
     """
 
     level: Level
@@ -33,6 +51,7 @@ class Verdict:
     sentence: str
     caveats: tuple[str, ...] = ()
     details: tuple[str, ...] = ()
+    advice: tuple[Advice, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

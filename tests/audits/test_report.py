@@ -101,8 +101,8 @@ def test_what_every_reader_needs_is_open_and_what_experts_ask_for_is_folded_behi
     plot = ScatterPlot(title="The map", points=np.eye(2), shares=np.zeros(2), labels=("a", "b"))
     made = report(instead=(instead,), tables=(table,), measured=(embedded, plot, measured))
     assert [section.title for section in made.sections] == [
-        "Instead",
         "The map",
+        "Instead",
         "A table",
         "What the attacks took back",
         "A measure",

@@ -215,7 +215,7 @@ def test_torchdr_fits_the_target_beside_the_known_records(monkeypatch):
     rng = np.random.default_rng(1)
     known, targets = rng.uniform(size=(19, 6)), rng.uniform(size=(3, 6))
     common = {"n_components": 2, "device": "cuda"}
-    own = {"pca": {}, "tsne": {"perplexity": peers.perplexity(20)}, "umap": {"n_neighbors": 15}}
+    own = {"pca": {}, "tsne": {"perplexity": peers.perplexity(20)}, "umap": {"n_neighbors": 15, "backend": None}}
     assert set(own) == set(shadow_embeddings.TORCHDR)
     for name, options in own.items():
         step = peers._shadows(f"torchdr_{name}", known, targets)

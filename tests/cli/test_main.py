@@ -206,7 +206,9 @@ def test_embed_publishes_a_defended_embedding_whose_noise_nobody_can_draw_again(
     for name in ("first", "second"):
         assert np.std(coords[name] - plain) == pytest.approx(0.2 * spread, rel=0.25)  # 120 deviates
     assert not np.allclose(coords["first"], coords["second"], atol=0.01 * spread)
-    np.testing.assert_allclose(coords["grid"], 0.5 * spread * np.round(plain / (0.5 * spread)), atol=1e-4)
+    # Of the spread two digits are told.
+    width = 0.5 * float(f"{spread:.1e}")
+    np.testing.assert_allclose(coords["grid"], width * np.round(plain / width), atol=1e-4)
     np.testing.assert_array_equal(coords["input"], coords["again"])
     facts = json.loads((tmp_path / "first.npy.json").read_text())
     assert (facts["defense"], facts["defense_scale"], facts["seed"]) == ("output-noise", 0.2, None)

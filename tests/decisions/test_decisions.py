@@ -87,7 +87,7 @@ def test_the_recommended_option_is_the_most_useful_that_holds_against_an_attack_
     for one in found.measured:
         if one.passes and one.option.is_map and one.usefulness.share > best.usefulness.share:
             assert one.held is False
-    (said,) = [line for line in result.verdict.details if best.command in line]
+    (said,) = [line.text for line in result.verdict.advice if line.command == best.command]
     assert said.startswith(f"Publish instead: {best.option.label[0].lower()}{best.option.label[1:]}. It keeps ")
     assert "lies outside its guarantee" in result.report.read_text()
 
@@ -119,12 +119,12 @@ def test_a_guarantee_is_said_beside_what_has_none():
         slow=(),
         seconds=1.0,
     )
-    first, second = page.sentences(found)
+    first, second = map(str, page.advice(found))
     assert first.startswith("Publish instead: groups of at least 20 records")
     assert "It has no guarantee" in first
     assert second.startswith("Or publish, under the stated guarantee (epsilon 1, delta 1e-06): principal components")
     assert "equally likely records with more than 12.0% probability (guessing: 11.1%)" in second
-    (only,) = page.sentences(dataclasses.replace(found, recommended=proven))
+    (only,) = map(str, page.advice(dataclasses.replace(found, recommended=proven)))
     assert only.startswith("Publish, under the stated guarantee (epsilon 1, delta 1e-06): principal components")
     assert "no guarantee" not in only
 
@@ -267,7 +267,8 @@ def test_none_found_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr(search, "guaranteed_for", lambda _: ())
     result = run(AuditConfig(data=str(table(tmp_path / "people.csv"))), tmp_path / "run", decide=decide)
     assert result.options.recommended is None
-    assert any(line.startswith("Instead: none found. None of 3 ") for line in result.verdict.details)
+    (advice,) = result.verdict.advice
+    assert advice.text.startswith("Instead: none found. None of 3 ")
 
 
 def test_a_map_of_synthetic_records_is_checked_by_their_second_moments(tmp_path, monkeypatch):
@@ -279,7 +280,10 @@ def test_a_map_of_synthetic_records_is_checked_by_their_second_moments(tmp_path,
     assert best.option == SyntheticMap(4.0)
     assert best.held
     assert [row.label for row in best.check] == ["Difference of means", "Difference of second moments"]
-    (said,) = [line for line in result.verdict.details if line.startswith("Publish, under the stated guarantee")]
+    (advice,) = result.verdict.advice
+    said = advice.text
+    assert said.startswith("Publish, under the stated guarantee")
+    assert advice.command == best.command
     assert "On 80 records neither “Difference of means” nor “Difference of second moments” came to high exp" in said
     # A mechanism that published the exact moments would not hold, whatever it said of itself.
     monkeypatch.setattr(search, "DifferenceOfMoments", lambda **_: Clairvoyant())

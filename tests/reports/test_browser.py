@@ -17,7 +17,7 @@ from drjax.decisions import search
 from drjax.reports import page as pages
 from drjax.reports import plots
 from drjax.reports.scatter import ScatterPlot
-from drjax.reports.sections import Facts, Figure, Report, Table, Text, Verdict, provenance
+from drjax.reports.sections import Advice, Facts, Figure, Report, Table, Text, Verdict, provenance
 from tests.data import messy
 from tests.reports.test_page import png
 from tests.reports.test_plots import baselines, row
@@ -89,6 +89,7 @@ def made_up():
         strongest=2,
         baselines=(0,),
     )
+    advice = (Advice(f"Publish this instead. {long}", "drjax defend " + "map.csv " * 30), Advice("Or nothing."))
     listing = Table(
         title=f"What is learned {long}", headers=("Column", "How"), rows=(("age", "exactly"),), text_columns=(1,)
     )
@@ -96,7 +97,7 @@ def made_up():
         kind="drjax exposure audit",
         title="Who is exposed by this release: /a/long/path/without/any/space/in/it/at/all/patients_of_2026.csv",
         notice="PRIVATE: for the owner of the records.",
-        verdict=Verdict("high", "Do not publish as it is", f"Age within 0.4 years. {long}", (long,), (long,)),
+        verdict=Verdict("high", "Do not publish as it is", f"Age within 0.4 years. {long}", (long,), (long,), advice),
         warnings=(("KEEP THIS.", "Only a measurement."),),
         sections=(
             scatter_plot(),

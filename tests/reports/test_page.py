@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from drjax.reports import page, plots
-from drjax.reports.sections import Facts, Figure, Report, Table, Text, Verdict, provenance
+from drjax.reports.sections import Advice, Facts, Figure, Report, Table, Text, Verdict, provenance
 
 pytestmark = pytest.mark.figures
 
@@ -59,11 +59,14 @@ SVG = b"""<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org
  viewBox="0 0 72 36"><g id="a"><path id="b" d="M 0.123456 1 L 2 3"/><use xlink:href="#b"/><text>age</text></g></svg>"""
 
 
+ADVICE = (Advice("Publish instead: less of it.", "drjax embed <a> b"), Advice("Or nothing."))
+
+
 def report(**changes):
     values = {
         "kind": "a kind of report",
         "title": "PCA of digits",
-        "verdict": Verdict("high", "High exposure", "One is rebuilt.", ("Few were tried.",), ("And more.",)),
+        "verdict": Verdict("high", "High exposure", "One is rebuilt.", ("Few were tried.",), ("And more.",), ADVICE),
         "sections": (
             Text(title="Words", paragraphs=("First.", "Second."), points=("One point.", "Another."), code="a  b\n  c"),
             Facts(title="Facts", paragraphs=("In short.",), facts=(("Records", "1,200"), ("Method", "PCA"))),

@@ -39,10 +39,6 @@ eigensolver or ten growing steps after them."""
 STOPPED = {"float32": 1e-2, "float64": 1e-6}
 """The same for SMACOF: a stopping rule that looks at rounding may stop an iteration earlier or later."""
 
-GROWN = {"float32": 1e-3, "float64": 1e-9}
-"""The same for UMAP's first steps, where every edge moves what the next one reads: on an H100 2e-4 in float32 and 7e-13
-in float64, some thousand roundings both times, so that the difference is rounding and not another program."""
-
 OBJECTIVE = 0.05
 KEPT = 0.05
 """How far the means of whole chaotic descents may be apart: the objective relatively, the share of kept neighbours
@@ -150,7 +146,7 @@ def _in_coordinates(
     name: str, dtype: str, known: np.ndarray, targets: np.ndarray, here: Embedding, there: Embedding
 ) -> dict[str, Any]:
     del known, targets
-    limit = {"mds": STOPPED, "umap": GROWN}.get(name, LIMITS)[dtype]
+    limit = (STOPPED if name == "mds" else LIMITS)[dtype]
     largest = float(np.abs(there.coords).max())
     apart = float(np.abs(here.coords - there.coords).max()) / largest
     same_flags = bool(np.array_equal(here.status, there.status))

@@ -162,8 +162,8 @@ def audit_report(
         provenance: Where the figures come from, as `records.provenance` returns it.
         tables: Further tables, shown in front of the ladder.
         instead: Sections on other things to publish, shown before all else but the map.
-        measured: Map, quality, defence and figures. The map is shown first, the quality among the
-            details, all else behind the ladder.
+        measured: Map, quality, defence and figures. The map is shown first, the quality among the details, all else
+            behind the ladder.
         winner: Text on which attack was the strongest and why, from `ladder.winner`; left out if empty.
         limitations: Sentences on what the report does not show.
         is_private: Whether the records are somebody's own, so that the page is for their owner alone.

@@ -24,7 +24,7 @@ from drjax.audits import AuditConfig, needs, quality, run
 from drjax.audits.folder import run_folder
 from drjax.audits.released import read_map
 from drjax.cli.options import MethodOptions, Options, StepOptions, Steps, hinted, typed
-from drjax.core import validate
+from drjax.core import store, validate
 from drjax.core.progress import announce
 from drjax.core.types import count_status
 from drjax.data.own_table import OPTIONS
@@ -255,12 +255,11 @@ def _without_exposed(
 
 
 def _write_map(out: Path, coords: np.ndarray, name: str) -> None:
-    with records.atomic_open(out) as file:
-        if out.suffix == ".npy":
+    if out.suffix == ".npy":
+        with store.atomic_open(out) as file:
             np.save(file, coords, allow_pickle=False)
-        else:
-            header = ",".join(f"{name}{i + 1}" for i in range(coords.shape[1]))
-            np.savetxt(file, coords, delimiter=",", header=header, comments="", fmt="%.9g")
+    else:
+        store.atomic_write_columns(out, [f"{name}{i + 1}" for i in range(coords.shape[1])], coords)
 
 
 def list_data(*, data_dir: Path | None = None) -> None:

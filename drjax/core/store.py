@@ -18,11 +18,12 @@ import re
 import secrets
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+import numpy as np
 import pooch
 
 STALE_SECONDS = 86400.0
@@ -77,6 +78,12 @@ def atomic_write_text(path: Path | str, text: str, *, private: bool = False, rep
     """Writes the text as UTF-8 so that `path` holds the old content or all of the new; options of `atomic_open`."""
     with atomic_open(path, private=private, replace=replace) as file:
         file.write(text.encode())
+
+
+def atomic_write_columns(path: Path | str, names: Sequence[str], values: np.ndarray) -> None:
+    """Writes numbers (n, k) to nine digits as CSV under a line of their k names; atomically, as `atomic_open` does."""
+    with atomic_open(path) as file:
+        np.savetxt(file, values, delimiter=",", header=",".join(names), comments="", fmt="%.9g")
 
 
 class Store:

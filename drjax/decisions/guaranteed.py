@@ -7,6 +7,7 @@ for stated or public ones (`drjax release schema`), so that it may keep somewhat
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -133,9 +134,10 @@ class SyntheticMap(Guaranteed):
         # Maps of records drawn at random have places for the real ones, too; of few records they differ much.
         keys = jax.random.split(jax.random.fold_in(key, 2), N_BLIND if audited.n <= FEW else 1)
         blind = np.stack([self._placed(one, audited, _uniform(one, audited)) for one in keys])
-        drawn = [rehearsal(one).x for one in _noise_keys(key)]
-        statistic = _means(audited, made.mean(axis=0), [one.mean(axis=0) for one in drawn], curve)
-        statistic |= _moments(audited, made, drawn)
+        # Of each table its sums alone: eight tables may not fit.
+        drawn = [(one.mean(axis=0), _moment(audited, one)) for one in (rehearsal(own).x for own in _noise_keys(key))]
+        means, moments = zip(*drawn, strict=True)
+        statistic = _means(audited, made.mean(axis=0), means, curve) | _moments(audited, made, moments)
         return Made(np.arange(audited.n), audited.every.x, coords, self.method(audited), statistic, blind=blind)
 
     def seconds(self, audited: Audited) -> float:
@@ -216,14 +218,13 @@ class DifferenceOfMoments(EmbeddingAttack):
         noise = (n * np.asarray(self.deviation)) ** 2
         with np.errstate(invalid="ignore", divide="ignore"):
             weight = np.where(variance > 0, variance / (variance + noise), 0)
-        found = np.empty((len(rows), x.shape[1]))
-        for i, row in enumerate(rows):
-            own = np.outer(x[row], x[row])
-            usual, others = (whole - own) / (n - 1), (total - x[row]) / (n - 1)
-            square = usual + weight * (n * np.asarray(self.moment) - (whole - own) - usual)
-            along = square @ others
-            length = others @ along
-            found[i] = along / np.sqrt(length) if length > 0 else others
+        own, others = x[rows], (total - x[rows]) / (n - 1)
+        # (E + w * (D - E)) a for the usual square E of a known record and the difference D, for all rows at once.
+        left = weight * (n * np.asarray(self.moment) - whole - whole / (n - 1))
+        along = (others @ whole - own * np.sum(own * others, axis=1, keepdims=True)) / (n - 1) + others @ left.T
+        along += n / (n - 1) * own * ((own * others) @ weight.T)
+        length = np.sum(others * along, axis=1, keepdims=True)
+        found = np.where(length > 0, along / np.sqrt(np.where(length > 0, length, 1)), others)
         found = found if every.bounds is None else np.clip(found, *every.bounds)
         status = np.full(len(rows), np.uint32(Status.OK))
         return Reconstruction(found, None, found[:, None], np.full(len(rows), np.nan), status)
@@ -267,7 +268,7 @@ def _noise_keys(key: Array) -> list[Array]:
     return [jax.random.fold_in(key, 100 + i) for i in range(N_NOISE)]
 
 
-def _means(audited: Audited, mean: np.ndarray, drawn: list[np.ndarray], curve: TradeOff) -> dict[str, Any]:
+def _means(audited: Audited, mean: np.ndarray, drawn: Sequence[np.ndarray], curve: TradeOff) -> dict[str, Any]:
     """The noisy mean and the deviation of its noise over further rehearsals, in the units of the audited records; and
     what the trade-off curve leaves to any attack that tells a record from all n."""
     truth = audited.data.x.astype(np.float64).mean(axis=0)
@@ -277,16 +278,19 @@ def _means(audited: Audited, mean: np.ndarray, drawn: list[np.ndarray], curve: T
     return {"mean": shift, "deviation": _in_units(audited, mean + deviation) - shift, "ceiling": ceiling}
 
 
-def _moments(audited: Audited, made: np.ndarray, drawn: list[np.ndarray]) -> dict[str, Any]:
-    """The second moment of synthetic records and its root mean square error over further rehearsals, in these units."""
+def _moments(audited: Audited, made: np.ndarray, drawn: Sequence[np.ndarray]) -> dict[str, Any]:
+    """The second moment of synthetic records, and its root mean square error over those of further rehearsals."""
+    truth = _moment(audited, audited.data.x.astype(np.float64))
+    return {
+        "moment": _moment(audited, made),
+        "moment_deviation": np.sqrt(np.mean([(one - truth) ** 2 for one in drawn], axis=0)),
+    }
 
-    def moment(records: np.ndarray) -> np.ndarray:
-        own = _in_units(audited, records)
-        return own.T @ own / len(own)
 
-    truth = moment(audited.data.x.astype(np.float64))
-    error = np.sqrt(np.mean([(moment(one) - truth) ** 2 for one in drawn], axis=0))
-    return {"moment": moment(made), "moment_deviation": error}
+def _moment(audited: Audited, records: np.ndarray) -> np.ndarray:
+    """(d, d) mean of t t' over records t in [0, 1], in the units of the audited ones."""
+    own = _in_units(audited, records)
+    return own.T @ own / len(own)
 
 
 def _in_units(audited: Audited, records: np.ndarray) -> np.ndarray:

@@ -311,9 +311,8 @@ def options_for(audited: Audited) -> tuple[Option, ...]:
     n, k = audited.n, audited.every.coords.shape[1]
     found: list[Option] = [Defended(kind, step) for kind in (Rounding, OutputNoise) for step in STEPS]
     found += [Defended(Groups, size) for size in GROUP_SIZES if 2 * size <= n]
-    if k == 2:
-        found += [Defended(Hexagons, width) for width in HEXAGON_WIDTHS]
-        found += [DensityContours(radius) for radius in CONTOUR_RADII]
+    found += [Defended(Hexagons, width) for width in HEXAGON_WIDTHS if k == 2]
+    found += [DensityContours(radius) for radius in CONTOUR_RADII if contours.is_drawable(audited.every.coords, radius)]
     n_attacked = len(audited.exposure.row)
     found.append(MergedExposed(max(1, round(MERGED_SHARE * n_attacked))))
     if not audited.is_map_given:

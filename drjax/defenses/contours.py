@@ -71,12 +71,22 @@ def contours(coords: np.ndarray, radius: float) -> Contours:
             from 1 to 0 as (1 - t^2)^2.
 
     Raises:
-        ValueError: coords not (n, 2) and finite, radius not > 0, a map without spread, or more than `MOST_CELLS` cells.
+        ValueError: coords not (n, 2) and finite, radius not finite and > 0, a map without spread, or more than
+            `MOST_CELLS` cells.
 
     Source: Silverman (1986), Density estimation for statistics and data analysis, section 4.2 (the bump).
     """
     at, corner, cell, shape = _lattice(coords, radius)
     return Contours(corner, cell, _levels(_density(at, shape)))
+
+
+def is_drawable(coords: np.ndarray, radius: float) -> bool:
+    """Whether `contours` takes a map (n, k) and a radius: not one number per record, nor one far outlier of many."""
+    try:
+        _lattice(coords, radius)
+    except ValueError:
+        return False
+    return True
 
 
 def places(coords: np.ndarray, found: Contours) -> np.ndarray:
@@ -137,6 +147,8 @@ def worked_out(coords: np.ndarray, found: Contours) -> np.ndarray:
 def _lattice(coords: np.ndarray, radius: float) -> tuple[np.ndarray, np.ndarray, float, tuple[int, int]]:
     """Cell (n, 2) of each place, first cell (2,), width of a cell, and numbers of cells with room for three bumps."""
     validate.positive(radius=radius)
+    if not math.isfinite(radius):
+        raise ValueError(f"radius must be finite, got {radius}")
     if coords.ndim != 2 or coords.shape[1] != 2 or not np.isfinite(coords).all():
         raise ValueError(f"coords must be finite and of two columns, got shape {coords.shape}")
     unit = float(told_spread(coords))

@@ -213,9 +213,8 @@ class _Map:
         self.coords, status = found
         title = METHODS[config.method].title
         released = f"{len(x):,} synthetic records with {len(schema.columns)} columns, and a map of them by {title}"
-        with store.atomic_open(folder / MAP) as file:
-            header = ",".join(f"{config.method}{i + 1}" for i in range(self.coords.shape[1]))
-            np.savetxt(file, self.coords, delimiter=",", header=header, comments="", fmt="%.9g")
+        names = [f"{config.method}{i + 1}" for i in range(self.coords.shape[1])]
+        store.atomic_write_columns(folder / MAP, names, self.coords)
         return (MAP,), {"released": released, "map": entry | {"status_counts": status}}
 
     def extended(self, page: Report, real: np.ndarray) -> Report:

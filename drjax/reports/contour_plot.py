@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from drjax.core.store import atomic_open
+from drjax.core.store import atomic_write_columns
 from drjax.defenses.contours import LEAST_RECORDS, Contours
 from drjax.reports import plots
 
@@ -30,7 +30,7 @@ def picture(found: Contours) -> Figure:
     # Lines stand between the cells of two levels: places between cells are not told apart.
     shades = ax.contourf(first, second, found.levels.T, levels=np.arange(most + 2) - 0.5, cmap="Blues")
     ticks = drawing.colorbar(shades, ax=ax, ticks=np.arange(most + 1))
-    ticks.set_label("records within a bump, at least")
+    ticks.set_label("records, each weighed by its distance: at least")
     ticks.set_ticklabels(["0", *(f"{LEAST_RECORDS * 2**level:,}" for level in range(most))])
     ax.set_aspect("equal")
     ax.set_xlabel("map 1")
@@ -55,6 +55,5 @@ def write(path: Path, found: Contours) -> None:
     found = found.cropped()
     at = np.argwhere(found.levels > 0)
     least = LEAST_RECORDS * 2 ** (found.levels[tuple(at.T)] - 1)
-    with atomic_open(path) as file:
-        table = np.column_stack([(at + found.corner) * found.cell, least])
-        np.savetxt(file, table, delimiter=",", header="map1,map2,records_at_least", comments="", fmt="%.9g")
+    names = ("map1", "map2", "records_at_least")
+    atomic_write_columns(path, names, np.column_stack([(at + found.corner) * found.cell, least]))

@@ -40,7 +40,7 @@ class Verdict:
     Attributes:
         level: Exposure, or "undetermined" where nothing was tested; the colour of the box.
         headline: A few words.
-        sentence: The main finding with its figures. A page folds it where `details` say the same in plain words.
+        sentence: The main finding with its figures. A page folds it where `details` and `advice` stand beside it.
         caveats: Points that limit the finding.
         details: Further paragraphs behind `sentence`.
         advice: What to do, behind these.

@@ -9,14 +9,17 @@ import pytest
 from matplotlib.figure import Figure
 
 import drjax
+from drjax.attacks.attack import EveryRecord
 from drjax.audits import AuditConfig, describe, run
 from drjax.cli import main
 from drjax.decisions import decide, options, page, search
 from drjax.decisions.attacked import TreesInMap
+from drjax.decisions.audited import Audited
 from drjax.decisions.guaranteed import PrivateComponents, SyntheticMap
 from drjax.decisions.options import Defended, DensityContours, FewerNumbers, MergedExposed, WithoutExposed
 from drjax.decisions.usefulness import Usefulness
 from drjax.defenses import Groups, OutputNoise, Rounding, contours
+from drjax.dr import PCA
 from drjax.reports.records import load_arrays, read_records
 from drjax.reports.sections import Verdict
 
@@ -124,6 +127,13 @@ def test_a_guarantee_is_said_beside_what_has_none():
     assert "It has no guarantee" in first
     assert second.startswith("Or publish, under the stated guarantee (epsilon 1, delta 1e-06): principal components")
     assert "equally likely records with more than 12.0% probability (guessing: 11.1%)" in second
+
+    # One attack that found nothing did not come to high exposure; two came neither.
+    class One(Row):
+        label = "Difference of means"
+
+    said = page.advice(dataclasses.replace(found, recommended=dataclasses.replace(proven, check=(One,))))[0].text
+    assert said.endswith(" On 9 records “Difference of means” did not come to high exposure.")
     (only,) = map(str, page.advice(dataclasses.replace(found, recommended=proven)))
     assert only.startswith("Publish, under the stated guarantee (epsilon 1, delta 1e-06): principal components")
     assert "no guarantee" not in only
@@ -142,8 +152,7 @@ def test_options_that_leave_much_of_the_map_leave_much_to_the_attacker(audited):
     assert taken["rounding-0.1"] > taken["rounding-1"] > 0
     assert taken["output-noise-0.1"] > taken["output-noise-1"]
     assert taken["contours-0.5"] > 0
-    # The more members the finer may their centre be told, and the less of each of them it is.
-    assert taken["rounding-0.1"] > max(taken["groups-5"], taken["groups-20"])
+    assert taken["rounding-0.1"] > taken["groups-5"] > taken["groups-20"]
     # The closed form rebuilds everything behind a map that is neither rounded nor noisy.
     assert taken["without-4"] > 0.99
     assert taken["components-1"] > 0.95
@@ -203,6 +212,7 @@ def test_contours_are_made_of_a_map_that_stays_private_and_show_no_point(audited
         (["PRIVATE-map.csv", "a.npy", "--contours", "1"], "out must end in .svg, .png or .csv, got a.npy"),
         (["PRIVATE-map.csv", "a.svg", "--contours", "0"], "contours must be > 0, got 0.0"),
         (["PRIVATE-map.csv", "a.svg", "--contours", "0.001"], "radius must leave"),
+        (["PRIVATE-map.csv", "a.svg", "--contours", "inf"], "radius must be finite, got inf"),
         (["PRIVATE-map.csv", "a.csv"], "one of defense, contours and merge must be given, got none"),
         (
             ["PRIVATE-map.csv", "a.svg", "--contours", "1", "--defense", "groups", "--defense-scale", "4"],
@@ -334,6 +344,30 @@ def test_a_map_of_somebody_else_is_made_coarser_and_not_made_anew(tmp_path, monk
     kept = load_arrays(result.folder / "options" / "groups-5.npz")
     np.testing.assert_allclose(published, kept["coords"], atol=1e-6)
     assert "Written" in capsys.readouterr().out
+
+
+def test_maps_that_contours_cannot_be_drawn_of_have_none_among_their_options(audited):
+    _, result, _ = audited
+    coords = np.random.default_rng(0).normal(size=(N, 2))
+    every = EveryRecord(method=PCA(), x=np.zeros((N, 5)), coords=coords, rows=np.arange(N), stand_ins=None)
+    plain = Audited(
+        config=AuditConfig(data="a.csv"), data=None, every=every, in_records=None, attacks={},
+        exposure=result.exposure, table=None, key=None,
+    )  # fmt: skip
+    far = np.concatenate([coords] * 800)
+    far[0] += 1e6
+    same = np.ones((N, 2))
+    for places, radii in ((coords, {0.5, 1.5}), (far, {1.5}), (same, set())):
+        one = dataclasses.replace(plain, every=dataclasses.replace(every, coords=places), data=Sized(len(places)))
+        drawn = {option.radius for option in options.options_for(one) if isinstance(option, DensityContours)}
+        assert drawn == radii
+
+
+class Sized:
+    """Data of which only the number of records is asked."""
+
+    def __init__(self, n):
+        self.x = np.zeros((n, 1))
 
 
 def test_refinement_is_half_way_between_what_fails_and_what_passes():

@@ -90,6 +90,16 @@ def test_an_exact_second_moment_gives_every_record_away_and_that_of_synthetic_on
     made = SyntheticMap(4.0).make(KEY, audited).statistic
     assert made["moment"].shape == made["moment_deviation"].shape == (x.shape[1], x.shape[1])
     assert left(made["moment"], made["moment_deviation"]) > 0.9
+    # The same by its definition, a record at a time.
+    noise, weight = (N * made["moment_deviation"]) ** 2, (x**2).T @ (x**2) / N - moment**2
+    weight = np.divide(weight, weight + noise, out=np.zeros_like(weight), where=weight > 0)
+    attack = DifferenceOfMoments(moment=made["moment"], deviation=made["moment_deviation"])
+    found = attack.run_each(KEY, audited.every).x
+    for row in (0, 133):
+        known = np.delete(x, row, axis=0)
+        usual, mean = known.T @ known / (N - 1), known.mean(axis=0)
+        square = usual + weight * (N * made["moment"] - known.T @ known - usual)
+        np.testing.assert_allclose(found[row], square @ mean / np.sqrt(mean @ square @ mean), atol=1e-8)
     # A table that is the records themselves, called synthetic, would be found out.
     assert left(moment, made["moment_deviation"] * 1e-4) < 0.1
 

@@ -180,6 +180,21 @@ def test_everything_that_the_report_holds_is_on_the_page_in_its_order():
     assert "<pre><code>a  b\n  c</code></pre>" in whole
 
 
+def test_the_figures_are_folded_where_advice_stands_in_their_place_and_open_elsewhere():
+    def box(**parts):
+        whole = page.render(report(verdict=Verdict("high", "High exposure", "So much is rebuilt.", **parts)))
+        (found,) = re.findall('aria-labelledby="verdict".*?</section>', whole, re.DOTALL)
+        return found
+
+    folded = box(details=("Of a person this.",), advice=ADVICE)
+    assert folded.index("Of a person this.") < folded.index("drjax embed &lt;a&gt; b") < folded.index("<details>")
+    assert folded.index("<details>") < folded.index("So much is rebuilt.")
+    # What a release says of itself has no plainer words beside it.
+    for parts in ({}, {"details": ("More of it.",)}, {"advice": ADVICE}):
+        assert "<details>" not in box(**parts)
+        assert "So much is rebuilt." in box(**parts)
+
+
 def test_the_contents_lead_to_every_section_and_a_short_page_has_none():
     made = report()
     text = page.render(made)

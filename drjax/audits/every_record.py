@@ -136,6 +136,7 @@ class EveryRecordSetting(Setting):
         del session
         self._results: dict[str, dict[str, np.ndarray]] = {}
         self._exposures: dict[str, Exposure] = {}
+        self._seconds: dict[str, float] = {}
         return {**{name: ATTACKS["embedding"][name] for name in exposure_report.BASELINES}, **self._attacks}
 
     def attempt(self, session: Session, name: str, attack: Attack) -> Attempt:
@@ -182,6 +183,8 @@ class EveryRecordSetting(Setting):
 
             file = f"{attack.name}/{start:08d}"
             parts.append(session.folder.timed(f"attacks/{file}", make, stage=file))
+        # The first part compiles, too.
+        self._seconds[attack.name] = float(np.median([seconds for _, seconds in parts])) / min(CHUNK, len(rows))
         fields = {field: np.concatenate([part[field] for part, _ in parts]) for field in parts[0][0]}
         return fields, sum(seconds for _, seconds in parts)
 
@@ -194,6 +197,11 @@ class EveryRecordSetting(Setting):
     def chosen(self) -> Mapping[str, EmbeddingAttack]:
         """The attacks that run, by name, from `prepare` on."""
         return self._attacks
+
+    @property
+    def seconds(self) -> Mapping[str, float]:
+        """What a record took, by name, of the attacks that take one after the other; from `attempt` on."""
+        return self._seconds
 
     @property
     def worst(self) -> Exposure:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -27,6 +27,7 @@ class Audited:
         every: Release under attack; records x (n, d) in the units that the method was given, coords (n, k).
         in_records: Function that scales x of `every` as the records of `data` are.
         attacks: Attacks that ran, by name.
+        seconds: Time that a record took, by name, of those that take one after the other.
         exposure: Exposure of the attacked records by the strongest of them.
         table: Path of the table of all attacked records, the most exposed first.
         key: PRNG key of everything that is drawn.
@@ -40,6 +41,7 @@ class Audited:
     exposure: Exposure
     table: Path
     key: Array
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def n(self) -> int:

@@ -52,6 +52,7 @@ def audited_of(setting: EveryRecordSetting, session: Session) -> Audited:
         every=setting.every,
         in_records=setting.in_records,
         attacks=setting.chosen,
+        seconds=setting.seconds,
         exposure=setting.worst,
         table=session.folder.path / exposure_report.TABLE,
         key=jax.random.fold_in(jax.random.key(setting.config.seed), STREAM),

@@ -33,12 +33,12 @@ def advice(found: Found) -> tuple[Advice, ...]:
     """What to do, for the verdict."""
     best = found.recommended
     if best is None:
-        return (
-            Advice(
-                f"Instead: none found. None of {len(found.measured)} other things to publish that were tried stays "
-                "below the rule's thresholds and holds in the final check. Publish no row per record of these data."
-            ),
-        )
+        tried = f"None of {len(found.measured)} other things to publish that were tried"
+        passes = "stays below the rule's thresholds and holds in the final check"
+        if found.not_run:
+            left = f"{len(found.not_run)} others were not run for lack of time: this says nothing of them."
+            return (Advice(f"Instead: none found so far. {tried} {passes}. {left}"),)
+        return (Advice(f"Instead: none found. {tried} {passes}. Publish no row per record of these data."),)
     if best.option.guarantee:
         return (_guaranteed(CONCLUSIONS["guaranteed"], best),)
     said = Advice(

@@ -195,12 +195,13 @@ def search(audited: Audited, session: Session, each: Callable[[Sequence[Measured
 def _announce(audited: Audited, options: Sequence[Option], *, enabled: bool) -> None:
     """Says what the options take, and the final check of one of them."""
     one = audited.every.threat(int(audited.every.rows[0]))
-    costs = [attack.cost(one) for attack in attacked.searched(audited, N_ROWS).values()]
-    attacks = sum(cost.seconds for cost in costs)
+    tried, n_rows = attacked.searched(audited, N_ROWS).values(), min(N_ROWS, audited.n)
+    attacks = sum(attacked.seconds_of(audited, attack, n_rows) for attack in tried)
     making = sum(option.seconds(audited) + (0.0 if option.guarantee else attacks) for option in options)
     checking = attacks + TreesInMap().cost(one).seconds + SLOW_SECONDS * len(_slow(audited))
     seconds = min(making, SECONDS) + checking
-    announce(f"{len(options)} other things to publish", seconds, max(cost.bytes for cost in costs), enabled=enabled)
+    memory = max(attack.cost(one).bytes for attack in tried)
+    announce(f"{len(options)} other things to publish", seconds, memory, enabled=enabled)
 
 
 def _measured(key: Array, audited: Audited, folder: RunFolder, option: Option, yardstick: Yardstick) -> Measured:
@@ -330,9 +331,8 @@ def _check(key: Array, audited: Audited, folder: RunFolder, option: Option) -> t
     found = _ladder(keys, audited, folder, f"options/{option.name}-checked", made, _final(audited, made), rows)[0]
     if made.statistic:
         return found
-    one = audited.every.threat(int(audited.every.rows[0]))
     for name, attack in _slow(audited).items():
-        some = _some(row_key, n, max(LEAST_SLOW, int(SLOW_SECONDS / attack.cost(one).seconds)))
+        some = _some(row_key, n, max(LEAST_SLOW, int(SLOW_SECONDS / attacked.seconds_of(audited, attack, 1))))
         found += _ladder(keys, audited, folder, f"options/{option.name}-{name}", made, {name: attack}, some)[0]
     return found
 

@@ -10,16 +10,17 @@ from matplotlib.figure import Figure
 
 import drjax
 from drjax.attacks.attack import EveryRecord
+from drjax.attacks.registry import ATTACKS
 from drjax.audits import AuditConfig, describe, run
 from drjax.cli import main
-from drjax.decisions import decide, options, page, search
+from drjax.decisions import attacked, decide, options, page, search
 from drjax.decisions.attacked import TreesInMap
 from drjax.decisions.audited import Audited
 from drjax.decisions.guaranteed import PrivateComponents, SyntheticMap
 from drjax.decisions.options import Defended, DensityContours, FewerNumbers, MergedExposed, WithoutExposed
 from drjax.decisions.usefulness import Usefulness
 from drjax.defenses import Groups, OutputNoise, Rounding, contours
-from drjax.dr import PCA
+from drjax.dr import PCA, Pipeline, Standardise
 from drjax.reports.records import load_arrays, read_records
 from drjax.reports.sections import Verdict
 
@@ -279,6 +280,7 @@ def test_none_found_is_said(tmp_path, monkeypatch):
     assert result.options.recommended is None
     (advice,) = result.verdict.advice
     assert advice.text.startswith("Instead: none found. None of 3 ")
+    assert result.options.not_run == ()
 
 
 def test_a_map_of_synthetic_records_is_checked_by_their_second_moments(tmp_path, monkeypatch):
@@ -318,6 +320,31 @@ def test_what_time_does_not_allow_is_said_not_to_be_run(tmp_path, monkeypatch):
     assert len(result.options.measured) == search.LEAST_OPTIONS
     assert result.options.not_run
     assert "Not run for lack of time" in result.report.read_text()
+    (advice,) = page.advice(dataclasses.replace(result.options, recommended=None))
+    count = len(result.options.not_run)
+    assert advice.text.startswith("Instead: none found so far. None of 3 ")
+    assert advice.text.endswith(f"{count} others were not run for lack of time: this says nothing of them.")
+
+
+def test_an_attack_that_took_longer_than_it_said_waits_for_the_final_check(audited):
+    _, result, _ = audited
+    every = EveryRecord(
+        method=Pipeline(before=(Standardise(),), method=PCA()), x=np.eye(50), coords=np.eye(50)[:, :2],
+        rows=np.arange(50), stand_ins=None,
+    )  # fmt: skip
+    slow = ATTACKS["embedding"]["behind-steps"]
+    at = Audited(
+        config=AuditConfig(data="a.csv"), data=Sized(50), every=every, in_records=None, attacks={slow.name: slow},
+        exposure=result.exposure, table=None, key=None,
+    )  # fmt: skip
+    said = attacked.seconds_of(at, slow, 50)
+    assert said == 50 * slow.cost(every.threat(0)).seconds
+    if said <= attacked.MOST_SECONDS:
+        assert slow.name in attacked.searched(at, 50)
+    late = dataclasses.replace(at, seconds={slow.name: 0.5})
+    assert attacked.seconds_of(late, slow, 50) == 25
+    assert slow.name not in attacked.searched(late, 50)
+    assert slow.name in search._slow(late)
 
 
 def test_options_are_left_out_where_they_are_not_asked_for(tmp_path):

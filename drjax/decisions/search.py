@@ -332,7 +332,8 @@ def _check(key: Array, audited: Audited, folder: RunFolder, option: Option) -> t
     if made.statistic:
         return found
     for name, attack in _slow(audited).items():
-        some = _some(row_key, n, max(LEAST_SLOW, int(SLOW_SECONDS / attacked.seconds_of(audited, attack, 1))))
+        each = len(attacked.views({name: attack}, made)) * attacked.seconds_of(audited, attack, 1)
+        some = _some(row_key, n, max(LEAST_SLOW, int(SLOW_SECONDS / each)))
         found += _ladder(keys, audited, folder, f"options/{option.name}-{name}", made, {name: attack}, some)[0]
     return found
 

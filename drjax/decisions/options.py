@@ -23,6 +23,7 @@ from drjax.data.sources import is_named
 from drjax.decisions.audited import Audited, Made
 from drjax.decisions.exposed import merged
 from drjax.defenses import AfterMethod, Groups, Hexagons, OutputNoise, Rounding, contours
+from drjax.dr import command_words
 
 STEPS = (0.1, 0.3, 1.0)
 """Widths of grids and deviations of noise, in units of the map's spread."""
@@ -380,12 +381,7 @@ def data_word(audited: Audited) -> str:
 def method_words(audited: Audited) -> list[str]:
     """Options of a command for the method of the audited map, with its hyperparameters and steps."""
     config = audited.config
-    if config.method == RECOGNISED:
-        return []
-    words = ["--method", config.method, "--n-components", str(config.n_components)]
-    for name, value in config.hyperparameters.items():
-        words += [f"--{name.replace('_', '-')}", str(value)]
-    return words + _words(config, ("scale", "first_pca")) + (["--whiten"] if config.whiten else [])
+    return command_words(audited.every.method if config.method == RECOGNISED else config.dr_method)
 
 
 def _words(config: AuditConfig, names: Sequence[str]) -> list[str]:

@@ -63,6 +63,25 @@ def make_method(
     return Pipeline(before=before, method=method, after=after) if before or after else method
 
 
+def command_words(method: DRMethod) -> list[str]:
+    """Options of a command by which `make_method` makes a method; only what is not the default, and no step that the
+    command line does not have."""
+    is_behind = isinstance(method, Pipeline)
+    own: Any = method.method if is_behind else method
+    words = ["--method", own.name, "--n-components", str(own.n_components)]
+    for field in dataclasses.fields(own):
+        value = getattr(own, field.name)
+        if field.name != "n_components" and value != field.default:
+            words += [f"--{field.name.replace('_', '-')}", str(value)]
+    if not is_behind:
+        return words
+    scales = [step.name for step in method.before if step.name in SCALES]
+    words += ["--scale", *scales] if scales else []
+    for step in method.before:
+        words += ["--first-pca", str(step.n_components)] if isinstance(step, FirstPCA) else []
+    return words + ["--whiten"] * any(isinstance(step, UnitVariance) for step in method.after)
+
+
 __all__ = [
     "AFTER",
     "MDS",
@@ -93,6 +112,7 @@ __all__ = [
     "TruncatedSVD",
     "UnitRows",
     "UnitVariance",
+    "command_words",
     "make_method",
     "publishes_scores",
 ]

@@ -20,7 +20,7 @@ from drjax.decisions.guaranteed import PrivateComponents, SyntheticMap
 from drjax.decisions.options import Defended, DensityContours, FewerNumbers, MergedExposed, WithoutExposed
 from drjax.decisions.usefulness import Usefulness
 from drjax.defenses import Groups, OutputNoise, Rounding, contours
-from drjax.dr import PCA, Pipeline, Standardise
+from drjax.dr import PCA, TSNE, Pipeline, Standardise, make_method
 from drjax.reports.records import load_arrays, read_records
 from drjax.reports.sections import Verdict
 
@@ -395,6 +395,26 @@ class Sized:
 
     def __init__(self, n):
         self.x = np.zeros((n, 1))
+
+
+def test_commands_of_a_recognised_map_have_its_method_steps_and_settings(audited):
+    _, result, _ = audited
+    x = np.random.default_rng(0).normal(size=(40, 4))
+    for made, expected in (
+        (PCA(n_components=3), "--method pca --n-components 3"),
+        (TSNE(perplexity=7.0), "--method tsne --n-components 2 --perplexity 7.0"),
+        (
+            make_method("pca", 2, {}, scale=("robust", "unit-rows"), first_pca=3, whiten=True),
+            "--method pca --n-components 2 --scale robust unit-rows --first-pca 3 --whiten",
+        ),
+    ):
+        every = EveryRecord(method=made, x=x, coords=x[:, :2], rows=np.arange(40), stand_ins=None)
+        one = Audited(
+            config=AuditConfig(data="a.csv", released="m.csv"), data=Sized(40), every=every, in_records=None,
+            attacks={}, exposure=result.exposure, table=None, key=None,
+        )  # fmt: skip
+        assert shlex.join(options.method_words(one)) == expected
+        assert shlex.split(SyntheticMap(4.0).command(one))[-len(expected.split()) :] == expected.split()
 
 
 def test_refinement_is_half_way_between_what_fails_and_what_passes():

@@ -249,11 +249,18 @@ def fit_with_errors(inputs: np.ndarray, y: np.ndarray, choice: Choice) -> tuple[
     return KernelRegression(inputs, weights, intercept, choice, errors**2), errors
 
 
-def leave_one_out_weights(kernel: np.ndarray, penalty: float) -> np.ndarray:
-    """(m, m): weight of target j in the prediction for i by a fit without i; overwrites the kernel (m, m)."""
-    inverse = scipy.linalg.inv(_penalised(kernel, penalty), overwrite_a=True)
-    weights = -inverse / np.diagonal(inverse)[:, None]
-    weights[np.diag_indices(len(weights))] = 0
+def leave_one_out_weights(kernel: np.ndarray, penalty: float, rows: np.ndarray) -> np.ndarray:
+    """(r, m): weight of target j in the prediction for a row by a fit without it; overwrites the kernel (m, m).
+
+    O(m^3 / 3 + 2 m^2 r), of which no more than the rows' part of the inverse is worked out.
+    """
+    factor = scipy.linalg.cholesky(_penalised(kernel, penalty), lower=True, overwrite_a=True, check_finite=False)
+    own = np.arange(len(rows)), rows
+    of_rows = np.zeros((len(rows), len(kernel)))
+    of_rows[own] = 1
+    inverse = scipy.linalg.cho_solve((factor, True), of_rows.T, overwrite_b=True, check_finite=False).T
+    weights = -inverse / inverse[own][:, None]
+    weights[own] = 0
     return weights
 
 

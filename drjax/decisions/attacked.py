@@ -48,18 +48,25 @@ class TreesInMap(EmbeddingAttack):
 
     name: str = "trees"
     label: str = "Randomised trees in the map"
-    description: str = "Predicts a record from its place by trees grown on the places of nine tenths of the others."
+    description: str = "Predicts a record from its place by trees grown on the places of other records."
     confirms = False
 
     def cost(self, threat: EmbeddingThreat) -> Cost:
         """See `Attack`; of one record as of all, which share the trees."""
         n, d = threat.known.shape
-        return Cost(N_FOLDS * N_TREES * n * np.log2(n + 2) * (threat.coords.shape[2] + d) / TREE_FLOPS, 64.0 * n * d)
+        return Cost(self.seconds(n, d + threat.coords.shape[2], n), 64.0 * n * d)
+
+    def seconds(self, n: int, width: int, n_rows: int) -> float:
+        """Time for some of n records whose features and coordinates are `width` numbers."""
+        return _n_parts(n, n_rows) * N_TREES * n * np.log2(n + 2) * width / TREE_FLOPS
 
     def run_each(self, key: Array, every: EveryRecord) -> Reconstruction:
         """See `EmbeddingAttack`; parts and trees are drawn by the key."""
         n, seed = len(every.x), int(jax.random.bits(key, (), np.uint32) >> 1)
-        fold = np.random.default_rng(seed).permutation(n) % min(N_FOLDS, n)
+        n_parts = _n_parts(n, len(every.rows))
+        fold = np.random.default_rng(seed).permutation(n) % n_parts
+        if n_parts == 1:
+            fold = np.where(np.isin(np.arange(n), every.rows), 0, 1)
         found = np.empty((len(every.rows), every.x.shape[1]))
         for part in np.unique(fold[every.rows]):
             lanes = np.flatnonzero(fold[every.rows] == part)
@@ -70,6 +77,11 @@ class TreesInMap(EmbeddingAttack):
             found[lanes] = trees.predict(every.coords[every.rows[lanes]]).reshape(len(lanes), -1)
         status = np.full(len(found), np.uint32(Status.OK))
         return Reconstruction(found, None, found[:, None], np.full(len(found), np.nan), status)
+
+
+def _n_parts(n: int, n_rows: int) -> int:
+    """Sets of trees: one where a tenth of the records at most are attacked, grown on all others."""
+    return 1 if n_rows * N_FOLDS <= n else min(N_FOLDS, n)
 
 
 @dataclass(frozen=True, kw_only=True)

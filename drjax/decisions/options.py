@@ -308,7 +308,7 @@ class MergedExposed(OfSameMethod):
 
 
 def options_for(audited: Audited) -> tuple[Option, ...]:
-    """The options for an audited release, those that take least first."""
+    """The options for an audited release; of each kind the one that protects most comes last."""
     n, k = audited.n, audited.every.coords.shape[1]
     found: list[Option] = [Defended(kind, step) for kind in (Rounding, OutputNoise) for step in STEPS]
     found += [Defended(Groups, size) for size in GROUP_SIZES if 2 * size <= n]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import time
 import zlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +30,7 @@ from drjax.decisions import attacked
 from drjax.decisions.attacked import TreesInMap
 from drjax.decisions.audited import Audited, Made
 from drjax.decisions.guaranteed import DifferenceOfMeans, DifferenceOfMoments, guaranteed_for
-from drjax.decisions.options import Option, between, options_for
+from drjax.decisions.options import Defended, Option, between, options_for
 from drjax.decisions.usefulness import Usefulness, Yardstick
 from drjax.reports import ladder
 from drjax.reports.ladder import LadderRow
@@ -176,7 +177,7 @@ def search(audited: Audited, session: Session, each: Callable[[Sequence[Measured
 
     possible = (*options_for(audited), *guaranteed_for(audited))
     _announce(audited, possible, enabled=session.progress)
-    try_all(sorted(possible, key=lambda option: option.seconds(audited)))
+    try_all(_in_turn(audited, possible))
     try_all(between([(one.option, one.passes) for one in measured]))
     measured, recommended = _checked(check_key, audited, session, _marked(measured))
     slow = _slow(audited)
@@ -192,13 +193,33 @@ def search(audited: Audited, session: Session, each: Callable[[Sequence[Measured
     )
 
 
+def _in_turn(audited: Audited, options: Sequence[Option]) -> list[Option]:
+    """One option of each kind before the next of any, the last of its kind, which protects most, first.
+
+    Where time does not allow all, no kind is left out. Of one turn those that take least come first.
+    """
+    tried: Counter[type] = Counter()
+    found = []
+    for option in reversed(options):
+        kind = option.kind if isinstance(option, Defended) else type(option)
+        found.append((tried[kind], option.seconds(audited), option))
+        tried[kind] += 1
+    return [option for _, _, option in sorted(found, key=lambda one: one[:2])]
+
+
 def _announce(audited: Audited, options: Sequence[Option], *, enabled: bool) -> None:
     """Says what the options take, and the final check of one of them."""
     one = audited.every.threat(int(audited.every.rows[0]))
-    tried, n_rows = attacked.searched(audited, N_ROWS).values(), min(N_ROWS, audited.n)
-    attacks = sum(attacked.seconds_of(audited, attack, n_rows) for attack in tried)
+    tried = attacked.searched(audited, N_ROWS).values()
+
+    def attacking(n_rows: int) -> float:
+        return sum(attacked.seconds_of(audited, attack, n_rows) for attack in tried)
+
+    attacks = attacking(min(N_ROWS, audited.n))
     making = sum(option.seconds(audited) + (0.0 if option.guarantee else attacks) for option in options)
-    checking = attacks + TreesInMap().cost(one).seconds + SLOW_SECONDS * len(_slow(audited))
+    width, n_checked = audited.data.x.shape[1] + audited.every.coords.shape[1], _n_checked(audited.n)
+    judging = TreesInMap().seconds(audited.n, width, n_checked)
+    checking = attacking(n_checked) + judging + SLOW_SECONDS * len(_slow(audited))
     seconds = min(making, SECONDS) + checking
     memory = max(attack.cost(one).bytes for attack in tried)
     announce(f"{len(options)} other things to publish", seconds, memory, enabled=enabled)
@@ -327,7 +348,7 @@ def _check(key: Array, audited: Audited, folder: RunFolder, option: Option) -> t
     row_key, *keys = jax.random.split(key, 3)
     made = _release(audited, option, folder.arrays(f"options/{option.name}", _unmade))
     n = len(made.kept)
-    rows = _some(row_key, n, min(N_CHECKED, n if n < N_ROWS + N_OTHERS else n - N_OTHERS))
+    rows = _some(row_key, n, _n_checked(n))
     found = _ladder(keys, audited, folder, f"options/{option.name}-checked", made, _final(audited, made), rows)[0]
     if made.statistic:
         return found
@@ -336,6 +357,11 @@ def _check(key: Array, audited: Audited, folder: RunFolder, option: Option) -> t
         some = _some(row_key, n, max(LEAST_SLOW, int(SLOW_SECONDS / each)))
         found += _ladder(keys, audited, folder, f"options/{option.name}-{name}", made, {name: attack}, some)[0]
     return found
+
+
+def _n_checked(n: int) -> int:
+    """Records of n that a final check attacks."""
+    return min(N_CHECKED, n if n < N_ROWS + N_OTHERS else n - N_OTHERS)
 
 
 def _ladder(

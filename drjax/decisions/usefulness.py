@@ -28,6 +28,9 @@ CHANCE_TRUSTWORTHINESS = 0.5
 LEAST_CLUSTER = 0.02
 """Share of the records that a visible cluster has at least."""
 
+MOST_CLUSTERED = 10_000
+"""Records among which visible clusters are found, those that are looked at first: the time grows with all pairs."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Usefulness:
@@ -69,7 +72,7 @@ class Yardstick:
         # Always as many, since each number of records is a program of its own.
         self._order, self._n_seen = np.asarray(jax.random.permutation(key, n)), min(MOST_RECORDS, int(SHARE * n))
         self._labels = audited.data.y
-        self._clusters = _clusters(audited.every.coords)
+        self._clusters = _clusters(audited.every.coords, self._order[:MOST_CLUSTERED])
         self._own: Usefulness | None = None
         whole = Made(np.arange(n), audited.every.x, audited.every.coords, audited.every.method)
         self.own = self._own = self.measure(whole)
@@ -120,12 +123,14 @@ def _share(found: Usefulness, own: Usefulness, chance: Usefulness) -> float:
     return float(np.mean(kept)) if kept else np.nan
 
 
-def _clusters(coords: np.ndarray) -> np.ndarray | None:
-    """(n,) the visible cluster of each place, -1 for none; None where less than two are seen."""
-    least = max(5, round(LEAST_CLUSTER * len(coords)))
-    if len(coords) < 2 * least:
+def _clusters(coords: np.ndarray, rows: np.ndarray) -> np.ndarray | None:
+    """(n,) the visible cluster of some rows' places among these, -1 for none; None where less than two are seen."""
+    least = max(5, round(LEAST_CLUSTER * len(rows)))
+    if len(rows) < 2 * least:
         return None
-    found = HDBSCAN(min_cluster_size=least, copy=True).fit_predict(coords)  # pyright: ignore[reportArgumentType] (a stub says text)
+    own = np.sort(rows)
+    found = np.full(len(coords), -1)
+    found[own] = HDBSCAN(min_cluster_size=least, copy=True).fit_predict(coords[own])  # pyright: ignore[reportArgumentType] (a stub says text)
     return found if found.max() >= 1 else None
 
 

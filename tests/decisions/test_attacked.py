@@ -1,8 +1,12 @@
+import dataclasses
+
 import jax
 import numpy as np
+from sklearn.ensemble import ExtraTreesRegressor
 
 from drjax.attacks.attack import EveryRecord
 from drjax.attacks.reconstruction.within_map import NeighboursInMap
+from drjax.decisions import attacked
 from drjax.decisions.attacked import ScaledClosedForm, TreesInMap, views
 from drjax.decisions.audited import Made
 from drjax.defenses import Groups
@@ -37,6 +41,24 @@ def test_a_record_has_no_part_in_its_own_trees():
     moved[7] += 100
     own = [TreesInMap().run_each(KEY, threat(values, places)).x[7] for values in (x, moved)]
     np.testing.assert_array_equal(*own)
+
+
+def test_few_attacked_records_share_one_set_of_trees_grown_on_all_others(monkeypatch):
+    places, x = records(400)
+    every = dataclasses.replace(threat(x, places), rows=np.array([7, 90, 333]))
+    grown = []
+
+    class Counted(ExtraTreesRegressor):
+        def fit(self, inputs, y):
+            grown.append(len(y))
+            return super().fit(inputs, y)
+
+    monkeypatch.setattr(attacked, "ExtraTreesRegressor", Counted)
+    found = TreesInMap().run_each(KEY, every).x
+    assert grown == [397]
+    whole = threat(x, places)
+    assert TreesInMap().seconds(400, 6, 3) < 0.2 * TreesInMap().cost(whole.threat(0)).seconds
+    assert np.mean((found - x[every.rows]) ** 2) < 0.3 * x.var(axis=0).mean()
 
 
 def test_the_closed_form_of_scaled_records_is_as_good_as_exact_where_a_record_hardly_moves_the_scaling():

@@ -326,6 +326,14 @@ def test_what_time_does_not_allow_is_said_not_to_be_run(tmp_path, monkeypatch):
     assert advice.text.endswith(f"{count} others were not run for lack of time: this says nothing of them.")
 
 
+def test_time_goes_to_every_kind_of_option_before_the_second_of_any():
+    mild, strong = Defended(Rounding, 0.1), Defended(Rounding, 1.0)
+    small, large = Defended(Groups, 5), Defended(Groups, 100)
+    found = search._in_turn(None, [mild, strong, small, large, MergedExposed(3)])
+    assert set(found[:3]) == {strong, large, MergedExposed(3)}
+    assert set(found[3:]) == {mild, small}
+
+
 def test_an_attack_that_took_longer_than_it_said_waits_for_the_final_check(audited):
     _, result, _ = audited
     every = EveryRecord(

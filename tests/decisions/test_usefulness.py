@@ -60,6 +60,13 @@ def test_figures_are_those_of_scikit_learn(audited, monkeypatch):
     assert found.clusters == pytest.approx(silhouette_score(coords, clusters), abs=0.05)
 
 
+def test_clusters_of_many_records_are_found_among_some_that_hold_all_that_is_looked_at(audited, monkeypatch):
+    monkeypatch.setattr(usefulness, "MOST_RECORDS", 30)
+    whole = Yardstick(audited, KEY).own.clusters
+    monkeypatch.setattr(usefulness, "MOST_CLUSTERED", 60)
+    assert Yardstick(audited, KEY).own.clusters == pytest.approx(whole, abs=0.02)
+
+
 def test_a_map_of_fewer_records_is_measured_on_those(audited):
     kept = np.flatnonzero(np.arange(90) % 9 > 0)
     found = Yardstick(audited, KEY).measure(made(audited, audited.every.coords[kept], kept))

@@ -33,9 +33,10 @@ def reconstruct_within_map(x: Array, coords: Array, *, rows: Sequence[int] | Arr
     """Reconstructs each record from its place in the map, the map of all others and those others' records.
 
     The estimate for record i is the kernel ridge regression of the other n-1 records on their coordinates, taken at
-    the coordinates of i; all of them come from one inverse. Width and penalty are chosen by leave-one-out error among
-    records of other groups, `N_SEARCHED` at most: the record itself has no part in the choice. Where enough records
-    are not attacked, those choose once for all that are. O(n^3) per chosen pair and 8 n^2 bytes; nothing is drawn.
+    the coordinates of i; all of them come from one factorisation. Width and penalty are chosen by leave-one-out error
+    among records of other groups, `N_SEARCHED` at most: the record itself has no part in the choice. Where enough
+    records are not attacked, those choose once for all that are. O(n^3 / 3 + 2 n^2 m) for m rows per chosen pair, and
+    8 n^2 bytes; nothing is drawn.
 
     Args:
         x: (n, d), all records in the order of the release, n >= 3.
@@ -68,11 +69,12 @@ def reconstruct_within_map(x: Array, coords: Array, *, rows: Sequence[int] | Arr
         _, penalty, kernel = tune(squared[np.ix_(known, known)], away, widths=WIDTHS, unit=median)
         if (kernel, penalty) not in weights:
             # One n x n matrix at a time.
-            weights = {(kernel, penalty): leave_one_out_weights(kernel(centred_points, centred_points), penalty)}
+            found_weights = leave_one_out_weights(kernel(centred_points, centred_points), penalty, chosen)
+            weights = {(kernel, penalty): found_weights}
         lanes = np.flatnonzero(group[chosen] == number)
         own = chosen[lanes]
         mean = (x.sum(axis=0) - x[own]) / (n - 1)
-        rest = weights[kernel, penalty][own]
+        rest = weights[kernel, penalty][lanes]
         found[lanes] = rest @ x + (1 - rest.sum(axis=1, keepdims=True)) * mean
     status = np.full(len(chosen), np.uint32(Status.OK))
     return Reconstruction(found, None, found[:, None], np.full(len(chosen), np.nan), status)
@@ -114,10 +116,10 @@ class NeighboursInMap(EmbeddingAttack):
     confirms = False
 
     def cost(self, threat: EmbeddingThreat) -> Cost:
-        """See `Attack`."""
+        """See `Attack`; of all records at once that it takes together."""
         n, d = min(len(threat.known), MOST_RECORDS), threat.known.shape[1]
-        searched = min(n, N_SEARCHED)
-        one = len(WIDTHS) * (8.0 * searched**3 + 2.0 * searched**2 * d) + 2.0 * n**3
+        searched, attacked = min(n, N_SEARCHED), min(n, MOST_RECORDS // 2)
+        one = len(WIDTHS) * (8.0 * searched**3 + 2.0 * searched**2 * d) + n**3 / 3 + 2.0 * n**2 * attacked
         return Cost(threat.n_releases * one / DENSE_FLOPS, 32.0 * n**2)
 
     def run(self, key: Array, threat: EmbeddingThreat) -> Reconstruction:

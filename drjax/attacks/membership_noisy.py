@@ -17,6 +17,7 @@ import numpy as np
 from drjax.attacks.membership_scores import Release, check_candidates, pca_scores
 from drjax.attacks.membership_shadows import Noise, Shadows
 from drjax.core import validate
+from drjax.core.linalg import eigh
 from drjax.core.types import Array
 
 NOISE_DRAWS = 8
@@ -56,7 +57,7 @@ def matrix_ratio(
         raise ValueError(f"moment must have shape ({d}, {d}), got {released.shape}")
     z = check_candidates(candidates, d, None)
     expected = people.T @ people / len(people)
-    values, basis = np.linalg.eigh(expected)
+    values, basis = eigh(expected)
     spread = np.maximum(values, 0)
     off = np.triu_indices(d, 1) if d > 1 else np.diag_indices(1)
     drawn = [np.asarray(noise(one, np.zeros((d, d))))[off] for one in jax.random.split(key, NOISE_DRAWS)]

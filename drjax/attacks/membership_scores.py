@@ -17,6 +17,7 @@ import numpy as np
 
 from drjax.attacks.metrics import nearest
 from drjax.core import validate
+from drjax.core.linalg import eigh
 from drjax.core.types import Array
 
 ORTHONORMAL = 1e-3
@@ -138,7 +139,7 @@ def release_of(
     validate.at_most(d, "d", n_components=k)
     mean = x.mean(axis=0) if centred else None
     x = x if mean is None else x - mean
-    values, vectors = np.linalg.eigh(x.T @ x / n)
+    values, vectors = eigh(x.T @ x / n)
     components = vectors[:, ::-1].T[:k]
     return Release(
         components,

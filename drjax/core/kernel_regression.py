@@ -17,6 +17,8 @@ from typing import NamedTuple
 import numpy as np
 import scipy.linalg
 
+from drjax.core.linalg import eigh
+
 PENALTIES = tuple(float(10.0**e) for e in np.arange(-6, 1.5, 0.5))
 """Grid of the penalty for kernels that are 1, or about 1, of a point and itself."""
 
@@ -102,7 +104,7 @@ class Spectrum:
     @classmethod
     def of_kernel(cls, kernel: np.ndarray) -> Spectrum:
         """All m of them; O(m^3)."""
-        values, vectors = np.linalg.eigh(kernel)
+        values, vectors = eigh(kernel)
         return cls(vectors, np.maximum(values, 0))
 
     @classmethod
@@ -112,7 +114,7 @@ class Spectrum:
         With q = min(m, p), O(m p q + q^3).
         """
         m, p = features.shape
-        values, vectors = np.linalg.eigh(features.T @ features if p <= m else features @ features.T)
+        values, vectors = eigh(features.T @ features if p <= m else features @ features.T)
         # Below this the Gram matrix holds rounding only; such a direction carries no weight under any positive penalty.
         kept = values > max(m, p) * np.finfo(np.float64).eps * values[-1]
         values, vectors = values[kept], vectors[:, kept]

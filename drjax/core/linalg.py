@@ -9,6 +9,7 @@ import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.linalg
 import threadpoolctl
 
 from drjax.core.types import Array
@@ -97,6 +98,21 @@ def blas() -> threadpoolctl.ThreadpoolController:
     return threadpoolctl.ThreadpoolController()
 
 
+def eigh(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvalues (n,), ascending, and eigenvectors (n, n) of a symmetric matrix, as `numpy.linalg.eigh`. Host.
+
+    Where divide and conquer gives up, as LAPACK's does now and then on matrices with few distinct rows, QR iterations
+    do it. O(n^3).
+
+    Raises:
+        numpy.linalg.LinAlgError: neither converges, as with entries that are not finite.
+    """
+    try:
+        return np.linalg.eigh(matrix)
+    except np.linalg.LinAlgError:
+        return scipy.linalg.eigh(matrix, driver="ev", check_finite=False)
+
+
 def _scatter_basis(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     # Columns of zeros carry nothing; images have many, and the factorisation below is cubic in what is left.
     varies = (rows != 0).any(axis=0)
@@ -106,11 +122,11 @@ def _scatter_basis(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray
         basis[:, varies] = inner
         return basis, singular, scores
     if rows.shape[0] > rows.shape[1]:
-        _, vectors = np.linalg.eigh(rows.T @ rows)
+        _, vectors = eigh(rows.T @ rows)
         basis = vectors.T[::-1]
     else:
         q, r = np.linalg.qr(rows.T)
-        _, vectors = np.linalg.eigh(r @ r.T)
+        _, vectors = eigh(r @ r.T)
         basis = (q @ vectors[:, ::-1]).T
     scores = rows @ basis.T
     singular = np.linalg.norm(scores, axis=0)

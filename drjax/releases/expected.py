@@ -18,6 +18,7 @@ from drjax.attacks.membership import attack_scores, fit_shadows, pca_scores, rel
 from drjax.attacks.membership_noisy import matrix_ratio, shadow_errors
 from drjax.attacks.membership_scores import Release
 from drjax.core import validate
+from drjax.core.linalg import eigh
 from drjax.core.statistics import UNKNOWN, Interval, mean_interval, prediction_interval
 from drjax.core.types import Array
 from drjax.defenses import pca_utility
@@ -157,7 +158,7 @@ def utility(
     # About the mean of the records, whatever the mechanism takes its second moment about.
     away = np.asarray(x, np.float64) - np.mean(x, axis=0, dtype=np.float64)
     moment = away.T @ away / len(away)
-    values, vectors = np.linalg.eigh(moment)
+    values, vectors = eigh(moment)
     share = mechanism.n_components if isinstance(mechanism.n_components, float) else None
     draw_key, random_key = jax.random.split(key)
     fits = pca_utility.trials(draw_key, mechanism, x32, n_trials, progress=progress)

@@ -93,3 +93,17 @@ def test_scatter_basis_of_equal_rows_keeps_one_direction_of_length_zero():
     assert basis.shape == (1, 3)
     assert singular.tolist() == [0.0]
     assert not scores.any()
+
+
+def test_eigenvectors_are_found_where_divide_and_conquer_gives_up(monkeypatch):
+    at = np.repeat(np.random.default_rng(0).normal(size=(8, 2)), 5, axis=0)
+    kernel = np.exp(-((at[:, None] - at[None]) ** 2).sum(axis=-1))
+    expected = np.linalg.eigvalsh(kernel)
+
+    def gives_up(_):
+        raise np.linalg.LinAlgError("Eigenvalues did not converge")
+
+    monkeypatch.setattr(np.linalg, "eigh", gives_up)
+    values, vectors = linalg.eigh(kernel)
+    np.testing.assert_allclose(values, expected, atol=1e-12)
+    np.testing.assert_allclose(vectors * values @ vectors.T, kernel, atol=1e-12)

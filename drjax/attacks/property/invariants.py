@@ -13,6 +13,7 @@ import numpy as np
 from drjax.attacks.property.pair_distances import PairDistances, neighbourhoods, pair_distances
 from drjax.attacks.property.two_clusters import two_clusters
 from drjax.core import host, validate
+from drjax.core.linalg import eigh
 from drjax.core.types import Array
 
 NEIGHBOURS = (1, 2, 4, 8, 16, 32)
@@ -149,7 +150,7 @@ def _of_points(x: np.ndarray, pairs: PairDistances) -> np.ndarray:
 
 
 def _principal(x: np.ndarray) -> np.ndarray:
-    _, vectors = np.linalg.eigh(x.T @ x)
+    _, vectors = eigh(x.T @ x)
     turned = x @ vectors[:, ::-1]
     return turned * np.where((turned * turned * turned).sum(axis=0) < 0, -1.0, 1.0)
 

@@ -10,6 +10,7 @@ import numpy as np
 from drjax.attacks.recognition.belief import Candidate, Release
 from drjax.attacks.recognition.inputs import prepare
 from drjax.attacks.recognition.linear_span import EXACT, left_over
+from drjax.core.linalg import eigh
 from drjax.core.types import DRMethod
 from drjax.dr import (
     PCA,
@@ -173,7 +174,7 @@ def _moved(coords: np.ndarray, *, is_centred: bool, rounding: float) -> tuple[Af
     mean = coords.mean(axis=0) if is_centred else np.zeros(coords.shape[1])
     shift = (Shift(offset=tuple(mean.tolist())),) if np.abs(mean).max() > noise else ()
     centred = coords - mean
-    _, axes = np.linalg.eigh(centred.T @ centred)
+    _, axes = eigh(centred.T @ centred)
     axes = axes[:, ::-1].T
     products = centred.T @ centred / np.outer(*[np.linalg.norm(centred, axis=0)] * 2)
     is_turned = np.abs(products - np.eye(len(mean))).max() > TURNED + noise / coords.std(axis=0).min()

@@ -21,6 +21,7 @@ from drjax.attacks.recognition.inputs import prepare
 from drjax.attacks.recognition.linear import CHAINS, LinearFamily
 from drjax.attacks.recognition.linear_span import EXACT, Directions
 from drjax.attacks.recognition.linear_span import directions as directions_of
+from drjax.core.linalg import eigh
 
 RIDGES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-6, 1e-8)
 """Weights of the first guess, as shares of the largest variance of a direction, in turn."""
@@ -149,7 +150,7 @@ def _axes(coords: np.ndarray) -> np.ndarray:
     size = np.sqrt(np.diagonal(products))
     if np.abs(products / np.outer(size, size) - np.eye(len(size))).max() <= ORTHOGONAL:
         return np.eye(len(size))
-    return np.linalg.eigh(products)[1][:, ::-1]
+    return eigh(products)[1][:, ::-1]
 
 
 def _order(expected: np.ndarray, directions: Directions, released: np.ndarray) -> np.ndarray:

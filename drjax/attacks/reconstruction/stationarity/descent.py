@@ -24,6 +24,7 @@ import numpy as np
 import scipy.linalg
 
 from drjax.attacks.reconstruction.stationarity import guttman
+from drjax.core.linalg import eigh
 from drjax.dr import metrics
 
 FREEDOM = 4.0
@@ -137,7 +138,7 @@ def linearise(problem: Problem, x: np.ndarray) -> Line:
     else:
         slope = problem.slope(x)
         spread = problem.covariance @ slope.T
-    values, vectors = np.linalg.eigh(slope @ spread)
+    values, vectors = eigh(slope @ spread)
     kept = values > 1e-13 * values[-1]
     root, vectors = np.sqrt(values[kept]), vectors[:, kept]
     z = vectors.T @ (slope @ (x - problem.mean)) / root

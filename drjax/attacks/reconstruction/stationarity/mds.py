@@ -9,7 +9,7 @@ from drjax.attacks.reconstruction.mixture_prior import MixturePrior
 from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.attacks.reconstruction.stationarity import descent, guttman
 from drjax.core import host, validate
-from drjax.core.linalg import blas
+from drjax.core.linalg import blas, eigh
 from drjax.core.progress import shown
 from drjax.core.types import Array, Reconstruction, Status
 from drjax.dr import metrics
@@ -216,7 +216,7 @@ def _linear_measurements(
     taken as linear around x.
     """
     if problem.metric != metrics.EUCLIDEAN:
-        values, vectors = np.linalg.eigh(precision)
+        values, vectors = eigh(precision)
         kept = values > 1e-14 * values[-1]
         values, vectors = values[kept], vectors[:, kept]
         operator = vectors.T @ problem.slope(x)
@@ -225,7 +225,7 @@ def _linear_measurements(
     precision, gradient = precision / np.outer(distance, distance), gradient / distance
     shared = precision.sum(axis=1)
     gradient = gradient - shared * gradient.sum() / shared.sum()
-    values, vectors = np.linalg.eigh(precision - np.outer(shared, shared) / shared.sum())
+    values, vectors = eigh(precision - np.outer(shared, shared) / shared.sum())
     kept = values > 1e-14 * values[-1]
     values, vectors = values[kept], vectors[:, kept]
     operator = -vectors.T @ (problem.known - problem.known.mean(axis=0))

@@ -15,6 +15,7 @@ import scipy.linalg
 
 from drjax.attacks.reconstruction.training_inversion.problem import Problem
 from drjax.core import validate
+from drjax.core.linalg import eigh
 
 N_REST = 2
 """Random directions of the rest along which a is measured."""
@@ -143,7 +144,7 @@ def posterior_variance(belief: Belief, linear: Linear, noise: float) -> float:
     rest = a @ a / noise**2 + 1 / belief.rest
     # The rest of the space is eliminated: a multiple of the identity, coupled to the directions.
     coupling = (linear.contracted - linear.contracted @ v.T @ v) / noise**2 if k < d else np.zeros((k, d))
-    values, vectors = np.linalg.eigh(precision - coupling @ coupling.T / rest)
+    values, vectors = eigh(precision - coupling @ coupling.T / rest)
     # No release makes a record less certain than it was; measured Jacobians may say so.
     values = np.maximum(values, 1 / belief.variance.max())
     spill = vectors.T @ coupling / rest

@@ -14,6 +14,7 @@ import numpy as np
 
 from drjax.attacks.reconstruction.training_inversion.linear import Linear
 from drjax.attacks.reconstruction.training_inversion.problem import Problem
+from drjax.core.linalg import eigh
 from drjax.core.types import Array
 
 
@@ -37,7 +38,7 @@ class Spread(NamedTuple):
         within = deviations @ basis.T
         floor = float(np.sqrt((np.sum(deviations**2) - np.sum(within**2)) / (deviations.size - within.size)))
         covariance = within.T @ within / len(deviations)
-        values, vectors = np.linalg.eigh(covariance)
+        values, vectors = eigh(covariance)
         # Of as few draws the smallest values come out too small, which would trust them too much.
         values = np.maximum(values, values.mean() * len(basis) / len(deviations) / 4)
         return cls(basis, vectors / np.sqrt(values) @ vectors.T, floor)

@@ -174,7 +174,9 @@ class EveryRecordSetting(Setting):
             def make_all() -> tuple[dict[str, np.ndarray], dict[str, Any]]:
                 return fields_of(attack.run_each(key, every)), {}
 
-            return session.folder.timed(f"attacks/{attack.name}", make_all, stage=attack.name)
+            found, seconds = session.folder.timed(f"attacks/{attack.name}", make_all, stage=attack.name)
+            self._seconds[attack.name] = seconds / len(rows)
+            return found, seconds
         starts, parts = range(0, len(rows), CHUNK), []
         for start in track(starts, f"{attack.label}, {CHUNK} records at a time", enabled=session.progress):
 
@@ -201,7 +203,7 @@ class EveryRecordSetting(Setting):
 
     @property
     def seconds(self) -> Mapping[str, float]:
-        """What a record took, by name, of the attacks that take one after the other; from `attempt` on."""
+        """What a record took, by name; from `attempt` on."""
         return self._seconds
 
     @property

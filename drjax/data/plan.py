@@ -113,11 +113,15 @@ class Plan:
     def lines(self) -> list[tuple[str, str, str, str]]:
         """Column, kind, what becomes of it, and why, for people; long runs of columns that are alike have one line."""
         found: list[tuple[str, str, str, str]] = []
-        for said, run in itertools.groupby(self.columns, lambda one: (one.kind, _becomes(one), one.reason)):
-            names = [column.name for column in run]
-            if len(names) >= LONG_RUN:
-                names = [f"{names[0]} to {names[-1]}, {len(names):,} columns"]
-            found += [(name, *said) for name in names]
+        for (kind, becomes, reason), same in itertools.groupby(self.columns, lambda c: (c.kind, _becomes(c), c.reason)):
+            run = list(same)
+            if len(run) < LONG_RUN:
+                found += [(column.name, kind, becomes + _filled(column), reason) for column in run]
+                continue
+            fills = [column.fill for column in run if column.has_missing]
+            typical = "the median" if all(isinstance(fill, float) for fill in fills) else "the most frequent"
+            filled = f"; missing, in {len(fills):,} of them: {typical}, marked" if fills else ""
+            found.append((f"{run[0].name} to {run[-1].name}, {len(run):,} columns", kind, becomes + filled, reason))
         return found
 
     def in_words(self, source: Any) -> str:
@@ -249,7 +253,7 @@ def _encoded(column: PlannedColumn, cells: pa.ChunkedArray) -> tuple[np.ndarray,
 
 
 def _becomes(column: PlannedColumn) -> str:
-    """What becomes of a column, in words."""
+    """What becomes of a column where it is not missing, in words."""
     if column.kind == "id":
         return "kept beside, never attacked"
     if column.kind in LEFT_OUT:
@@ -264,7 +268,12 @@ def _becomes(column: PlannedColumn) -> str:
     }[column.kind]
     if column.censored:
         found += f", {' and '.join(column.censored)} marked"
-    if column.has_missing:
-        shown = table_cells.number_text(column.fill) if isinstance(column.fill, float) else column.fill
-        found += f"; missing: {kinds.shown_fill(column, shown)}, marked"
     return found
+
+
+def _filled(column: PlannedColumn) -> str:
+    """What becomes of missing cells, in words; empty where there are none."""
+    if not column.has_missing:
+        return ""
+    shown = table_cells.number_text(column.fill) if isinstance(column.fill, float) else column.fill
+    return f"; missing: {kinds.shown_fill(column, shown)}, marked"

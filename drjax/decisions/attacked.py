@@ -129,7 +129,7 @@ class ScaledClosedForm(EmbeddingAttack):
 def seconds_of(audited: Audited, attack: EmbeddingAttack, n_rows: int) -> float:
     """Time that an attack on so many records takes: as it says itself, or as it took in the audit if that is longer."""
     said = attack.cost(audited.every.threat(int(audited.every.rows[0]))).seconds
-    return said if attack.shares_each else n_rows * max(said, audited.seconds.get(attack.name, 0.0))
+    return max(said if attack.shares_each else n_rows * said, n_rows * audited.seconds.get(attack.name, 0.0))
 
 
 def searched(audited: Audited, n_rows: int) -> dict[str, EmbeddingAttack]:

@@ -27,7 +27,7 @@ class Audited:
         every: Release under attack; records x (n, d) in the units that the method was given, coords (n, k).
         in_records: Function that scales x of `every` as the records of `data` are.
         attacks: Attacks that ran, by name.
-        seconds: Time that a record took, by name, of those that take one after the other.
+        seconds: Time that a record took, by name.
         exposure: Exposure of the attacked records by the strongest of them.
         table: Path of the table of all attacked records, the most exposed first.
         key: PRNG key of everything that is drawn.

@@ -16,6 +16,7 @@ import numpy as np
 from sklearn.neighbors import NearestNeighbors
 
 from drjax.attacks.attack import EmbeddingAttack, EveryRecord
+from drjax.attacks.shadow import DENSE_FLOPS
 from drjax.bounds import rero
 from drjax.bounds.curve import TradeOff
 from drjax.core.types import Array, Reconstruction, Status
@@ -85,8 +86,7 @@ class PrivateComponents(Guaranteed):
 
     def seconds(self, audited: Audited) -> float:
         """See `Option`."""
-        del audited
-        return 3.0
+        return 3.0 + _rehearsing(audited, 10.0)
 
     def make(self, key: Array, audited: Audited) -> Made:
         """See `Option`; coordinates are what whoever holds the records sees by the components."""
@@ -142,7 +142,8 @@ class SyntheticMap(Guaranteed):
 
     def seconds(self, audited: Audited) -> float:
         """See `Option`."""
-        return 5.0 + (1 + (N_BLIND if audited.n <= FEW else 1)) * refit_seconds(audited, audited.n)
+        maps = 1 + (N_BLIND if audited.n <= FEW else 1)
+        return 5.0 + maps * refit_seconds(audited, audited.n) + _rehearsing(audited, 20.0)
 
     def _placed(self, key: Array, audited: Audited, made: np.ndarray) -> np.ndarray:
         """(n, k) where each record lies on a map of others, which is where the nearest of those does."""
@@ -266,6 +267,12 @@ def _uniform(key: Array, audited: Audited) -> np.ndarray:
 def _noise_keys(key: Array) -> list[Array]:
     """Keys of the further rehearsals that noise is measured on."""
     return [jax.random.fold_in(key, 100 + i) for i in range(N_NOISE)]
+
+
+def _rehearsing(audited: Audited, cubic: float) -> float:
+    """Seconds of all rehearsals, of which each takes 2 n d^2 operations and `cubic` times d^3."""
+    n, d = audited.data.x.shape
+    return (1 + N_NOISE) * (2.0 * n * d**2 + cubic * d**3) / DENSE_FLOPS
 
 
 def _means(audited: Audited, mean: np.ndarray, drawn: Sequence[np.ndarray], curve: TradeOff) -> dict[str, Any]:

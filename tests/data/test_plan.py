@@ -210,6 +210,14 @@ def test_many_columns_that_are_alike_have_one_line():
     lines = planned(table).lines()
     assert [line[:2] for line in lines] == [("gene 0 to gene 39, 40 columns", "number"), ("sex", "category")]
     assert len(planned(dict(list(table.items())[30:])).lines()) == 11
+    # Each is filled in with its own median.
+    for i in (3, 17):
+        table[f"gene {i}"] = column(["", *(f"{v:.2f}" for v in rng.normal(size=N - 1))])
+    found = planned(table)
+    assert found.lines()[0][2] == "a number; missing, in 2 of them: the median, marked"
+    assert len(found.lines()) == 2
+    ids = {f"code {i}": column(["", *repeated("a", "b")[1:]]) for i in range(30)}
+    assert planned(ids).lines()[0][2].endswith("missing, in 30 of them: the most frequent, marked")
 
 
 def test_a_table_without_a_column_of_the_plan_is_refused():

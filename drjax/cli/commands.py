@@ -15,7 +15,6 @@ import jax
 import numpy as np
 import tyro
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from drjax import data as datasets
@@ -24,6 +23,7 @@ from drjax.audits import AuditConfig, needs, quality, run
 from drjax.audits.folder import run_folder
 from drjax.audits.released import read_map
 from drjax.cli.options import MethodOptions, Options, StepOptions, Steps, hinted, typed
+from drjax.cli.printed import print_plan, print_verdict, to_correct
 from drjax.core import store, validate
 from drjax.core.progress import announce
 from drjax.core.types import count_status
@@ -68,6 +68,7 @@ def audit(
     given = datasets.load(config.data, data_dir=config.data_dir, **{name: getattr(config, name) for name in OPTIONS})
     if given.plan is not None and not quiet:
         print_plan(console, given)
+        console.print(to_correct(config.data, config.schema), markup=False, soft_wrap=True)
         console.print(f"PRIVATE: what follows, and all in {folder}, is for the owner of the records.", markup=False)
     with hinted(config.method):
         result = run(
@@ -81,9 +82,7 @@ def audit(
             console=console,
         )
     ladder.print_ladder(console, result.rows)
-    console.print(f"[bold]{result.verdict.headline}.[/bold] {result.verdict.sentence}")
-    for line in (*result.verdict.details, *result.verdict.advice, *result.verdict.caveats):
-        console.print(str(line), markup=False)
+    print_verdict(console, result.verdict)
     if result.quality is not None:
         console.print(quality.lead(result.quality))
     if result.curve is not None:
@@ -327,18 +326,6 @@ def plan_data(
         records.atomic_write_text(out, json.dumps(found.plan.to_json(), indent=1, ensure_ascii=False) + "\n")
         out.chmod(0o600)
         print(f"Written: {out} (PRIVATE: it tells what the records hold)")
-
-
-def print_plan(console: Console, found: datasets.Dataset) -> None:
-    """The plan of a table as a table, with what of the file was read otherwise than it stands."""
-    assert found.plan is not None
-    table = Table("column", "is", "becomes", "because", title=f"{found.name}: {len(found.x):,} records")
-    for line in found.plan.lines():
-        table.add_row(*map(escape, line))
-    console.print(table)
-    for note in found.notes:
-        console.print(note, markup=False)
-    console.print(f"{len(found.plan.used)} of {len(found.plan.columns)} columns become {found.x.shape[1]:,} features.")
 
 
 def fetch_data(name: Positional[str], *, data_dir: Path | None = None) -> None:

@@ -20,8 +20,9 @@ from drjax.attacks.reconstruction.training_inversion import reconstruct_model
 from drjax.attacks.reconstruction.training_inversion.model import mean_error
 from drjax.audits import ModelAuditConfig, run
 from drjax.audits.folder import run_folder
-from drjax.cli.commands import check_new, print_plan
+from drjax.cli.commands import check_new
 from drjax.cli.model_files import labelled_records
+from drjax.cli.printed import print_plan, print_verdict, to_correct
 from drjax.core import validate
 from drjax.core.types import Status
 from drjax.data.own_table import OPTIONS
@@ -276,14 +277,13 @@ def audit_model(
     given = datasets.load(data, data_dir=data_dir, **{name: getattr(config, name) for name in OPTIONS})
     if given.plan is not None and not quiet:
         print_plan(console, given)
+        console.print(to_correct(config.data, config.schema), markup=False, soft_wrap=True)
         console.print(f"PRIVATE: what follows, and all in {folder}, is for the owner of the records.", markup=False)
     result = run(config, folder, data=given, resume=resume, progress=not quiet, command=command, console=console)
     ladder.print_ladder(console, result.rows)
     assert result.accuracy is not None
     console.print(f"Accuracy of the networks on public records: {ladder.percent(result.accuracy)}")
-    console.print(f"[bold]{result.verdict.headline}.[/bold] {result.verdict.sentence}")
-    for caveat in result.verdict.caveats:
-        console.print(caveat)
+    print_verdict(console, result.verdict)
     console.print(f"Report: {result.report}", soft_wrap=True)
 
 

@@ -1,5 +1,8 @@
 import csv
 import io
+import json
+import shlex
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -166,14 +169,27 @@ def test_the_plan_is_written_and_read(made, tmp_path, capsys):
     main(["data", "plan", str(table), str(plan)])
     said = capsys.readouterr().out
     assert "21 of 26 columns become" in said
+    assert "To change" not in said
     assert "PRIVATE" in said
     assert plan.stat().st_mode & 0o077 == 0
     plan.write_text(plan.read_text().replace('"kind": "text"', '"kind": "drop"'))
     words = ["--schema", str(plan), "--drop", "ward", "--options", "False"]
     main(["audit", "--data", str(table), *words, "--out", str(tmp_path / "run")])
-    said = capsys.readouterr().out
+    said = " ".join(capsys.readouterr().out.split())
     assert "PRIVATE" in said
+    assert f"To change what a column is, correct {plan}." in said
     assert "Most exposed: P" in said
+
+
+def test_an_audit_says_which_file_changes_the_plan(made, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("my patients.csv").write_text(made.text)
+    main(["audit", "--data", "my patients.csv", "--options", "False", "--out", "run"])
+    said = " ".join(capsys.readouterr().out.split())
+    words = "drjax data plan 'my patients.csv' plan.json"
+    assert f"To change what a column is: {words}, correct plan.json, and add --schema plan.json." in said
+    main(shlex.split(words)[1:])
+    assert json.loads(Path("plan.json").read_text())["ward"]["kind"] == "category"
 
 
 def test_an_embedding_of_a_table_needs_no_option(made, tmp_path, capsys):

@@ -1,5 +1,7 @@
 """The target of scikit-learn's PCA behind its scalers, solved for with the scaler recomputed."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +12,8 @@ from sklearn.pipeline import make_pipeline
 import drjax
 from drjax import dr
 from drjax.attacks.attack import EmbeddingThreat
-from drjax.attacks.reconstruction.eigen_equations import Eigen
+from drjax.attacks.reconstruction import behind_steps
+from drjax.attacks.reconstruction.eigen_equations import Eigen, fold
 from drjax.attacks.registry import ATTACKS, answer
 from drjax.core.types import Status
 
@@ -176,6 +179,49 @@ def test_the_derivative_of_the_equations_is_that_of_differences(table, form):
             ahead, behind = (np.asarray(equations.residual(release, u + s * step[j] * np.eye(5)[j])) for s in (1, -1))
             np.testing.assert_allclose(slope[:, j], (ahead - behind) / (2 * step[j]), rtol=1e-4, atol=1e-6 / step[j])
         np.testing.assert_allclose(residual, equations.residual(release, u))
+
+
+@pytest.mark.parametrize("form", ["scores", "directions", "span"])
+@pytest.mark.parametrize("steps", [(dr.Standardise(),), (dr.MinMax(),), (dr.UnitRows(), dr.Standardise()), ()])
+@pytest.mark.parametrize("is_centred", [True, False])
+def test_folded_equations_are_as_large_and_as_steep_as_all_of_them(table, form, steps, is_centred):
+    rng = np.random.default_rng(0)
+    known, releases = table[1:], rng.normal(size=(2, len(table), 3))
+    new = np.asarray([1.0, *np.full(len(known), -1 / len(known))])
+    with jax.enable_x64(True):
+        whole = Eigen(
+            steps=steps, known=jnp.asarray(known), record=jnp.asarray(known[0]), where=jnp.arange(12),
+            new=jnp.asarray(new), form=form, is_centred=is_centred,
+        )  # fmt: skip
+        folded, small = fold(whole, releases)
+        assert small.shape == (2, 13 + 2 + 3, 3)
+        u = jnp.asarray(np.append(table[5, :12] * 1.1, 2.0))
+        for release, few in zip(releases, small, strict=True):
+            (r, slope), (s, own) = whole.linearise(release, u), folded.linearise(few, u)
+            np.testing.assert_allclose(folded.residual(few, u), s, rtol=1e-12, atol=1e-12)
+            np.testing.assert_allclose(own.T @ own, slope.T @ slope, rtol=1e-8)  # sums of products, 16 digits
+            np.testing.assert_allclose(own.T @ s, slope.T @ r, rtol=1e-8)
+            np.testing.assert_allclose(s @ s, r @ r, rtol=1e-10)
+        few_records = dataclasses.replace(whole, known=jnp.asarray(known[:25]), new=jnp.zeros(26))
+        assert fold(few_records, releases[:, :26])[0] is few_records
+
+
+def test_answers_are_those_of_all_equations_and_cost_does_not_grow_as_they_do(table, monkeypatch):
+    peer, steps = make_pipeline(preprocessing.StandardScaler(), decomposition.PCA(2)), (dr.Standardise(),)
+    found, targets, _ = attacked(table, peer, steps)
+    monkeypatch.setattr(behind_steps, "fold", lambda equations, releases: (equations, releases))
+    whole, _, _ = attacked(table, peer, steps)
+    np.testing.assert_array_equal(found.status, whole.status)
+    np.testing.assert_allclose(found.x, whole.x, rtol=1e-6)
+    np.testing.assert_allclose(found.expected_mse, whole.expected_mse, rtol=0.05, atol=1e-12)
+    np.testing.assert_allclose(found.x, targets, rtol=1e-4)
+
+    def seconds(n):
+        known, coords = np.broadcast_to(0.0, (n - 1, 30)), np.broadcast_to(0.0, (1, n, 2))
+        method = dr.Pipeline(before=steps, method=drjax.PCA())
+        return ATTACK.cost(EmbeddingThreat(method=method, known=known, coords=coords, shadows=pytest.fail)).seconds
+
+    assert seconds(20_000) < 3 * seconds(2_000)
 
 
 def test_one_component_is_enough_where_features_are_recorded_in_steps():

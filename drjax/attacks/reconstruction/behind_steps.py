@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from drjax.attacks.reconstruction.eigen_equations import Eigen, Form, split_steps, through
+from drjax.attacks.reconstruction.eigen_equations import Eigen, Form, fold, split_steps, through
 from drjax.attacks.reconstruction.eigen_features import PRICE, feature_by_feature, is_ambiguous
 from drjax.attacks.reconstruction.eigen_starts import conditioned, most_alike
 from drjax.attacks.reconstruction.gauss_newton import Belief, Fit, Noise, descend, variances
@@ -96,6 +96,7 @@ class _Plan:
     prior: Belief = traced()
     spacing: Array = traced()
     origin: Array = traced()
+    n_equations: int
     has_solved: bool = False
 
 
@@ -174,8 +175,8 @@ def reconstruct_scores(
         where the equations hold to the noise stated; UNCERTIFIED where they show more, where features lie between the
         steps in which known ones are recorded, or where one component leaves open which of two values a feature has;
         MISFIT where no record fulfils them; NOT_CONVERGED where noise hides which of several does. In the last
-        two x is the prior's mean and residual_norm nan. A step costs O(n d k) and, for q = n k equations in p features,
-        O(q p^2), or O(q^2 (p + q)) where q is less than `gauss_newton.WIDE` times p.
+        two x is the prior's mean and residual_norm nan. For q equations in p features, n k of them or `fold`'s, a step
+        costs O(q p^2), or O(q^2 (p + q)) where q is less than `gauss_newton.WIDE` times p.
     """
     unknowns = unknowns_of(steps, known, is_centred=is_centred)
     given = releases - releases.mean(axis=1, keepdims=True) if is_centred and form != "scores" else releases
@@ -195,26 +196,27 @@ def reconstruct_scores(
             form=form,
             is_centred=is_centred,
         )
-        parts = [most_alike(equations, given, expected), conditioned(key, equations, prior.mean, covariance, given)]
+        folded, few = fold(equations, given)
+        parts = [most_alike(folded, few, expected), conditioned(key, folded, prior.mean, covariance, few)]
         alone = feature_by_feature(equations, given)
         starts = np.concatenate(parts if alone is None else [alone, *parts], axis=1)
         plan = _Plan(
-            equations=equations,
+            equations=folded,
             prior=Belief(jnp.asarray(prior.mean), jnp.asarray(covariance)),
             spacing=jnp.append(spacings(known[:, unknowns.where]), 0),
             origin=jnp.append(known[0, unknowns.where], 0),
+            n_equations=given[0].size,
             has_solved=alone is not None,
         )
+        lanes = few, level, np.abs(given).max(axis=(1, 2)), starts
         found: _Found = jax.tree.map(
             np.asarray,
-            batching.map_lanes(
-                _solve, plan, (given, level, starts), batch_size=4, progress=progress, description="targets solved for"
-            ),
+            batching.map_lanes(_solve, plan, lanes, batch_size=4, progress=progress, description="targets solved for"),
         )
         if bounds is not None:
             p = len(unknowns.where)
             box = np.append(np.full(p, bounds[0]), 0.0), np.append(np.full(p, bounds[1]), max(len(unknowns.fixed), 1.0))
-            found = found._replace(x=_within(equations, given, found, prior, box))
+            found = found._replace(x=_within(folded, few, found, prior, box))
         result = _reconstruction(found, unknowns, prior.mean, expected_of)
         if given.shape[2] == 1:
             is_open = is_ambiguous(equations, given, np.asarray(found.x), np.sqrt(MOST_MISFIT) * level) & (
@@ -294,7 +296,7 @@ def _likeliest(
     plan: _Plan, descent: Callable[..., Fit], level: jax.Array, unit: jax.Array, best: Fit, solved: jax.Array
 ) -> tuple[Fit, jax.Array]:
     """The likeliest fit from the first descents' best on, or from what was solved feature by feature, and its noise."""
-    q = best.model.residual.size
+    q = plan.n_equations
     first = jnp.maximum(level, FIRST_NOISE[-1] * unit)
 
     def evidence(fit: Fit, noise: jax.Array) -> jax.Array:
@@ -337,12 +339,12 @@ def _likeliest(
     return found[0], found[1]
 
 
-def _solve_one(plan: _Plan, release: jax.Array, level: jax.Array, starts: jax.Array) -> _Found:
-    equations, q = plan.equations, release.size
-    unit = jnp.max(jnp.abs(release))
+def _solve_one(plan: _Plan, release: jax.Array, level: jax.Array, unit: jax.Array, starts: jax.Array) -> _Found:
+    equations, q = plan.equations, plan.n_equations
 
     def descent(start: Array, noise: Array, max_iter: int = MAX_ITER) -> Fit:
-        return descend(equations, release, Noise(jnp.full(q, noise), None), plan.prior, start, max_iter=max_iter)
+        scale = jnp.full(release.size, noise)
+        return descend(equations, release, Noise(scale, None), plan.prior, start, max_iter=max_iter)
 
     first = [jnp.maximum(level, share * unit) for share in FIRST_NOISE]
 
@@ -390,7 +392,7 @@ def _solve_one(plan: _Plan, release: jax.Array, level: jax.Array, starts: jax.Ar
         x=jnp.asarray(kept.x),
         noise=noise,
         digits=level / unit,
-        misfit=jnp.mean((kept.model.residual / level) ** 2),
+        misfit=jnp.sum((kept.model.residual / level) ** 2) / q,
         cost=jnp.asarray(best.cost) / q,
         is_agreed=jnp.sum((gaps(ends, best.x) <= SAME) & jnp.isfinite(costs)) > 1,
         oddity=oddity,

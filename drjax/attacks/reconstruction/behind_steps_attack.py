@@ -13,7 +13,7 @@ from drjax.attacks.reconstruction import directions
 from drjax.attacks.reconstruction.behind_steps import LEAST_NOISE, MAX_ITER, reconstruct_scores
 from drjax.attacks.reconstruction.closed_form.attacks import SOLVED
 from drjax.attacks.reconstruction.closed_form.pca import noise_floor, reconstruct_pca
-from drjax.attacks.reconstruction.eigen_equations import Form, split_steps
+from drjax.attacks.reconstruction.eigen_equations import Form, n_rows, split_steps
 from drjax.attacks.reconstruction.gauss_newton import WIDE
 from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.attacks.shadow import DENSE_FLOPS
@@ -21,6 +21,9 @@ from drjax.core.types import Array, DRMethod, Reconstruction, Status
 from drjax.dr import Centre, FirstPCA, Pipeline, TruncatedSVD, UnitVariance, metrics, publishes_scores
 from drjax.dr.pipeline.after import AfterStep
 from drjax.dr.pipeline.steps import CentredRows, Standardise, Step, UnitRows
+
+STARTING = 0.03
+"""Seconds a release that take no part in products, most of them for values of single features that are tried."""
 
 
 class Scores(NamedTuple):
@@ -87,10 +90,12 @@ class BehindSteps(EmbeddingAttack):
 
     def cost(self, threat: EmbeddingThreat) -> Cost:
         """See `Attack`."""
-        d, q = threat.known.shape[1], threat.coords[0].size
+        (n, k), d = threat.coords.shape[1:], threat.known.shape[1]
+        q = n_rows(n, d, k) * k
         # Products of few columns run at a tenth of the speed of others.
         flops = 40.0 * q * d**2 if q >= WIDE * d else 2.0 * q * d * (q + d) + q**3
-        return Cost(threat.n_releases * 2 * MAX_ITER * flops / DENSE_FLOPS, 8.0 * (8 * q * d + 4 * d**2 + 4 * q**2))
+        seconds = STARTING + (4 * MAX_ITER * flops + 60.0 * n * d**2) / DENSE_FLOPS
+        return Cost(threat.n_releases * seconds, 8.0 * (8 * n * k * d + 4 * d**2 + 4 * q**2))
 
     def run(self, key: Array, threat: EmbeddingThreat) -> Reconstruction:
         """See `Attack`."""

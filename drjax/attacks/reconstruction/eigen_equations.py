@@ -16,19 +16,39 @@ which; their number is the last unknown.
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+import dataclasses
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from drjax.attacks.reconstruction.equations import OfRecord
 from drjax.core.linalg import HIGHEST
-from drjax.core.types import Array, hyperparams, traced
-from drjax.dr.pipeline.steps import Step
+from drjax.core.types import Array, PyTree, hyperparams, traced
+from drjax.dr.pipeline.steps import Affine, Scaler, Step
 
 Form = Literal["scores", "directions", "span"]
 FORMS: tuple[Form, ...] = get_args(Form)
 """What is left of the scores: all; each up to a factor; all up to a linear map."""
+
+
+class Folded(NamedTuple):
+    """The rows of a data set in an orthonormal basis of the span of all its columns; the first is the target's row.
+
+    Attributes:
+        known: (r, d), known records after single steps, 0 in the target's row.
+        ones: (r,), a column of ones.
+        summary: What the scaler, if there is one, needs of these records.
+        total: (d,), their sum.
+        n: Number of records with the target's, ().
+    """
+
+    known: Array
+    ones: Array
+    summary: PyTree
+    total: Array
+    n: Array
 
 
 @hyperparams
@@ -43,6 +63,7 @@ class Eigen(OfRecord):
         new: (n,), the column that a new value makes, or zeros.
         form: Part of the scores that is left, one of `FORMS`.
         is_centred: Whether records are centred after the steps, as by PCA; TruncatedSVD does not.
+        folded: The known records in few rows, from `fold`; n is the number of rows then. None for all of them.
     """
 
     steps: tuple[Step, ...] = traced()
@@ -50,6 +71,7 @@ class Eigen(OfRecord):
     record: Array = traced()
     where: Array = traced()
     new: Array = traced()
+    folded: Folded | None = traced(default=None)
     form: Form = "scores"
     is_centred: bool = True
 
@@ -60,6 +82,8 @@ class Eigen(OfRecord):
         y = through(single, x[None])[0]
 
         def made(y: Array) -> Array:
+            if self.folded is not None:
+                return _folded_columns(self.folded, rest, y, is_centred=self.is_centred)
             w = through(rest, jnp.concatenate([y[None], through(single, self.known)]))
             return w - jnp.mean(w, axis=0) if self.is_centred else w
 
@@ -106,6 +130,67 @@ class Eigen(OfRecord):
         if self.form == "directions":
             return gram / jnp.diagonal(within) * jnp.sum(release**2, axis=0)
         return gram @ jnp.linalg.solve(within, release.T @ release)
+
+
+LEAST_FOLD = 2
+"""So many times as many records as rows of a basis are folded into it."""
+
+
+def fold(equations: Eigen, releases: Array) -> tuple[Eigen, np.ndarray]:
+    """The equations and releases (m, n, k) in d + 2 + k rows, with the same products of residuals at every record.
+
+    The last k hold what of a release is outside the span of all columns, which no record explains. As they are where
+    there are few records. On the host, float64, O(n d^2).
+    """
+    single, rest = split_steps(equations.steps)
+    known, releases = np.asarray(through(single, equations.known)), np.asarray(releases)
+    n, d = len(known) + 1, known.shape[1]
+    if n_rows(n, d, releases.shape[2]) == n:
+        return equations, releases
+    inner, _ = np.linalg.qr(np.concatenate([np.ones((n - 1, 1)), known], axis=1))
+    others = inner.T @ releases[:, 1:]
+    outside = np.asarray(np.linalg.qr(releases[:, 1:] - inner @ others, mode="r"))
+    n_outside = outside.shape[1]
+    scaler = _scaler(rest)
+    folded = Folded(
+        known=_rows(np.zeros(d), inner.T @ known, n_outside),
+        ones=_rows(np.ones(()), inner.sum(axis=0), n_outside),
+        summary=None if scaler is None else scaler.summary(jnp.asarray(known)),
+        total=jnp.asarray(known.sum(axis=0)),
+        n=jnp.asarray(float(n)),
+    )
+    new = np.asarray(equations.new)
+    changed = {"folded": folded, "new": _rows(new[0], inner.T @ new[1:], n_outside)}
+    small = np.concatenate([releases[:, :1], others, outside], axis=1)
+    return dataclasses.replace(equations, **changed), small
+
+
+def n_rows(n: int, d: int, k: int) -> int:
+    """Rows that `fold` leaves of n records of d features and k scores."""
+    folded = d + 2 + k
+    return folded if n >= LEAST_FOLD * folded else n
+
+
+def _rows(first: np.ndarray, others: np.ndarray, n_outside: int) -> jax.Array:
+    """The target's row, those of the basis, and 0 outside."""
+    return jnp.asarray(np.concatenate([first[None], others, np.zeros((n_outside, *first.shape))]))
+
+
+def _folded_columns(folded: Folded, rest: tuple[Step, ...], y: Array, *, is_centred: bool) -> jax.Array:
+    """W (r, d) for a target y (d,) after single steps."""
+    scaler = _scaler(rest)
+    fitted = Affine(jnp.zeros_like(y), jnp.ones_like(y)) if scaler is None else scaler.with_record(folded.summary, y)
+    centre = (y + folded.total) / folded.n if is_centred else fitted.centre
+    whole = jnp.asarray(folded.known).at[0].set(y)
+    return (whole - jnp.asarray(folded.ones)[:, None] * centre) / fitted.scale
+
+
+def _scaler(rest: tuple[Step, ...]) -> Scaler | None:
+    """The scaler among steps that each look at one feature; one before another changes nothing."""
+    if not rest:
+        return None
+    assert isinstance(rest[-1], Scaler)
+    return rest[-1]
 
 
 def split_steps(steps: tuple[Step, ...]) -> tuple[tuple[Step, ...], tuple[Step, ...]]:

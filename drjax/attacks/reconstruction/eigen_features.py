@@ -12,7 +12,8 @@ import scipy.optimize
 
 from drjax.attacks.reconstruction.eigen_equations import Eigen, Form, split_steps, through
 from drjax.attacks.reconstruction.spacings import off_steps, spacings
-from drjax.dr.pipeline.steps import Scaler
+from drjax.core.types import PyTree
+from drjax.dr.pipeline.steps import Affine, Scaler
 
 N_GRID, REACH = 2001, 2.0
 """Values of a feature tried by itself, from this many ranges of the known records below to as many above."""
@@ -181,13 +182,19 @@ def _affine(
     if scaler is None:
         return lambda y: (np.ones((len(y), len(where))), np.tile(-mean, (len(y), 1)))
     summary = scaler.summary(jnp.asarray(known))
-    fitted = jax.jit(jax.vmap(lambda one: scaler.with_record(summary, one)))
 
     def affine(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        found = fitted(jnp.asarray(y))
+        found = _fitted(scaler, summary, jnp.asarray(y))
         return 1 / np.asarray(found.scale)[:, where] ** 2, np.asarray(found.centre)[:, where] - mean
 
     return affine
+
+
+# Here, so that it is compiled once and not for each record.
+@jax.jit
+def _fitted(scaler: Scaler, summary: PyTree, y: jax.Array) -> Affine:
+    """What the scaler makes of known records and each of y (m, d)."""
+    return jax.vmap(lambda one: scaler.with_record(summary, one))(y)
 
 
 def _by_trial(features: _Features, release: np.ndarray, form: Form) -> np.ndarray:
@@ -326,6 +333,12 @@ def _combined(
     return np.take_along_axis(roots, choice[None], axis=0)[0]
 
 
+@jax.jit
+def _residuals(equations: Eigen, release: jax.Array, some: jax.Array) -> jax.Array:
+    """(s, n k) residuals at records (s, p + 1)."""
+    return jax.vmap(lambda u: jnp.asarray(equations.residual(release, u)))(some)
+
+
 def is_ambiguous(equations: Eigen, given: np.ndarray, x: np.ndarray, held: np.ndarray) -> np.ndarray:
     """(m,) bool, whether one component leaves open which of two values features have.
 
@@ -343,7 +356,6 @@ def is_ambiguous(equations: Eigen, given: np.ndarray, x: np.ndarray, held: np.nd
     if np.linalg.matrix_rank(known) < known.shape[1]:
         return np.ones(len(given), bool)
     spacing, mean, spread = spacings(known), known.mean(axis=0), known.std(axis=0)
-    residual = jax.jit(jax.vmap(Eigen.residual, in_axes=(None, None, 0)))
     found = np.zeros(len(given), bool)
     for lane, (release, own) in enumerate(zip(given, x, strict=True)):
         if not np.isfinite(own).all():
@@ -351,7 +363,7 @@ def is_ambiguous(equations: Eigen, given: np.ndarray, x: np.ndarray, held: np.nd
         other = other_values(equations, release, own)
         turned = np.tile(own, (len(other) + 1, 1))
         np.fill_diagonal(turned[:-1], other)
-        left = np.asarray(residual(equations, jnp.asarray(release), jnp.asarray(turned)))
+        left = np.asarray(_residuals(equations, jnp.asarray(release), jnp.asarray(turned)))
         away = np.abs(np.stack([own[:-1], other]) - mean) / spread
         is_likely = (np.abs(other - own[:-1]) > APART * spread) & (away[1] ** 2 - away[0] ** 2 < UNLIKELY)
         is_likely &= ~off_steps(other, spacing, known[0])

@@ -19,13 +19,15 @@ MOST_COMPARED = 2000
 def most_alike(equations: Eigen, given: np.ndarray, records: np.ndarray) -> np.ndarray:
     """(m, a, p + 1) of the records (s, p + 1) those that come closest to fulfilling the equations of each release."""
     some = jnp.asarray(records[:MOST_COMPARED])
-
-    @jax.jit
-    def squares(equations: Eigen, release: jax.Array, some: jax.Array) -> jax.Array:
-        return jax.lax.map(lambda u: jnp.sum(equations.residual(release, u) ** 2), some, batch_size=32)
-
-    order = [np.argsort(np.asarray(squares(equations, jnp.asarray(release), some)))[:N_ALIKE] for release in given]
+    order = [np.argsort(np.asarray(_squares(equations, jnp.asarray(release), some)))[:N_ALIKE] for release in given]
     return records[np.stack(order)]
+
+
+# Here, so that it is compiled once and not for each record.
+@jax.jit
+def _squares(equations: Eigen, release: jax.Array, some: jax.Array) -> jax.Array:
+    """(s,) squared norms of the residual at records (s, p + 1)."""
+    return jax.lax.map(lambda u: jnp.sum(equations.residual(release, u) ** 2), some, batch_size=32)
 
 
 def conditioned(

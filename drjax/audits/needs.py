@@ -11,6 +11,7 @@ import numpy as np
 from drjax.attacks.attack import EmbeddingAttack, EmbeddingThreat
 from drjax.attacks.shadow import shadow_needs
 from drjax.audits.config import AuditConfig
+from drjax.audits.quality import n_seen
 from drjax.core import memory
 from drjax.core.types import DRMethod
 from drjax.dr import quality
@@ -50,8 +51,8 @@ def of_audit(config: AuditConfig, n_known: int, d: int) -> Needs:
         f"attacks on {m:,} releases of {n:,} records with {n_public:,} public ones": 24.0 * m * n * k
         + (40.0 * n + 96.0 * (n_public + m)) * d
         + 24.0 * d**2,
-        f"distances of all pairs of {n:,} records, for the quality of the releases": quality.batch_bytes(
-            n, itemsize=itemsize
+        f"distances of all pairs of {n_seen(n):,} records, for the quality of the releases": quality.batch_bytes(
+            n_seen(n), itemsize=itemsize
         ),
     }
     return _largest(stages, total.seconds, beside=(1 + n_curves) * coords)
@@ -87,7 +88,7 @@ def of_embedding(method: DRMethod, n: int, d: int, *, with_quality: bool) -> Nee
     made = shadow_needs(method, n, d, 1)
     stages = {f"embedding {n:,} records by {method.name}": made.bytes}
     if with_quality:
-        stages[f"distances of all pairs of {n:,} records, for the quality"] = quality.batch_bytes(n)
+        stages[f"distances of all pairs of {n_seen(n):,} records, for the quality"] = quality.batch_bytes(n_seen(n))
     return _largest(stages, made.seconds)
 
 

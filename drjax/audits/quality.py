@@ -23,6 +23,9 @@ PAIRS = 2**28
 
 FEWEST, MOST = 10, 100
 
+MOST_RECORDS = 5000
+"""Records of a release that are looked at, the target and others drawn at random: all pairs of them are."""
+
 TITLE = "How good the release is as an embedding"
 """Heading of the section."""
 
@@ -39,6 +42,7 @@ class ReleaseScores:
 
     Attributes:
         n_records: n of each release.
+        n_seen: Records of each that are looked at, drawn at random where they are not all.
         n_releases: Releases measured: usable ones alone.
         n_neighbors: Size of a neighbourhood.
         trustworthiness, continuity, knn_preservation: Measures as in `dr.quality`, in [0, 1].
@@ -48,6 +52,7 @@ class ReleaseScores:
     """
 
     n_records: int
+    n_seen: int
     n_releases: int
     n_neighbors: int
     trustworthiness: Interval
@@ -63,6 +68,11 @@ def neighborhood(n: int) -> int:
     return min(N_NEIGHBORS, (n - 1) // 2)
 
 
+def n_seen(n: int) -> int:
+    """Records of n that are looked at."""
+    return min(n, MOST_RECORDS)
+
+
 def measure(
     method: DRMethod, known: Array, targets: Array, coords: Array, objective: Array, status: Array
 ) -> ReleaseScores | None:
@@ -76,18 +86,24 @@ def measure(
         objective: (m,).
         status: (m,), flags of the lanes.
     """
-    n = len(known) + 1
+    n_records, known = len(known) + 1, np.asarray(known)
+    n = n_seen(n_records)
     is_used = is_usable(np.asarray(status)) & np.isfinite(coords).all(axis=(1, 2))
     used = np.flatnonzero(is_used)[: int(np.clip(PAIRS / n**2, FEWEST, MOST))]
     n_neighbors = neighborhood(n)
     if n_neighbors < 1 or not len(used):
         return None
     coords, targets = np.asarray(coords)[used], np.asarray(targets)[used]
+    if n < n_records:
+        # The same in every release, whatever the records are.
+        rows = np.sort(np.random.default_rng(0).permutation(n_records - 1)[: n - 1])
+        known, coords = known[rows], coords[:, np.append(0, 1 + rows)]
     if method.unit is None:
-        coords = _at_best_scale(np.asarray(known), targets, coords)
+        coords = _at_best_scale(known, targets, coords)
     found = quality.evaluate_batch(known, targets, coords, n_neighbors=n_neighbors)
     return ReleaseScores(
-        n_records=n,
+        n_records=n_records,
+        n_seen=n,
         n_releases=len(used),
         n_neighbors=n_neighbors,
         trustworthiness=mean_interval(found.trustworthiness, lowest=0.0, highest=1.0),
@@ -131,9 +147,10 @@ def estimates(scores: ReleaseScores) -> dict[str, float]:
 
 def lead(scores: ReleaseScores) -> str:
     """The main figure in a sentence."""
+    among = "the data" if scores.n_seen == scores.n_records else f"{scores.n_seen:,} records drawn from the data"
     return (
         f"On average the release keeps {scores.knn_preservation.estimate:.0%} of the {scores.n_neighbors} nearest "
-        f"neighbours that a record has in the data; chance would keep {scores.chance:.1%}."
+        f"neighbours that a record has in {among}; chance would keep {scores.chance:.1%}."
     )
 
 
@@ -171,11 +188,12 @@ def in_words(method: DRMethod, scores: ReleaseScores) -> Table:
         text = f"What the method itself makes as small as it can: {method.minimises}. Only comparable between "
         rows.append(("The method's own objective", _number(scores.objective), f"{text}releases of the same data."))
     plural = "" if scores.n_releases == 1 else "s"
+    seen = "" if scores.n_seen == n else f"{scores.n_seen:,} of them looked at, drawn at random, "
     return Table(
         title=TITLE,
         paragraphs=(lead(scores), READING),
-        caption=f"Means over {scores.n_releases:,} release{plural} of {n:,} records, each with another target, and "
-        f"{k} neighbours per record. Small figures are 95% confidence intervals over the targets.",
+        caption=f"Means over {scores.n_releases:,} release{plural} of {n:,} records, {seen}each with another target, "
+        f"and {k} neighbours per record. Small figures are 95% confidence intervals over the targets.",
         headers=("Measure", "Value", "How to read it"),
         rows=tuple(rows),
         text_columns=(2,),

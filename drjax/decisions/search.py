@@ -42,11 +42,8 @@ SECONDS = 240.0
 LEAST_OPTIONS = 3
 """Options that are tried in any case."""
 
-N_ROWS = 400
-"""Records that every option is attacked on, drawn at random."""
-
-N_CHECKED, N_OTHERS = 3000, 1000
-"""Records that the recommended option is attacked on at most, and records left over where there are enough."""
+N_ROWS, N_CHECKED, N_OTHERS = 400, 3000, 1000
+"""Records that every option is attacked on, drawn at random; the recommended one at most; and left over if enough."""
 
 CHECK_SECONDS = 240.0
 """Time of final checks; none begins later, but the first and the quick ones of options with a guarantee."""
@@ -56,6 +53,9 @@ STATISTIC = ("mean", "deviation", "moment", "moment_deviation")
 
 SLOW_SECONDS = 60.0
 """Time that each attack that was too slow for the search has in the final check."""
+
+SLOWER = 3.0
+"""So many times as long as on the audited map it takes on a coarser one, where fits end late."""
 
 LEAST_SLOW = 5
 """Records that it attacks in any case."""
@@ -353,7 +353,7 @@ def _check(key: Array, audited: Audited, folder: RunFolder, option: Option) -> t
     if made.statistic:
         return found
     for name, attack in _slow(audited).items():
-        each = len(attacked.views({name: attack}, made)) * attacked.seconds_of(audited, attack, 1)
+        each = SLOWER * len(attacked.views({name: attack}, made)) * attacked.seconds_of(audited, attack, 1)
         some = _some(row_key, n, max(LEAST_SLOW, int(SLOW_SECONDS / each)))
         found += _ladder(keys, audited, folder, f"options/{option.name}-{name}", made, {name: attack}, some)[0]
     return found

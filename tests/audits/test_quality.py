@@ -74,6 +74,24 @@ def test_unusable_releases_and_sizes_without_neighbourhoods_are_left_out():
     assert len(words.rows) == 4  # a projection minimises nothing
 
 
+def test_of_large_releases_records_drawn_at_random_are_looked_at_and_that_is_said(monkeypatch):
+    known, targets, coords, status = releases(n=400)
+    whole = quality.measure(PCA(), known, targets, coords, np.zeros(6), status)
+    assert "looked at" not in quality.in_words(PCA(), whole).caption
+    monkeypatch.setattr(quality, "MOST_RECORDS", 200)
+    some = quality.measure(PCA(), known, targets, coords, np.zeros(6), status)
+    assert (some.n_records, some.n_seen, some.chance) == (400, 200, 5 / 199)
+    # A measure of all pairs is about the same in half of the records, and not the same.
+    assert some.stress_1.estimate == pytest.approx(whole.stress_1.estimate, rel=0.05)
+    assert some.stress_1.estimate != whole.stress_1.estimate
+    # The target's row is looked at: of targets far from their places stress is large.
+    away = coords.copy()
+    away[:, 0] += 100
+    assert quality.measure(PCA(), known, targets, away, np.zeros(6), status).stress_1.estimate > 0.5
+    assert "200 of them looked at, drawn at random" in quality.in_words(PCA(), some).caption
+    assert "in 200 records drawn from the data" in quality.lead(some)
+
+
 def test_only_so_many_releases_are_measured_as_the_number_of_pairs_allows(monkeypatch):
     known, targets, coords, status = releases()
     monkeypatch.setattr(quality, "PAIRS", 40**2 * 3)

@@ -94,7 +94,7 @@ class BehindSteps(EmbeddingAttack):
         q = n_rows(n, d, k) * k
         # Products of few columns run at a tenth of the speed of others.
         flops = 40.0 * q * d**2 if q >= WIDE * d else 2.0 * q * d * (q + d) + q**3
-        seconds = STARTING + (4 * MAX_ITER * flops + 60.0 * n * d**2) / DENSE_FLOPS
+        seconds = STARTING + (6 * MAX_ITER * flops + 60.0 * n * d**2) / DENSE_FLOPS
         return Cost(threat.n_releases * seconds, 8.0 * (8 * n * k * d + 4 * d**2 + 4 * q**2))
 
     def run(self, key: Array, threat: EmbeddingThreat) -> Reconstruction:

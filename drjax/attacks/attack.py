@@ -308,6 +308,7 @@ class EmbeddingAttack(Attack):
         takes_features: Whether `run` makes use of features of the target that the adversary has; for other attacks
             `drjax.attacks.reconstruction.features` does, which may ask for `equations`.
         each: Whether an audit of every record runs it unless told otherwise.
+        only_each: Whether it runs in such an audit alone.
         most_each: Most records of such an audit that it takes; None for any number.
         shares_each: Whether `run_each` shares work between records; if not, a run is resumed between them.
         confirms: Whether the status OK says that the release bears the answer out; of what is learned from other
@@ -318,6 +319,7 @@ class EmbeddingAttack(Attack):
     takes_hidden: ClassVar[bool] = False
     takes_features: ClassVar[bool] = False
     each: ClassVar[bool] = False
+    only_each: ClassVar[bool] = False
     most_each: ClassVar[int | None] = None
     shares_each: ClassVar[bool] = False
     confirms: ClassVar[bool] = True

@@ -21,6 +21,7 @@ from drjax.attacks.reconstruction.invariant import InvariantKernel
 from drjax.attacks.reconstruction.invariant_network import ResidualNetwork
 from drjax.attacks.reconstruction.inversion_attack import Inversion
 from drjax.attacks.reconstruction.moving_geodesics import MovingGeodesics
+from drjax.attacks.reconstruction.near_forces_attack import NearForces
 from drjax.attacks.reconstruction.neural import DenseNetwork, SplitNetwork
 from drjax.attacks.reconstruction.stationarity.attacks import Stationarity, StationarityMixture
 from drjax.attacks.reconstruction.through_steps import ThroughSteps
@@ -56,6 +57,7 @@ ATTACKS = _by_kind(
         Stationarity(),
         StationarityMixture(),
         AffinitiesAtRest(),
+        NearForces(),
         Inversion(),
         ThroughSteps(inner=Stationarity()),
         ThroughSteps(inner=GeodesicSearch(), moves=False),

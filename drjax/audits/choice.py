@@ -55,6 +55,8 @@ def check(config: AuditConfig, method: DRMethod | None = None) -> None:
     known, usual = possible(method, seed_known=True), possible(method, seed_known=config.seed_known)
     if config.attacks_each:
         usual = {name: attack for name, attack in usual.items() if not attack.is_baseline}
+    else:
+        known, usual = ({n: a for n, a in some.items() if not a.only_each} for some in (known, usual))
     for name in config.attacks:
         if name in known and name not in usual and not config.attacks_each:
             raise ValueError(f"seed_known must be True for attack {name!r} on method {config.method!r}, got False")

@@ -46,8 +46,7 @@ ROUNDS = 4
 """Steps to the likeliest record within the bounds."""
 
 MOST_MISFIT = 4.0
-"""Where equations miss by more noise than this, squared and on average, the answer is none: another pipeline and false
-minima miss by thousands."""
+"""Mean squared miss of the equations, in noise, from which the answer is none: false minima miss by thousands."""
 
 MOST_COST = 1.3
 """The same of the objective a number where noise shows that the digits do not tell: false minima have 1.5 and more."""
@@ -209,10 +208,9 @@ def reconstruct_scores(
             has_solved=alone is not None,
         )
         lanes = few, level, np.abs(given).max(axis=(1, 2)), starts
-        found: _Found = jax.tree.map(
-            np.asarray,
-            batching.map_lanes(_solve, plan, lanes, batch_size=4, progress=progress, description="targets solved for"),
-        )
+        options = {"batch_size": 4, "progress": progress, "description": "targets solved for"}
+        solved = batching.map_lanes(_solve, plan, lanes, **options)
+        found: _Found = jax.tree.map(np.asarray, solved)
         if bounds is not None:
             p = len(unknowns.where)
             box = np.append(np.full(p, bounds[0]), 0.0), np.append(np.full(p, bounds[1]), max(len(unknowns.fixed), 1.0))

@@ -1,0 +1,121 @@
+"""The target of a t-SNE map from the forces near it, against scikit-learn's gradient and maps."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sklearn import manifold
+from sklearn.manifold import _t_sne
+
+import drjax
+from drjax.attacks.attack import EveryRecord
+from drjax.attacks.reconstruction import near_forces
+from drjax.attacks.registry import ATTACKS
+from drjax.core.types import Status
+
+KEY = jax.random.key(0)
+ATTACK = ATTACKS["embedding"]["near-forces"]
+PERPLEXITY = 15.0
+
+
+def table(n, d=12, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 4)) @ rng.normal(size=(4, d)) + 0.5 * rng.normal(size=(n, d))
+    x[rng.random(n) < 0.5] += 3
+    return (x - x.min(axis=0)) / np.ptp(x, axis=0)
+
+
+def threat(x, coords, rows, method=None):
+    return EveryRecord(
+        method=method or drjax.TSNE(perplexity=PERPLEXITY), x=x, coords=coords, rows=np.asarray(rows),
+        stand_ins=pytest.fail, bounds=(0.0, 1.0),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def mapped():
+    x = table(400)
+    return x, manifold.TSNE(perplexity=PERPLEXITY, method="exact", random_state=0).fit_transform(x)
+
+
+def test_forces_at_the_truth_are_scikit_learns_gradient_and_their_derivative_is_that_of_differences():
+    x, coords = table(80), np.random.default_rng(1).normal(size=(80, 2))
+    joint = _t_sne._joint_probabilities(((x[:, None] - x) ** 2).sum(axis=2).astype(np.float32), 27.0, 0)
+    gradient = _t_sne._kl_divergence(coords.ravel(), joint, 1, 80, 2)[1].reshape(80, 2)
+    made = near_forces.prepared(x, coords, 27.0)  # three times as many neighbours are all
+    with jax.enable_x64(True):
+        equations = near_forces.equations_of(made, 7)
+        at = np.append(7, np.delete(np.arange(80), 7)[np.asarray(equations.near)])
+        assert len(at) == 80
+        found = np.asarray(equations.residual(None, x[7])).reshape(80, 2)
+        # Its affinities are found to 1e-5 nats.
+        np.testing.assert_allclose(4 * found, gradient[at], atol=2e-4 * np.abs(gradient).max())
+        guess = jnp.asarray(x[7] + 0.1)
+        force, slope = equations.linearise(None, guess)
+        np.testing.assert_allclose(force, equations.residual(None, guess), rtol=1e-10, atol=1e-14)
+        by_jax = jax.jacfwd(lambda u: equations.residual(None, u))(guess)
+        np.testing.assert_allclose(slope, by_jax, rtol=1e-6, atol=1e-8 * np.abs(by_jax).max())
+        step = 1e-5 * np.random.default_rng(2).normal(size=12)
+        difference = np.asarray(equations.residual(None, guess + step) - equations.residual(None, guess - step)) / 2
+        np.testing.assert_allclose(slope @ step, difference, rtol=1e-3, atol=1e-3 * np.abs(difference).max())
+
+
+@pytest.mark.parametrize("method", ["exact", "barnes_hut"])
+def test_records_of_a_map_come_out_closer_than_from_their_places(mapped, method):
+    x, coords = mapped
+    if method == "barnes_hut":
+        coords = manifold.TSNE(perplexity=PERPLEXITY, random_state=0).fit_transform(x)
+    made = near_forces.prepared(x, coords, PERPLEXITY)
+    assert (made.n_neighbors is None) == (method == "exact")
+    rows = np.arange(0, 400, 20)
+    found = near_forces.reconstruct_near_forces(made, rows, bounds=(0, 1))
+    error, places = (((one[rows] if len(one) == 400 else one) - x[rows]) ** 2 for one in (found.x, made.guess))
+    assert np.median(error.mean(axis=1)) < 0.3 * np.median(places.mean(axis=1))
+    assert error.mean() < 0.7 * places.mean()
+    assert (found.status == Status.OK).mean() > 0.8
+
+
+def test_of_a_map_that_is_not_at_rest_the_places_are_all_that_is_said(mapped):
+    x, coords = mapped
+    shuffled = coords + np.random.default_rng(0).normal(size=coords.shape) * coords.std()
+    made = near_forces.prepared(x, shuffled, PERPLEXITY)
+    rows = np.arange(0, 400, 50)
+    found = near_forces.reconstruct_near_forces(made, rows)
+    error, places = (((one - x[rows]) ** 2).mean() for one in (found.x, made.guess[rows]))
+    assert error < 1.3 * places
+
+
+def test_records_are_attacked_a_few_at_a_time_as_all_at_once_and_the_map_is_prepared_once(mapped, monkeypatch):
+    x, coords = mapped
+    calls = []
+    prepared = near_forces.prepared
+    monkeypatch.setattr(near_forces, "prepared", lambda *args: calls.append(1) or prepared(*args))
+    every = threat(x, coords, [3, 9, 30])
+    whole = ATTACK.run_each(KEY, every)
+    parts = [ATTACK.run_each(KEY, dataclasses.replace(every, rows=np.array([row]))) for row in (3, 9, 30)]
+    np.testing.assert_array_equal(whole.x, np.concatenate([part.x for part in parts]))
+    assert len(calls) == 1
+    assert whole.x.min() >= 0
+    ATTACK.run_each(KEY, dataclasses.replace(every, coords=coords + 1))
+    assert len(calls) == 2
+
+
+def test_the_target_s_own_record_has_next_to_no_part_in_what_is_found(mapped):
+    x, coords = mapped
+    other = x.copy()
+    other[30] = x[31]
+    found = [near_forces.solve(near_forces.prepared(one, coords, PERPLEXITY), 30)[0] for one in (x, other)]
+    assert np.mean((found[0] - found[1]) ** 2) < 0.01 * np.mean((x[30] - x[31]) ** 2)
+
+
+def test_it_is_an_attack_on_all_records_of_t_sne_of_euclidean_distances(mapped):
+    x, coords = mapped
+    every = threat(x, coords, [0])
+    assert ATTACK.fits_each(every) is None
+    assert ATTACK.fits(every.threat(0)) == "is of all records of one map in turn"
+    for method in (drjax.PCA(), drjax.TSNE(metric="cosine"), drjax.UMAP()):
+        assert ATTACK.fits_each(threat(x, coords, [0], method)) == "is of t-SNE of Euclidean distances"
+    with pytest.raises(ValueError, match="rows"):
+        near_forces.reconstruct_near_forces(near_forces.prepared(x[:60], coords[:60], 5.0), [60])

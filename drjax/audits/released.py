@@ -19,7 +19,6 @@ import numpy as np
 from drjax.attacks.attack import EmbeddingAttack, EveryRecord
 from drjax.attacks.case import decimals_of, dtype_of
 from drjax.attacks.recognition import recognise
-from drjax.attacks.reconstruction.within_map import NeighboursInMap
 from drjax.attacks.registry import ATTACKS
 from drjax.audits import choice, exposure_report, map_check
 from drjax.audits.config import RECOGNISED, AuditConfig
@@ -189,9 +188,9 @@ class ReleasedSetting(EveryRecordSetting):
         )
 
     def _chosen(self) -> tuple[dict[str, EmbeddingAttack], dict[str, str]]:
-        """Beside those of every such audit the method's own, where it has no other and they do not take too long."""
+        """Beside those of every such audit others, where none confirms its answers, that do not take too long."""
         found, left_out = super()._chosen()
-        if self.config.attacks or not all(isinstance(attack, NeighboursInMap) for attack in found.values()):
+        if self.config.attacks or any(attack.confirms for attack in found.values()):
             return found, left_out
         one = self._threat.threat(int(self._threat.rows[0]))
         for name, attack in ATTACKS["embedding"].items():

@@ -9,10 +9,13 @@ import numpy as np
 
 from drjax.attacks.attack import Cost, EmbeddingAttack, EmbeddingThreat, EveryRecord
 from drjax.attacks.reconstruction import near_forces
-from drjax.attacks.reconstruction.near_forces import LEVELS, MAX_ITER, N_NEAR, Map
+from drjax.attacks.reconstruction.near_forces import N_NEAR, Map
 from drjax.attacks.shadow import FLOPS
 from drjax.core.types import Array, DRMethod, Reconstruction
 from drjax.dr import TSNE, metrics
+
+STEPS = 20
+"""Steps of all descents for a target, about."""
 
 _LAST: dict[str, Map] = {}
 """What the last map's attacks share: an audit attacks a few of its records at a time."""
@@ -34,6 +37,7 @@ class NearForces(EmbeddingAttack):
     )
     each = True
     only_each = True
+    confirms = False
 
     def suits(self, method: DRMethod, *, seed_known: bool) -> str | None:
         """See `EmbeddingAttack`."""
@@ -55,7 +59,7 @@ class NearForces(EmbeddingAttack):
         n, d = threat.known.shape
         k, s = threat.coords.shape[2], min(N_NEAR, n)
         step = s * n * (60.0 + 2.0 * k * d) + d**3
-        return Cost(threat.n_releases * len(LEVELS) * MAX_ITER * step / FLOPS, 48.0 * n**2)
+        return Cost(threat.n_releases * STEPS * step / FLOPS, 48.0 * n**2)
 
     def run_each(self, key: Array, every: EveryRecord) -> Reconstruction:
         """See `EmbeddingAttack`; nothing is drawn."""

@@ -30,6 +30,7 @@ from drjax.audits.released import Released, name_of, read_map
 from drjax.bounds import rero
 from drjax.bounds.statement import Mechanism
 from drjax.core import validate
+from drjax.core.progress import in_notebook
 from drjax.core.types import Array, DRMethod, Embedding
 from drjax.data import Values, in_own_units, load, read_values, records_of
 from drjax.data.frames import values_from_memory
@@ -53,7 +54,7 @@ def audit(
     schema: Any = None,
     id: str | None = None,
     resume: bool = False,
-    progress: bool = False,
+    progress: bool | None = None,
     **options: Any,
 ) -> AuditResult:
     """Attacks embeddings of a data set, or a given map, and writes a report of what publishing it would give away.
@@ -70,7 +71,8 @@ def audit(
         schema: What is stated of the columns of a table, by column, or a file of that (`drjax data plan`).
         id: Column of a table that records are called by; the first that tells them apart if None.
         resume: Go on with an earlier run in `out`.
-        progress: Show progress bars on standard error.
+        progress: Show progress: bars in a terminal, and in a notebook that has ipywidgets; else lines on standard
+            error. In notebooks alone if None.
         **options: Fields of `AuditConfig`, such as n_known, n_components, attacks, each_record; and hyperparameters of
             the method, such as perplexity.
 
@@ -106,7 +108,8 @@ def audit(
     if released is not None:
         values = in_own_units(data, found)
         published = Released(values, read_map(released))
-    return run(config, folder, data=found, released=published, decide=decide, resume=resume, progress=progress)
+    shows = in_notebook() if progress is None else progress
+    return run(config, folder, data=found, released=published, decide=decide, resume=resume, progress=shows)
 
 
 def attack(

@@ -1,4 +1,4 @@
-"""How far long work is: a bar where standard error is a terminal, else a line now and then, and the cost beforehand.
+"""How far long work is: a bar in a terminal or notebook, else a line now and then, and the cost beforehand.
 
 Lines are for logs of batch jobs: the first one as soon as the second piece of work says that the rest takes long, then
 one at most every `INTERVAL` seconds. Short work prints none.
@@ -6,6 +6,7 @@ one at most every `INTERVAL` seconds. Short work prints none.
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 import threading
 import time
@@ -45,12 +46,19 @@ def shown(description: str, total: int, done: int = 0, *, enabled: bool = True) 
     """
     if not enabled:
         yield lambda _n, _note="", /: None
-    elif sys.stderr.isatty():
+    elif sys.stderr.isatty() or (in_notebook() and importlib.util.find_spec("ipywidgets") is not None):
         with _Bar(description, total, done) as bar:
             yield bar
     else:
         with Lines(description, total, done) as lines:
             yield lines
+
+
+def in_notebook() -> bool:
+    """Whether this runs in the kernel of a Jupyter notebook."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return shell is not None and "IPKernelApp" in shell.config
 
 
 def track(pieces: Sequence[T], description: str, *, enabled: bool = True) -> Iterator[T]:

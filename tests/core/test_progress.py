@@ -135,3 +135,34 @@ def test_the_interval_is_that_of_the_module(monkeypatch):
     clock.now += 5
     lines.look()
     assert "0 of 100" in sys.stderr.getvalue()
+
+
+class Kernel:
+    """IPython as it is in the kernel of a notebook, or in a terminal."""
+
+    def __init__(self, config):
+        self.config = config
+
+    def get_ipython(self):
+        return self
+
+
+@pytest.mark.parametrize(("has_widgets", "is_bar"), [(True, True), (False, False)])
+def test_a_notebook_with_widgets_gets_a_bar(monkeypatch, has_widgets, is_bar):
+    assert not progress.in_notebook()
+    monkeypatch.setitem(sys.modules, "IPython", Kernel({"TerminalIPythonApp": {}}))
+    assert not progress.in_notebook()
+    monkeypatch.setitem(sys.modules, "IPython", Kernel({"IPKernelApp": {}}))
+    assert progress.in_notebook()
+    bars = []
+
+    class Bar(progress._Bar):
+        def __init__(self, *args):
+            bars.append(args)
+            super().__init__(*args)
+
+    monkeypatch.setattr(progress, "_Bar", Bar)
+    monkeypatch.setattr(progress.importlib.util, "find_spec", lambda _: has_widgets or None)
+    with shown("shadows", 3) as advance:
+        advance(3)
+    assert bool(bars) == is_bar

@@ -48,7 +48,7 @@ def releases(method):
     return np.asarray(made.coords)
 
 
-EMBEDDING = ATTACKS["embedding"]
+EMBEDDING = {name: attack for name, attack in ATTACKS["embedding"].items() if not attack.only_each}
 
 
 @pytest.mark.parametrize("name", EMBEDDING)

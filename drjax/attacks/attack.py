@@ -228,6 +228,7 @@ class EveryRecord(Threat):
         coords: (n, k), in the same order.
         rows: (m,), records to attack.
         stand_ins: Makes shadow releases of the known records (n - 1, d) of one record.
+        kept: What attacks on some of the rows have made for all of them; see `once`.
     """
 
     kind: ClassVar[str] = "embedding"
@@ -241,6 +242,15 @@ class EveryRecord(Threat):
     bounds: tuple[float, float] | None = None
     alike: bool = True
     progress: bool = False
+    kept: dict[str, Any] = dataclasses.field(default_factory=dict, repr=False, compare=False)
+
+    def once(self, name: str, make: Callable[[], Any]) -> Any:
+        """What `make` returns, made once for this release whichever rows are attacked, and kept under a name."""
+        release = self.method, self.x, self.coords
+        found = self.kept.get(name)
+        if found is None or any(old is not new for old, new in zip(found[0], release, strict=True)):
+            found = self.kept[name] = release, make()
+        return found[1]
 
     def threat(self, row: int) -> EmbeddingThreat:
         """What the adversary against one record has."""
@@ -343,6 +353,11 @@ class EmbeddingAttack(Attack):
             return f"takes at most {self.most_each:,} records"
         return self.fits(every.threat(0))
 
+    def seconds_once(self, every: EveryRecord) -> float:
+        """Time that `run_each` takes once for all records, where `cost` is of one."""
+        del every
+        return 0.0
+
     def unchecked(self, key: Array, threat: EmbeddingThreat) -> Reconstruction:
         """What `run` finds, before its answers are checked against the release: what attacks go on from."""
         return self.run(key, threat)
@@ -363,17 +378,11 @@ class EmbeddingAttack(Attack):
             one.settled(self.run(jax.random.fold_in(key, int(row)), one))
             for row, one in zip(every.rows, threats, strict=True)
         ]
-        fields = {name: np.concatenate([getattr(one, name) for one in found]) for name in ("x", "residual_norm")}
-        status = np.concatenate([one.status for one in found])
+        names = "x", "residual_norm", "status"
+        x, norm, status = (np.concatenate([getattr(one, name) for one in found]) for name in names)
         expected = [one.expected_mse for one in found]
-        return Reconstruction(
-            fields["x"],
-            None,
-            fields["x"][:, None],
-            fields["residual_norm"],
-            status,
-            None if any(one is None for one in expected) else np.concatenate(expected),
-        )
+        errors = None if any(one is None for one in expected) else np.concatenate(expected)
+        return Reconstruction(x, None, x[:, None], norm, status, errors)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,7 @@ from drjax.attacks.reconstruction.invariant_network import ResidualNetwork
 from drjax.attacks.reconstruction.inversion_attack import Inversion
 from drjax.attacks.reconstruction.moving_geodesics import MovingGeodesics
 from drjax.attacks.reconstruction.near_forces_attack import NearForces
+from drjax.attacks.reconstruction.near_forces_behind_steps import NearForcesBehindSteps
 from drjax.attacks.reconstruction.neural import DenseNetwork, SplitNetwork
 from drjax.attacks.reconstruction.stationarity.attacks import Stationarity, StationarityMixture
 from drjax.attacks.reconstruction.through_steps import ThroughSteps
@@ -62,6 +63,7 @@ ATTACKS = _by_kind(
         ThroughSteps(inner=Stationarity()),
         ThroughSteps(inner=GeodesicSearch(), moves=False),
         ThroughSteps(inner=Inversion()),
+        NearForcesBehindSteps(),
         models.MeanRecord(),
         models.NearestRecord(),
         models.QuadraticKernel(),

@@ -26,6 +26,7 @@ from drjax.audits.config import BOUNDS, AuditConfig
 from drjax.audits.pipeline import Attempt, Pages, Session, Setting
 from drjax.core.progress import announce, track
 from drjax.core.types import Array, count_status
+from drjax.data import Dataset
 from drjax.reports import ladder
 from drjax.reports.ladder import LadderRow
 from drjax.reports.sections import Facts, Verdict
@@ -48,6 +49,11 @@ class EveryRecordSetting(Setting):
 
     config: AuditConfig
 
+    def __init__(self, config: AuditConfig, data: Dataset | None = None) -> None:
+        """Takes what decides the results; see `Setting`."""
+        super().__init__(config, data)
+        self._slow: dict[str, tuple[int, float]] = {}
+
     def prepare(self, *, progress: bool) -> None:
         """See `Setting`."""
         self._threat = self._threatened(progress=progress)
@@ -63,6 +69,7 @@ class EveryRecordSetting(Setting):
         one = self._threat.threat(0)
         costs = [(attack.cost(one).seconds, attack.shares_each) for attack in self._attacks.values()]
         each, together = (sum(cost for cost, shares in costs if shares == is_shared) for is_shared in (False, True))
+        together += sum(attack.seconds_once(self._threat) for attack in self._attacks.values())
         if self.config.max_records is None and not self.config.each_record:
             most = MOST_ROWS if each == 0 else min(MOST_ROWS, max(LEAST_ROWS, int(MOST_SECONDS / each)))
             self._threat = dataclasses.replace(self._threat, rows=self._rows(most))
@@ -107,7 +114,19 @@ class EveryRecordSetting(Setting):
 
     def _chosen(self) -> tuple[dict[str, EmbeddingAttack], dict[str, str]]:
         """The attacks that run, by name; and those left out, with the reason."""
-        return choice.chosen_each(self.config, self._threat)
+        found, left_out = choice.chosen_each(self.config, self._threat)
+        if not self.config.attacks:
+            self._leave_slow(found)
+        return found, left_out
+
+    def _leave_slow(self, found: dict[str, EmbeddingAttack]) -> None:
+        """Takes out attacks that nobody asked for and that a few records would take too long, but not the last one."""
+        one, count = self._threat.threat(int(self._threat.rows[0])), min(LEAST_ROWS, len(self._threat.rows))
+        costs = {name: attack.cost(one).seconds for name, attack in found.items() if not attack.shares_each}
+        for name in sorted(costs, key=lambda name: -costs[name]):
+            if count * costs[name] > choice.LEAST_SECONDS and len(found) > 1:
+                del found[name]
+                self._slow[name] = count, costs[name]
 
     def release(self, session: Session) -> None:
         """See `Setting`."""
@@ -188,6 +207,7 @@ class EveryRecordSetting(Setting):
             parts.append(session.folder.timed(f"attacks/{file}", make, stage=file))
         # The first part compiles, too.
         self._seconds[attack.name] = float(np.median([seconds for _, seconds in parts])) / min(CHUNK, len(rows))
+        every.kept.clear()
         fields = {field: np.concatenate([part[field] for part, _ in parts]) for field in parts[0][0]}
         return fields, sum(seconds for _, seconds in parts)
 
@@ -245,9 +265,17 @@ class EveryRecordSetting(Setting):
             command=describe.command(self.config),
             tables=tables,
             measured=figures,
+            caveats=self._not_run(),
             limitations=exposure_report.LIMITATIONS,
             details=exposure_report.in_words(data, self._exposures[strongest], attempts[strongest].x),
             result={"exposure": self._exposures[strongest], "table": table},
+        )
+
+    def _not_run(self) -> tuple[str, ...]:
+        return tuple(
+            f"Not run, because it would take about {ladder.duration(count * seconds)} for {count:,} records: "
+            f"“{ATTACKS['embedding'][name].label}”. --attacks {name} runs it, with --max-records on fewer records."
+            for name, (count, seconds) in self._slow.items()
         )
 
     def _facts(self) -> Facts:

@@ -59,7 +59,7 @@ class AuditResult:
         table: Path of the CSV file with one line per record; None unless every record was attacked.
         accuracy: Accuracy of the released models on public records; None unless models were attacked.
         belief: What a published map shows of how it was made; None unless one was recognised.
-        options: Other things to publish, a `drjax.decisions.search.Found`; None without a search.
+        options: Other things to publish, a `drjax.decisions.found.Found`; None without a search.
     """
 
     folder: Path

@@ -29,7 +29,6 @@ from drjax.core import validate
 from drjax.core.types import Array, DRMethod, Status
 from drjax.data import Dataset, in_own_units, load_values
 from drjax.data.frames import values_from_memory
-from drjax.reports import ladder
 from drjax.reports.ladder import LadderRow
 from drjax.reports.sections import Facts, Text, Verdict
 
@@ -88,7 +87,6 @@ class ReleasedSetting(EveryRecordSetting):
         """
         super().__init__(config, data)
         self._pair, self._belief = released, None
-        self._slow: dict[str, float] = {}
 
     def _threatened(self, *, progress: bool) -> EveryRecord:
         """Loads the data and the map, and finds out how this was made."""
@@ -196,11 +194,11 @@ class ReleasedSetting(EveryRecordSetting):
         for name, attack in ATTACKS["embedding"].items():
             if name in found or attack.is_baseline or attack.fits_each(self._threat) is not None:
                 continue
-            seconds = len(self._threat.rows) * attack.cost(one).seconds
-            if seconds <= choice.LEAST_SECONDS:
+            count, seconds = len(self._threat.rows), attack.cost(one).seconds
+            if count * seconds <= choice.LEAST_SECONDS:
                 found[name] = attack
             else:
-                self._slow[name] = seconds
+                self._slow[name] = count, seconds
         return found, left_out
 
     def _made(self, session: Session) -> dict[str, np.ndarray]:
@@ -243,7 +241,7 @@ class ReleasedSetting(EveryRecordSetting):
         return dataclasses.replace(
             found,
             tables=(made, *found.tables),
-            caveats=(*self._refused(attempts), *self._not_run()),
+            caveats=(*self._refused(attempts), *found.caveats),
             result={**found.result, "belief": self._belief},
         )
 
@@ -262,13 +260,6 @@ class ReleasedSetting(EveryRecordSetting):
             "would guess without the map: for them this is no all-clear."
             for label, count in counts.items()
             if count
-        )
-
-    def _not_run(self) -> tuple[str, ...]:
-        return tuple(
-            f"Not run, because it would take about {ladder.duration(seconds)}: “{ATTACKS['embedding'][name].label}”. "
-            f"--attacks {name} runs it, with --max-records on fewer records."
-            for name, seconds in self._slow.items()
         )
 
     def _facts(self) -> Facts:

@@ -12,7 +12,8 @@ from drjax.audits.every_record import EveryRecordSetting
 from drjax.audits.pipeline import Decision, Session, Setting
 from drjax.decisions import page
 from drjax.decisions.audited import Audited
-from drjax.decisions.search import Measured, search
+from drjax.decisions.found import Measured
+from drjax.decisions.search import search
 from drjax.reports.sections import Verdict
 
 STREAM = 15

@@ -10,8 +10,8 @@ from matplotlib.figure import Figure as Drawing
 
 from drjax.audits.report import save_figures
 from drjax.decisions.audited import Audited
+from drjax.decisions.found import Found, Measured
 from drjax.decisions.guaranteed import DifferenceOfMoments
-from drjax.decisions.search import Found, Measured
 from drjax.decisions.usefulness import Usefulness
 from drjax.releases.manifest import CHOSEN_OUTSIDE
 from drjax.reports import plots

@@ -13,28 +13,25 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
-import pyarrow as pa
 
 from drjax.attacks.attack import EmbeddingAttack
 from drjax.audits.folder import RunFolder
 from drjax.audits.pipeline import Session
 from drjax.core.progress import announce
 from drjax.core.types import Array
-from drjax.data.frames import frame_of
 from drjax.decisions import attacked
 from drjax.decisions.attacked import TreesInMap
 from drjax.decisions.audited import Audited, Made
+from drjax.decisions.found import Found, Measured
 from drjax.decisions.guaranteed import DifferenceOfMeans, DifferenceOfMoments, guaranteed_for
 from drjax.decisions.options import Defended, Option, between, options_for
 from drjax.decisions.usefulness import Usefulness, Yardstick
 from drjax.reports import ladder
 from drjax.reports.ladder import LadderRow
-from drjax.reports.sections import Verdict
 
 SECONDS = 240.0
 """Time of a search; an option that would begin later is not run."""
@@ -42,8 +39,14 @@ SECONDS = 240.0
 LEAST_OPTIONS = 3
 """Options that are tried in any case."""
 
-N_ROWS, N_CHECKED, N_OTHERS = 400, 3000, 1000
-"""Records that every option is attacked on, drawn at random; the recommended one at most; and left over if enough."""
+N_ROWS = 400
+"""Records that every option is attacked on, drawn at random."""
+
+N_CHECKED = 3000
+"""Records that the recommended option is attacked on in the final check, at most."""
+
+N_OTHERS = 1000
+"""Records that the final check leaves to choose kernels on, where there are enough."""
 
 CHECK_SECONDS = 240.0
 """Time of final checks; none begins later, but the first and the quick ones of options with a guarantee."""
@@ -59,93 +62,6 @@ SLOWER = 3.0
 
 LEAST_SLOW = 5
 """Records that it attacks in any case."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Measured:
-    """One option, attacked and scored.
-
-    Attributes:
-        option: Option.
-        command: Command that makes it.
-        n_records: Number of records that it publishes something of.
-        rows: Ladder of the attacks on it.
-        verdict: Verdict on these.
-        usefulness: Figures of what it is good for.
-        seconds: Time that it took.
-        is_undominated: Whether no other option is at least as useful with no more exposure.
-        ceiling: Largest probability that any attack picks the right one of `n_records` equally likely records, by the
-            guarantee; None without one.
-        check: Ladder of the final check; empty where there was none.
-        held: Verdict of the final check is not high exposure; None where there was none.
-    """
-
-    option: Option
-    command: str
-    n_records: int
-    rows: tuple[LadderRow, ...]
-    verdict: Verdict
-    usefulness: Usefulness
-    seconds: float
-    is_undominated: bool = False
-    ceiling: float | None = None
-    check: tuple[LadderRow, ...] = ()
-    held: bool | None = None
-
-    @property
-    def passes(self) -> bool:
-        """Whether the rule does not call it high exposure, on the records of the search."""
-        return self.verdict.level == "not shown"
-
-    @property
-    def taken(self) -> float:
-        """Largest share of the mean record's error that an attack takes away; 0 where none does better."""
-        return max(0.0, *(_gain(row, "error") for row in self.rows))
-
-    @property
-    def rebuilt(self) -> float:
-        """Largest share of the records that an attack rebuilds."""
-        return max(_gain(row, "rebuilt") for row in self.rows)
-
-    @property
-    def identified(self) -> float:
-        """Largest share of the records that an attack tells from all others."""
-        return max(row.scores.identification.estimate for row in self.rows)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Found:
-    """What a search came to.
-
-    Attributes:
-        own: Usefulness of the audited map.
-        measured: Options that were tried, in their order.
-        not_run: Labels of those that time did not allow.
-        recommended: Option that held, or None.
-        n_rows: Records that options were attacked on.
-        judge: Attack of the final check that the search has not used.
-        slow: Labels of attacks of the audit that took part in the final check alone.
-        seconds: Time of the whole search.
-    """
-
-    own: Usefulness
-    measured: tuple[Measured, ...]
-    not_run: tuple[str, ...]
-    recommended: Measured | None
-    n_rows: int
-    judge: EmbeddingAttack
-    slow: tuple[str, ...]
-    seconds: float
-
-    @property
-    def frame(self) -> Any:
-        """The options as a DataFrame (a pyarrow table without pandas), those that pass first."""
-        figures = ("taken", "rebuilt", "identified", "passes", "held", "is_undominated", "ceiling", "command")
-        columns = {"option": [one.option.label for one in self.measured]}
-        columns |= {name: [getattr(one, name) for one in self.measured] for name in figures}
-        useful = [field.name for field in dataclasses.fields(Usefulness)]
-        columns |= {name: [getattr(one.usefulness, name) for one in self.measured] for name in useful}
-        return frame_of(pa.table(columns))
 
 
 def search(audited: Audited, session: Session, each: Callable[[Sequence[Measured]], Any] | None = None) -> Found:
@@ -391,9 +307,3 @@ def _ladder(
 
 def _unmade() -> dict[str, Any]:
     raise RuntimeError("an option must be measured before it is checked")
-
-
-def _gain(row: LadderRow, name: str) -> float:
-    assert row.scores.gain is not None
-    value = float(getattr(row.scores.gain, name).estimate)
-    return value if np.isfinite(value) else 0.0

@@ -28,10 +28,6 @@ class Advice:
     text: str
     command: str = ""
 
-    def __str__(self) -> str:
-        """Both in one line."""
-        return f"{self.text} Command: {self.command}" if self.command else self.text
-
 
 @dataclass(frozen=True)
 class Verdict:

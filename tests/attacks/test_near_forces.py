@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from sklearn import manifold
+from sklearn import decomposition, manifold, preprocessing
 from sklearn.manifold import _t_sne
 
 import drjax
@@ -16,7 +16,7 @@ from drjax.attacks.registry import ATTACKS
 from drjax.core.types import Status
 
 KEY = jax.random.key(0)
-ATTACK = ATTACKS["embedding"]["near-forces"]
+ATTACK, BEHIND = (ATTACKS["embedding"][name] for name in ("near-forces", "near-forces-behind-steps"))
 PERPLEXITY = 15.0
 
 
@@ -100,6 +100,9 @@ def test_records_are_attacked_a_few_at_a_time_as_all_at_once_and_the_map_is_prep
     assert whole.x.min() >= 0
     ATTACK.run_each(KEY, dataclasses.replace(every, coords=coords + 1))
     assert len(calls) == 2
+    other = dataclasses.replace(every, method=drjax.TSNE(perplexity=PERPLEXITY + 1), rows=np.array([3]))
+    ATTACK.run_each(KEY, other)
+    assert len(calls) == 3
 
 
 def test_the_target_s_own_record_has_next_to_no_part_in_what_is_found(mapped):
@@ -119,3 +122,61 @@ def test_it_is_an_attack_on_all_records_of_t_sne_of_euclidean_distances(mapped):
         assert ATTACK.fits_each(threat(x, coords, [0], method)) == "is of t-SNE of Euclidean distances"
     with pytest.raises(ValueError, match="rows"):
         near_forces.reconstruct_near_forces(near_forces.prepared(x[:60], coords[:60], 5.0), [60])
+
+
+@pytest.fixture(scope="module")
+def projected():
+    """Records of columns in units of their own, what steps of scikit-learn make of them, and the map of that."""
+    x = table(400, seed=3) * np.geomspace(0.1, 1, 12)
+    made = {
+        "standard": preprocessing.StandardScaler().fit_transform(x),
+        "pca": decomposition.PCA(8).fit_transform(preprocessing.StandardScaler().fit_transform(x)),
+    }
+    maps = {name: manifold.TSNE(perplexity=PERPLEXITY, random_state=0).fit_transform(z) for name, z in made.items()}
+    return x, maps
+
+
+STEPS = {
+    "standard": (drjax.dr.Standardise(),),
+    "pca": (drjax.dr.Standardise(), drjax.dr.pipeline.steps.FirstPCA(n_components=8)),
+}
+
+
+@pytest.mark.parametrize("steps", list(STEPS))
+def test_records_come_out_from_behind_steps_closer_than_from_their_places(projected, steps):
+    x, maps = projected
+    method = drjax.Pipeline(before=STEPS[steps], method=drjax.TSNE(perplexity=PERPLEXITY))
+    rows = np.arange(0, 400, 33)
+    every = threat(x, maps[steps], rows, method)
+    assert BEHIND.fits_each(every) is None
+    found, places = (attack.run_each(KEY, every) for attack in (BEHIND, ATTACKS["embedding"]["map"]))
+    error, others = (np.mean((one.x - x[rows]) ** 2 / x.var(axis=0), axis=1) for one in (found, places))
+    assert np.median(error) < (0.5 if steps == "pca" else 0.3) * np.median(others)
+    assert error.mean() < 0.8 * others.mean()
+    assert (found.status == Status.OK).mean() > 0.8
+
+
+def test_behind_steps_too_the_target_s_own_record_has_next_to_no_part(projected):
+    x, maps = projected
+    method = drjax.Pipeline(before=STEPS["standard"], method=drjax.TSNE(perplexity=PERPLEXITY))
+    other = x.copy()
+    other[30] = x[31]
+    found = [BEHIND.run_each(KEY, threat(one, maps["standard"], [30], method)).x[0] for one in (x, other)]
+    assert np.mean((found[0] - found[1]) ** 2) < 0.01 * np.mean((x[30] - x[31]) ** 2)
+
+
+def test_steps_that_look_at_one_record_and_steps_after_the_method_are_undone(projected):
+    x = projected[0]
+    logs = drjax.Pipeline(before=(drjax.dr.Log(),), method=drjax.TSNE(perplexity=PERPLEXITY))
+    grown = np.expm1(3 * x)
+    coords = manifold.TSNE(perplexity=PERPLEXITY, random_state=0).fit_transform(3 * x)
+    rows = np.arange(5, 400, 66)
+    found = BEHIND.run_each(KEY, dataclasses.replace(threat(grown, coords, rows, logs), bounds=None))
+    plain = ATTACK.run_each(KEY, dataclasses.replace(threat(3 * x, coords, rows), bounds=None))
+    np.testing.assert_allclose(np.log1p(found.x), plain.x, atol=1e-3 * np.ptp(3 * x))
+    shifted = drjax.Pipeline(
+        method=drjax.TSNE(perplexity=PERPLEXITY), after=(drjax.dr.pipeline.after.Rescale(factor=2.0),)
+    )
+    again = BEHIND.run_each(KEY, dataclasses.replace(threat(3 * x, 2 * coords, rows, shifted), bounds=None))
+    np.testing.assert_allclose(again.x, plain.x, atol=1e-3 * np.ptp(3 * x))
+    assert BEHIND.suits(drjax.TSNE(), seed_known=False) == "is on methods behind steps"

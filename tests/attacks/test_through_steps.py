@@ -65,13 +65,13 @@ def test_the_record_comes_back_through_any_steps():
         pipeline = dr.Pipeline(before=before, method=drjax.MDS())
         with jax.enable_x64(True):
             z = np.asarray(pipeline.prepared(np.vstack([target[None], known])))[0]
-        back = through_steps._record(pipeline, known, known.mean(axis=0), prior, z, 0.0, None)
+        back = through_steps.record_of(pipeline, known, known.mean(axis=0), prior, z, 0.0, None)
         np.testing.assert_allclose(back.x, target, rtol=1e-3)
         # Two components leave most open, and say so.
     first = dr.Pipeline(before=(dr.Standardise(), dr.FirstPCA(n_components=2)), method=drjax.MDS())
     with jax.enable_x64(True):
         z = np.asarray(first.prepared(np.vstack([target[None], known])))[0]
-    open_ended = through_steps._record(first, known, known.mean(axis=0), prior, z, 0.0, None)
+    open_ended = through_steps.record_of(first, known, known.mean(axis=0), prior, z, 0.0, None)
     assert open_ended.left.mean() > 0.1 * known.var(axis=0).mean()
 
 
@@ -86,7 +86,7 @@ def test_a_step_to_where_there_is_no_logarithm_is_halved():
         _, slope = through_steps._linearised(pipeline, known, known.mean(axis=0))
     first = prior.condition(slope, (z - np.log1p(known.mean(axis=0)) + slope @ known.mean(axis=0))[None], 1e-6)
     assert (first < -1).any()
-    back = through_steps._record(pipeline, known, known.mean(axis=0), prior, z, 1e-6, None)
+    back = through_steps.record_of(pipeline, known, known.mean(axis=0), prior, z, 1e-6, None)
     assert (back.x > -1).all()
     assert np.isfinite(back.left).all()
 
@@ -104,7 +104,7 @@ def test_a_feature_in_which_no_known_record_differs_stays_as_theirs():
     with jax.enable_x64(True):
         z = np.asarray(pipeline.prepared(np.vstack([target[None], known])))[0]
     np.testing.assert_allclose(np.abs(z), np.abs(scaled[0] @ axes[:10].T), rtol=1e-9)
-    back = through_steps._record(pipeline, known, known.mean(axis=0), prior, z, 0.02, None)
+    back = through_steps.record_of(pipeline, known, known.mean(axis=0), prior, z, 0.02, None)
     np.testing.assert_array_equal(back.x[is_held], known[0, is_held])
     assert ((back.x - target) ** 2).mean() < 0.8 * ((known.mean(axis=0) - target) ** 2).mean()
     assert 0 < back.left.mean() < known.var(axis=0).mean()
@@ -136,11 +136,11 @@ def test_an_answer_that_still_moves_is_not_called_right(monkeypatch):
     coords = manifold.MDS(2, n_init=1, random_state=0, max_iter=3000, eps=1e-9).fit_transform(scaled)[None]
     method = dr.Pipeline(before=(dr.Standardise(),), method=drjax.MDS())
     guesses = iter(np.linspace(0.5, 1.5, 10))
-    record = through_steps._record
+    record = through_steps.record_of
     monkeypatch.setattr(through_steps, "ROUNDS", 2)
     monkeypatch.setattr(
         through_steps,
-        "_record",
+        "record_of",
         lambda *a: through_steps._Back(record(*a).x * next(guesses), np.full(known.shape[1], 1e-12)),
     )
     found = attacked("stationarity-behind-steps", coords, method, known)

@@ -152,6 +152,27 @@ def test_an_attack_on_one_record_at_a_time_can_be_registered_and_resumed(images,
     np.testing.assert_allclose(result.reconstructions["mine"], whole.reconstructions["closed-form"], atol=0.02)
 
 
+class Slow(Mine):
+    each = True
+
+    def cost(self, threat):
+        del threat
+        return Cost(100.0, 0.0)
+
+
+def test_an_attack_that_would_take_too_long_on_a_few_records_runs_where_it_is_asked_for_alone(
+    images, tmp_path, monkeypatch
+):
+    monkeypatch.setitem(ATTACKS["embedding"], "mine", Slow(calls=[]))
+    usual = run(config(images), tmp_path / "o")
+    assert "mine" not in usual.reconstructions
+    words = "Not run, because it would take about 33 min for 20 records: “Mine”. --attacks mine runs it"
+    assert words in html.unescape(usual.report.read_text("utf-8"))
+    asked = run(config(images, attacks=("mine",), max_records=2), tmp_path / "p")
+    assert "mine" in asked.reconstructions
+    assert "Not run, because" not in asked.report.read_text("utf-8")
+
+
 def test_an_mds_map_gives_records_away_by_its_last_steps(images, tmp_path):
     result = run(config(images, method="mds", max_records=4), tmp_path / "o")
     truth = np.load(images)[result.exposure.row].reshape(4, -1)

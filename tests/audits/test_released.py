@@ -96,6 +96,16 @@ def test_a_random_map_is_not_compared(saved, x, tmp_path):
     assert map_check.NOT_COMPARED in run(config, tmp_path / "o").report.read_text("utf-8")
 
 
+def test_a_small_map_of_tsne_is_inverted_too(saved, standardised, x, tmp_path):
+    steps = {"x": (x, ()), "standardised": (standardised, ("standard",))}
+    for name, (records, scale) in steps.items():
+        pair = saved(name, SklearnTSNE(perplexity=10, method="exact", random_state=0).fit_transform(records))
+        options = {"method": "tsne", "hyperparameters": {"perplexity": 10}, "scale": scale}
+        found = run(AuditConfig(max_records=2, **options, **pair), tmp_path / name).reconstructions.keys()
+        behind = "-behind-steps" if scale else ""
+        assert found >= {"map", f"near-forces{behind}", f"inversion{behind}"}
+
+
 def test_a_map_that_the_stated_method_did_not_make_is_refused(saved, standardised, tmp_path):
     pair = saved("standardised", SklearnPCA(2).fit_transform(standardised))
     with pytest.raises(ValueError, match=r"released must be the map that PCA makes of data.*leave out --method"):

@@ -16,6 +16,7 @@ from drjax.cli import main
 from drjax.decisions import attacked, decide, options, page, search
 from drjax.decisions.attacked import TreesInMap
 from drjax.decisions.audited import Audited
+from drjax.decisions.found import Found, Measured
 from drjax.decisions.guaranteed import PrivateComponents, SyntheticMap
 from drjax.decisions.options import Defended, DensityContours, FewerNumbers, MergedExposed, WithoutExposed
 from drjax.decisions.usefulness import Usefulness
@@ -100,7 +101,7 @@ def test_a_guarantee_is_said_beside_what_has_none():
     def measured(option, share):
         useful = Usefulness(trustworthiness=0.9, neighbors=0.5, clusters=0.5, classes=np.nan, share=share)
         verdict = Verdict("not shown", "", "")
-        return search.Measured(
+        return Measured(
             option=option,
             command="c",
             n_records=9,
@@ -113,7 +114,7 @@ def test_a_guarantee_is_said_beside_what_has_none():
 
     coarse, proven = measured(Defended(Groups, 20), 0.7), measured(PrivateComponents(1.0), 0.6)
     checked = dataclasses.replace(coarse, check=(Row,), held=True)
-    found = search.Found(
+    found = Found(
         own=coarse.usefulness,
         measured=(coarse, proven, measured(SyntheticMap(1.0), 0.0)),
         not_run=(),
@@ -123,7 +124,7 @@ def test_a_guarantee_is_said_beside_what_has_none():
         slow=(),
         seconds=1.0,
     )
-    first, second = map(str, page.advice(found))
+    first, second = (one.text for one in page.advice(found))
     assert first.startswith("Publish instead: groups of at least 20 records")
     assert "It has no guarantee" in first
     assert second.startswith("Or publish, under the stated guarantee (epsilon 1, delta 1e-06): principal components")
@@ -135,7 +136,7 @@ def test_a_guarantee_is_said_beside_what_has_none():
 
     said = page.advice(dataclasses.replace(found, recommended=dataclasses.replace(proven, check=(One,))))[0].text
     assert said.endswith(" On 9 records “Difference of means” did not come to high exposure.")
-    (only,) = map(str, page.advice(dataclasses.replace(found, recommended=proven)))
+    (only,) = (one.text for one in page.advice(dataclasses.replace(found, recommended=proven)))
     assert only.startswith("Publish, under the stated guarantee (epsilon 1, delta 1e-06): principal components")
     assert "no guarantee" not in only
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from drjax.attacks.attack import Cost, EmbeddingAttack, EmbeddingThreat
 from drjax.attacks.reconstruction import directions
-from drjax.attacks.reconstruction.behind_steps import LEAST_NOISE, MAX_ITER, reconstruct_scores
+from drjax.attacks.reconstruction.behind_steps import LEAST_NOISE, reconstruct_scores
 from drjax.attacks.reconstruction.closed_form.attacks import SOLVED
 from drjax.attacks.reconstruction.closed_form.pca import noise_floor, reconstruct_pca
 from drjax.attacks.reconstruction.eigen_equations import Form, n_rows, split_steps
@@ -24,6 +24,11 @@ from drjax.dr.pipeline.steps import CentredRows, Standardise, Step, UnitRows
 
 STARTING = 0.03
 """Seconds a release that take no part in products, most of them for values of single features that are tried."""
+
+
+N_STEPS, SOLVING_FLOPS, PASSING = 120, 3e10, 9e-8
+"""Steps of all descents, about; operations a second in each step's solution; and seconds of the passes over a
+number of the equations' derivative."""
 
 
 class Scores(NamedTuple):
@@ -94,7 +99,7 @@ class BehindSteps(EmbeddingAttack):
         q = n_rows(n, d, k) * k
         # Products of few columns run at a tenth of the speed of others.
         flops = 40.0 * q * d**2 if q >= WIDE * d else 2.0 * q * d * (q + d) + q**3
-        seconds = STARTING + (6 * MAX_ITER * flops + 60.0 * n * d**2) / DENSE_FLOPS
+        seconds = STARTING + N_STEPS * (flops / SOLVING_FLOPS + PASSING * q * d) + 60.0 * n * d**2 / DENSE_FLOPS
         return Cost(threat.n_releases * seconds, 8.0 * (8 * n * k * d + 4 * d**2 + 4 * q**2))
 
     def run(self, key: Array, threat: EmbeddingThreat) -> Reconstruction:

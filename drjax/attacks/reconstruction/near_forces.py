@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.spatial.distance import cdist
 
 from drjax.attacks.reconstruction import barnes_hut
 from drjax.attacks.reconstruction.closed_form.each import checked_rows
@@ -48,6 +49,9 @@ target, are the share of the prior's covariance that is not from all."""
 
 FIRST_STEPS, FURTHER_STEPS = 30, 3
 """Newton steps to a bandwidth from anywhere, and from that of the same record without the target."""
+
+DONE = 1e-9
+"""Newton step, as a share of the precision, after which there is no other."""
 
 NEGLIGIBLE = 1e-5
 """Conditional affinity to the target below which a known record's others are what they are without it."""
@@ -213,16 +217,18 @@ def prepared(x: Array, coords: Array, perplexity: float) -> Map:
     squared = squared_distances(x - x.mean(axis=0))
     pull_sums, push = _repulsion(coords)
     n_neighbors = int(3 * perplexity + 1)
-    ways: list[tuple[int | None, np.ndarray]] = [(None, push)]
+    ways: list[tuple[int | None, list[np.ndarray]]] = [(None, [push])]
     if n_neighbors < len(x) - 2:
-        ways += [(n_neighbors, push), (n_neighbors, push + barnes_hut.excess(coords))]
+        ways.append((n_neighbors, [push, push + barnes_hut.excess(coords)]))
     best: tuple[float, Any] = (np.inf, None)
-    for way, own_push in ways:
+    for way, pushes in ways:
         conditional, beta = _conditional(squared, ~np.eye(len(x), dtype=bool), perplexity, way)
-        force = pull_sums((conditional + conditional.T) / (2 * len(x))) - own_push
-        size = float(np.median(np.linalg.norm(force, axis=1)))
-        if size < best[0]:
-            best = size, (way, own_push, conditional, beta, AT_REST * float(np.median(np.abs(force))))
+        pull = pull_sums((conditional + conditional.T) / (2 * len(x)))
+        for own_push in pushes:
+            force = pull - own_push
+            size = float(np.median(np.linalg.norm(force, axis=1)))
+            if size < best[0]:
+                best = size, (way, own_push, conditional, beta, AT_REST * float(np.median(np.abs(force))))
     way, push, conditional, beta, noise = best[1]
     guess = reconstruct_within_map(x, coords).x
     return Map(x, coords, squared, conditional, beta, push, noise, perplexity, way, guess)
@@ -238,7 +244,10 @@ def _conditional(
     shifted = np.where(others, squared - np.where(others, squared, np.inf).min(axis=1, keepdims=True), 0)
     beta = 1 / np.maximum(squared.mean(axis=1), np.finfo(float).tiny) if start is None else start
     for _ in range(FIRST_STEPS if start is None else FURTHER_STEPS):
-        beta = beta + _step(np, shifted, others, beta, perplexity)
+        step = _step(np, shifted, others, beta, perplexity)
+        beta = beta + step
+        if (np.abs(step) <= DONE * beta).all():
+            break
     weight = np.where(others, np.exp(-beta[:, None] * shifted), 0)
     return weight / weight.sum(axis=1, keepdims=True), beta
 
@@ -261,14 +270,15 @@ def _repulsion(coords: np.ndarray) -> tuple[Any, np.ndarray]:
     return sums, sums(weight / weight.sum())
 
 
-def equations_of(made: Map, row: int) -> NearForces:
-    """The equations of one record of a map, of nothing but the others' records."""
+def equations_of(made: Map, row: int, records: np.ndarray | None = None) -> NearForces:
+    """The equations of one record of a map, of nothing but the others' records; see `solve`."""
     n, k = made.coords.shape
+    x = made.x if records is None else records
     others = np.delete(np.arange(n), row)
     away = made.coords[others] - made.coords[row]
     near = np.argsort((away**2).sum(axis=1), kind="stable")[: min(N_NEAR, n - 1)]
     at = others[near]
-    between = made.squared[np.ix_(at, others)]
+    between = made.squared[np.ix_(at, others)] if records is None else cdist(x[at], x[others], "sqeuclidean")
     is_other = np.ones(between.shape, bool)
     is_other[np.arange(len(near)), near] = False
     weight = _weights(((made.coords[at][:, None] - made.coords[others]) ** 2).sum(axis=2), k)
@@ -279,19 +289,22 @@ def equations_of(made: Map, row: int) -> NearForces:
     is_far[near] = False
     to_target = made.conditional[others, row]
     theirs = made.conditional[np.ix_(others, at)] / (1 - to_target)[:, None]
-    touched = np.flatnonzero(is_far & (to_target > NEGLIGIBLE))
+    # Other records have other affinities than those of the map.
+    reached = to_target if records is None else np.maximum(to_target, theirs.max(axis=1))
+    touched = np.flatnonzero(is_far & (reached > NEGLIGIBLE))
     if len(touched):
         mask = np.ones((len(touched), n - 1), bool)
         mask[np.arange(len(touched)), touched] = False
-        rows = made.squared[np.ix_(others[touched], others)]
-        anew = _conditional(rows, mask, made.perplexity, made.n_neighbors, made.beta[others[touched]])[0]
+        far = others[touched]
+        rows = made.squared[np.ix_(far, others)] if records is None else cdist(x[far], x[others], "sqeuclidean")
+        anew = _conditional(rows, mask, made.perplexity, made.n_neighbors, made.beta[far])[0]
         theirs[touched] = anew[:, near]
     reach = np.zeros((len(near), 2))
     if made.n_neighbors is not None:
         last = made.n_neighbors - 1
         reach = np.sort(np.where(is_other, between, np.inf), axis=1)[:, last - 1 : last + 1]
     return NearForces(
-        known=jnp.asarray(made.x[others]),
+        known=jnp.asarray(x[others]),
         near=jnp.asarray(near),
         between=jnp.asarray(between),
         is_other=jnp.asarray(is_other),
@@ -317,10 +330,17 @@ def prior_of(made: Map, row: int) -> Belief:
     return Belief(jnp.asarray(made.guess[row]), jnp.asarray(definite(covariance)))
 
 
-def solve(made: Map, row: int) -> tuple[np.ndarray, bool]:
-    """The likeliest record (d,), and whether it fulfils the equations; the prior's mean if none does."""
+def solve(made: Map, row: int, records: np.ndarray | None = None) -> tuple[np.ndarray, bool]:
+    """The likeliest record (d,), and whether it fulfils the equations; the prior's mean if none does.
+
+    Args:
+        made: Map.
+        row: The record to reconstruct.
+        records: (n, d) known records that are a little other than those of the map, in the same order; the map's if
+            None. That of the row is not looked at.
+    """
     with jax.enable_x64(True):
-        equations, prior = equations_of(made, row), prior_of(made, row)
+        equations, prior = equations_of(made, row, records), prior_of(made, row)
         n_equations = equations.push.size
         best, least = np.asarray(prior.mean), np.inf
         for start in (prior.mean, equations.known[equations.near[0]]):
@@ -352,8 +372,11 @@ def reconstruct_near_forces(made: Map, rows: Array, *, bounds: tuple[float, floa
     Raises:
         ValueError: a row out of range.
     """
-    chosen = checked_rows(rows, len(made.x))
-    found = [solve(made, int(row)) for row in chosen]
+    return reconstruction_of([solve(made, int(row)) for row in checked_rows(rows, len(made.x))], bounds)
+
+
+def reconstruction_of(found: list[tuple[np.ndarray, bool]], bounds: tuple[float, float] | None) -> Reconstruction:
+    """Records (d,) and whether each fulfils the equations, within bounds."""
     x = np.stack([one for one, _ in found])
     x = x if bounds is None else np.clip(x, *bounds)
     status = np.where([is_found for _, is_found in found], np.uint32(Status.OK), np.uint32(Status.UNCERTIFIED))

@@ -81,24 +81,24 @@ class ThroughSteps(EmbeddingAttack):
 
     def cost(self, threat: EmbeddingThreat) -> Cost:
         """See `Attack`."""
-        own = self.inner.cost(dataclasses.replace(threat, method=_pipeline(threat).method))
-        return Cost((1 if _pipeline(threat).is_updated else ROUNDS) * own.seconds, 2 * own.bytes)
+        own = self.inner.cost(dataclasses.replace(threat, method=pipeline_of(threat.method).method))
+        return Cost((1 if pipeline_of(threat.method).is_updated else ROUNDS) * own.seconds, 2 * own.bytes)
 
     def run(self, key: Array, threat: EmbeddingThreat) -> Reconstruction:
         """See `Attack`."""
-        pipeline, known = _pipeline(threat), threat.known.astype(np.float64)
+        pipeline, known = pipeline_of(threat.method), threat.known.astype(np.float64)
         prior = GaussianPrior.fit(threat.expected_of)
         coords = np.asarray(jax.vmap(pipeline.undone)(threat.coords)) if pipeline.after else threat.coords
         start = np.where(is_held(pipeline, known), known[0], prior.mean)
         found = self._run(key, threat, start, coords)
-        back = [_record(pipeline, known, start, prior, *one, threat.bounds) for one in _made(found)]
+        back = [record_of(pipeline, known, start, prior, *one, threat.bounds) for one in _made(found)]
         status, moved = np.asarray(found.status, np.uint32), np.zeros((len(back), len(start)))
         usual = float(np.trace(prior.covariance)) / len(prior.mean)
         for _ in range(0 if pipeline.is_updated else ROUNDS - 1):
             parts = [self._run(key, threat, last.x, one[None]) for last, one in zip(back, coords, strict=True)]
             last = np.stack([one.x for one in back])
             back = [
-                _record(pipeline, known, guess, prior, *_made(part)[0], threat.bounds)
+                record_of(pipeline, known, guess, prior, *_made(part)[0], threat.bounds)
                 for guess, part in zip(last, parts, strict=True)
             ]
             status = np.concatenate([part.status for part in parts]).astype(np.uint32)
@@ -118,7 +118,7 @@ class ThroughSteps(EmbeddingAttack):
 
     def _run(self, key: Array, threat: EmbeddingThreat, guess: np.ndarray, coords: np.ndarray) -> Reconstruction:
         """What the inner attack finds of the steps' result for releases (m, n, k), with a guess (d,) in the steps."""
-        pipeline, known = _pipeline(threat), threat.known.astype(np.float64)
+        pipeline, known = pipeline_of(threat.method), threat.known.astype(np.float64)
         guess = np.where(np.isfinite(guess), guess, known.mean(axis=0))
         with jax.enable_x64(True):
             prepared = np.asarray(pipeline.prepared(jnp.asarray(np.concatenate([guess[None], known]))))[1:]
@@ -151,8 +151,8 @@ class _Back:
     left: np.ndarray
 
 
-def _pipeline(threat: EmbeddingThreat) -> Pipeline:
-    method = threat.method
+def pipeline_of(method: DRMethod) -> Pipeline:
+    """The method, which `ThroughSteps` is for."""
     assert isinstance(method, Pipeline)
     return method
 
@@ -186,7 +186,7 @@ def _made(found: Reconstruction) -> list[tuple[np.ndarray, float]]:
     return list(zip(z, np.where(np.isfinite(error), error, z.var(axis=1)).tolist(), strict=True))
 
 
-def _record(
+def record_of(
     pipeline: Pipeline,
     known: np.ndarray,
     guess: np.ndarray,
@@ -230,4 +230,7 @@ def _linearised(pipeline: Pipeline, known: jax.Array, x: jax.Array) -> tuple[jax
     def made(x: jax.Array) -> jax.Array:
         return pipeline.prepared(jnp.concatenate([x[None], known]))[0]
 
+    if all(step.per_feature for step in pipeline.before):
+        z, slope = jax.jvp(made, (x,), (jnp.ones_like(x),))
+        return z, jnp.diag(slope)
     return made(x), jax.jacfwd(made)(x)

@@ -271,7 +271,13 @@ def _repulsion(coords: np.ndarray) -> tuple[Any, np.ndarray]:
 
 
 def equations_of(made: Map, row: int, records: np.ndarray | None = None) -> NearForces:
-    """The equations of one record of a map, of nothing but the others' records; see `solve`."""
+    """The equations of one record of a map, of nothing but the others' records.
+
+    Args:
+        made: Map.
+        row: Record.
+        records: (n, d) of which those of the others are taken, a little other than those of the map; the map's if None.
+    """
     n, k = made.coords.shape
     x = made.x if records is None else records
     others = np.delete(np.arange(n), row)
@@ -330,26 +336,29 @@ def prior_of(made: Map, row: int) -> Belief:
     return Belief(jnp.asarray(made.guess[row]), jnp.asarray(definite(covariance)))
 
 
-def solve(made: Map, row: int, records: np.ndarray | None = None) -> tuple[np.ndarray, bool]:
+def solve(
+    made: Map, row: int, equations: NearForces | None = None, noise: float | None = None
+) -> tuple[np.ndarray, bool]:
     """The likeliest record (d,), and whether it fulfils the equations; the prior's mean if none does.
 
     Args:
         made: Map.
         row: The record to reconstruct.
-        records: (n, d) known records that are a little other than those of the map, in the same order; the map's if
-            None. That of the row is not looked at.
+        equations: Its equations, where known records are a little other than those of the map.
+        noise: Standard deviation of a force; the map's if None.
     """
     with jax.enable_x64(True):
-        equations, prior = equations_of(made, row, records), prior_of(made, row)
+        equations = equations_of(made, row) if equations is None else equations
+        prior, level = prior_of(made, row), made.noise if noise is None else noise
         n_equations = equations.push.size
         best, least = np.asarray(prior.mean), np.inf
         for start in (prior.mean, equations.known[equations.near[0]]):
             if least <= ENOUGH * n_equations:
                 break
             x, cost = start, np.inf
-            for level in LEVELS:
-                noise = Noise(jnp.full(n_equations, max(level * made.noise, np.finfo(float).tiny)), None)
-                found = descend(equations, jnp.zeros(0), noise, prior, x, max_iter=MAX_ITER)
+            for times in LEVELS:
+                scale = jnp.full(n_equations, max(times * level, np.finfo(float).tiny))
+                found = descend(equations, jnp.zeros(0), Noise(scale, None), prior, x, max_iter=MAX_ITER)
                 x, cost = found.x, float(found.cost)
             if cost < least:
                 best, least = np.asarray(x), cost

@@ -1,8 +1,9 @@
 """The forces near the target in a t-SNE map of records behind steps, such as standardised ones or components.
 
-Steps that see all records move the known ones with the target. So they are taken with a guess in the target's place:
-the record that its place in the map says. The forces are solved for what the steps make of the target, and the
-likeliest such record is the answer. A second round with that for a guess finds no better ones.
+Steps that see all records move the known ones with the target. So they are taken with a guess in its place: the record
+that its place in the map says. The forces are solved for what the steps make of the target, and the answer is the
+likeliest record of which they make that. A second round finds no better one. Where the guess is not good enough for a
+precise map, what the forces change from the mean record to this guess is their noise.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ from drjax.attacks.reconstruction.through_steps import pipeline_of, record_of
 from drjax.attacks.shadow import DENSE_FLOPS
 from drjax.core.types import Array, DRMethod, Reconstruction
 from drjax.dr import TSNE, Pipeline
+
+SHARES = (1.0, 4.0)
+"""Noise that is tried where a guess is not good enough, in units of what the forces change from the one before."""
 
 AFFINE = 1e-6
 """Largest error of an affine function of the known records, as a share of what steps make of them, that is rounding."""
@@ -108,9 +112,26 @@ def _solved(pipeline: Pipeline, made: Map, x: np.ndarray, row: int) -> tuple[np.
     if pipeline.is_updated:
         z, is_found = near_forces.solve(made, row)
         return record_of(pipeline, known, prior.mean, prior, z, 0.0, None).x, is_found
-    guess = _back(pipeline, x, row, prior.mean, prior, made.guess[row], made)
-    z, is_found = near_forces.solve(made, row, _beside(pipeline, x, row, guess, made).turned)
-    return _back(pipeline, x, row, guess, prior, z, made), is_found
+    z = made.guess[row]
+    last = _equations(pipeline, x, row, prior.mean, made)
+    guess = _back(pipeline, x, row, prior.mean, prior, z, made)
+    equations = _equations(pipeline, x, row, guess, made)
+    found, is_found = near_forces.solve(made, row, equations)
+    if not is_found:
+        # The guess is not good enough for so precise a map. How far it is off, that before it tells.
+        with jax.enable_x64(True):
+            moved = np.asarray(equations.residual(jnp.zeros(0), z) - last.residual(jnp.zeros(0), z))
+        noise = max(made.noise, float(np.sqrt(np.mean(moved**2))))
+        for share in SHARES:
+            if not is_found:
+                found, is_found = near_forces.solve(made, row, equations, share * noise)
+    return _back(pipeline, x, row, guess, prior, found, made), is_found
+
+
+def _equations(pipeline: Pipeline, x: np.ndarray, row: int, guess: np.ndarray, made: Map) -> near_forces.NearForces:
+    """The equations of one of the records x (n, d), the steps taken with a guess in its place."""
+    with jax.enable_x64(True):
+        return near_forces.equations_of(made, row, _beside(pipeline, x, row, guess, made).turned)
 
 
 def _beside(pipeline: Pipeline, x: np.ndarray, row: int, guess: np.ndarray, made: Map) -> _Beside:

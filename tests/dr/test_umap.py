@@ -12,6 +12,7 @@ from sklearn.datasets import load_digits
 from sklearn.manifold import trustworthiness
 from sklearn.metrics import pairwise_distances
 
+import drjax.sklearn as estimators
 from drjax.attacks.shadow import shadow_embeddings
 from drjax.core.types import Status
 from drjax.dr import UMAP
@@ -263,6 +264,15 @@ def test_the_backend_is_umap_learn_itself():
     bad = jax.jit(method.insert_batch)(keys, shared, targets)
     np.testing.assert_array_equal((np.asarray(bad.status) & np.uint32(Status.NON_FINITE)) > 0, [False, True, False])
     np.testing.assert_array_equal(bad.coords[2], batch.coords[2])
+
+
+def test_the_graph_of_the_estimator_is_that_of_umap_learn():
+    x = load_digits().data[:120]
+    ours = estimators.UMAP(n_neighbors=8, n_epochs=11, random_state=0).fit(x)
+    theirs = umap.UMAP(n_neighbors=8, n_epochs=11, random_state=0, n_jobs=1).fit(x)
+    assert ours.n_epochs_ == 11
+    # umap-learn ends its search for a bandwidth 1e-5 from the root, and stores float32.
+    np.testing.assert_allclose(ours.graph_.toarray(), theirs.graph_.toarray(), atol=3e-5)
 
 
 def test_umap_learn_is_not_asked_about_what_is_not_finite():

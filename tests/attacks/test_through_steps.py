@@ -1,5 +1,7 @@
 """Attacks on maps of records behind steps; maps by scikit-learn."""
 
+import dataclasses
+
 import jax
 import numpy as np
 from sklearn import datasets, manifold, preprocessing
@@ -141,7 +143,7 @@ def test_an_answer_that_still_moves_is_not_called_right(monkeypatch):
     monkeypatch.setattr(
         through_steps,
         "record_of",
-        lambda *a: through_steps._Back(record(*a).x * next(guesses), np.full(known.shape[1], 1e-12)),
+        lambda *a: dataclasses.replace(record(*a), x=record(*a).x * next(guesses), left=np.full(known.shape[1], 1e-12)),
     )
     found = attacked("stationarity-behind-steps", coords, method, known)
     assert found.status[0] & Status.NOT_CONVERGED

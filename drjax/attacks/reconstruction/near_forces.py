@@ -9,20 +9,26 @@ affinities taken as they are without it; what records look like around such a pl
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from drjax.attacks.reconstruction import barnes_hut
 from drjax.attacks.reconstruction.closed_form.each import checked_rows
 from drjax.attacks.reconstruction.equations import OfRecord
-from drjax.attacks.reconstruction.gauss_newton import Belief, Noise, descend
+from drjax.attacks.reconstruction.gauss_newton import Belief, Fit, Noise, descend, variances
 from drjax.attacks.reconstruction.inversion import definite
-from drjax.attacks.reconstruction.within_map import reconstruct_within_map
-from drjax.core.kernel_regression import squared_distances
+from drjax.attacks.reconstruction.map_forces import (
+    FIRST_STEPS,
+    FURTHER_STEPS,
+    Map,
+    bandwidth_step,
+    conditional_affinities,
+    student_weights,
+)
 from drjax.core.types import Array, Reconstruction, Status, hyperparams, traced
 
 N_NEAR = 96
@@ -34,9 +40,6 @@ LEVELS = (10.0, 1.0)
 MAX_ITER = 30
 """Steps of one of them."""
 
-AT_REST = 1.5
-"""Standard deviation of a force over the median of its size: that of a Gaussian, about."""
-
 MOST_MISFIT = 10.0
 """Where the objective is more than this a equation no record fulfils them, and the prior's mean is the answer."""
 
@@ -47,42 +50,8 @@ N_LOCAL, N_DROPPED, SHARE_LOCAL = 300, 10, 0.7
 """Errors of the prior's mean at so many known records around, the very nearest left out, whose estimates lean on the
 target, are the share of the prior's covariance that is not from all."""
 
-FIRST_STEPS, FURTHER_STEPS = 30, 3
-"""Newton steps to a bandwidth from anywhere, and from that of the same record without the target."""
-
-DONE = 1e-9
-"""Newton step, as a share of the precision, after which there is no other."""
-
 NEGLIGIBLE = 1e-5
 """Conditional affinity to the target below which a known record's others are what they are without it."""
-
-
-class Map(NamedTuple):
-    """What the attacks on all records of a map share.
-
-    Attributes:
-        x: (n, d) records.
-        coords: (n, k).
-        squared: (n, n) squared distances between records.
-        conditional: (n, n) affinities of a record, the row, to the others.
-        beta: (n,) their precision.
-        push: (n, k) repulsion.
-        noise: Standard deviation of a force.
-        perplexity: Perplexity of the map.
-        n_neighbors: Nearest records to which a record has an affinity; None for all.
-        guess: (n, d) what the places of the others say of each.
-    """
-
-    x: np.ndarray
-    coords: np.ndarray
-    squared: np.ndarray
-    conditional: np.ndarray
-    beta: np.ndarray
-    push: np.ndarray
-    noise: float
-    perplexity: float
-    n_neighbors: int | None
-    guess: np.ndarray
 
 
 @hyperparams
@@ -188,86 +157,12 @@ def _affinities(squared: Array, others: Array, beta: Array, perplexity: float, n
     shifted = jnp.where(others, squared - jnp.min(jnp.where(others, squared, jnp.inf)), 0)
 
     def step(beta: Array, shifted: Array) -> Array:
-        return beta + _step(jnp, shifted, others, beta, perplexity)
+        return beta + bandwidth_step(jnp, shifted, others, beta, perplexity)
 
     fixed = jax.lax.stop_gradient(shifted)
     beta = jax.lax.fori_loop(0, n_steps, lambda _, b: step(b, fixed), jax.lax.stop_gradient(beta))
     weight = jnp.where(others, jnp.exp(-step(jax.lax.stop_gradient(beta), shifted) * shifted), 0)
     return weight / jnp.sum(weight)
-
-
-def _step(xp: Any, shifted: Array, others: Array, beta: Array, perplexity: float) -> Any:
-    """Newton step of precisions (...) toward the wanted entropy of squared distances (..., m); `xp`: JAX or NumPy."""
-    weight = xp.where(others, xp.exp(-beta[..., None] * shifted), 0)
-    total = xp.sum(weight, axis=-1)
-    mean = xp.sum(weight * shifted, axis=-1) / total
-    slope = -beta * (xp.sum(weight * shifted**2, axis=-1) / total - mean**2)
-    off = xp.log(total) + beta * mean - np.log(perplexity)
-    # Neighbours at one distance have the same entropy at every precision.
-    return xp.clip(xp.where(slope < 0, -off / xp.where(slope < 0, slope, -1), 0), -0.7 * beta, 2 * beta)
-
-
-def prepared(x: Array, coords: Array, perplexity: float) -> Map:
-    """What the attacks on all records of a map (n, k) of records (n, d) share; O(n^2 d), and five n x n matrices.
-
-    Of exact affinities, those to the nearest 3 perplexity + 1 of the Barnes-Hut algorithm, and these with its
-    repulsion, the way is taken by which the records rest best.
-    """
-    x, coords = np.asarray(x, np.float64), np.asarray(coords, np.float64)
-    squared = squared_distances(x - x.mean(axis=0))
-    pull_sums, push = _repulsion(coords)
-    n_neighbors = int(3 * perplexity + 1)
-    ways: list[tuple[int | None, list[np.ndarray]]] = [(None, [push])]
-    if n_neighbors < len(x) - 2:
-        ways.append((n_neighbors, [push, push + barnes_hut.excess(coords)]))
-    best: tuple[float, Any] = (np.inf, None)
-    for way, pushes in ways:
-        conditional, beta = _conditional(squared, ~np.eye(len(x), dtype=bool), perplexity, way)
-        pull = pull_sums((conditional + conditional.T) / (2 * len(x)))
-        for own_push in pushes:
-            force = pull - own_push
-            size = float(np.median(np.linalg.norm(force, axis=1)))
-            if size < best[0]:
-                best = size, (way, own_push, conditional, beta, AT_REST * float(np.median(np.abs(force))))
-    way, push, conditional, beta, noise = best[1]
-    guess = reconstruct_within_map(x, coords).x
-    return Map(x, coords, squared, conditional, beta, push, noise, perplexity, way, guess)
-
-
-def _conditional(
-    squared: np.ndarray, others: np.ndarray, perplexity: float, n_neighbors: int | None, start: np.ndarray | None = None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Affinities (r, m) of the wanted perplexity of rows of squared distances (r, m), and their precision (r,)."""
-    if n_neighbors is not None:
-        far = np.where(others, squared, np.inf)
-        others = others & (squared <= np.partition(far, n_neighbors - 1, axis=1)[:, n_neighbors - 1 : n_neighbors])
-    shifted = np.where(others, squared - np.where(others, squared, np.inf).min(axis=1, keepdims=True), 0)
-    beta = 1 / np.maximum(squared.mean(axis=1), np.finfo(float).tiny) if start is None else start
-    for _ in range(FIRST_STEPS if start is None else FURTHER_STEPS):
-        step = _step(np, shifted, others, beta, perplexity)
-        beta = beta + step
-        if (np.abs(step) <= DONE * beta).all():
-            break
-    weight = np.where(others, np.exp(-beta[:, None] * shifted), 0)
-    return weight / weight.sum(axis=1, keepdims=True), beta
-
-
-def _weights(squared: np.ndarray, k: int) -> np.ndarray:
-    """Student's weights in a map of k components; see `equations.forces`."""
-    freedom = max(k - 1, 1)
-    return (1 + squared / freedom) ** (-(freedom + 1) / 2)
-
-
-def _repulsion(coords: np.ndarray) -> tuple[Any, np.ndarray]:
-    """Function from joint affinities (n, n) to the attraction (n, k), and the repulsion (n, k)."""
-    weight = _weights(squared_distances(coords - coords.mean(axis=0)), coords.shape[1])
-    np.fill_diagonal(weight, 0)
-
-    def sums(joint: np.ndarray) -> np.ndarray:
-        loaded = joint * weight
-        return loaded.sum(axis=1)[:, None] * coords - loaded @ coords
-
-    return sums, sums(weight / weight.sum())
 
 
 def equations_of(made: Map, row: int, records: np.ndarray | None = None) -> NearForces:
@@ -287,9 +182,9 @@ def equations_of(made: Map, row: int, records: np.ndarray | None = None) -> Near
     between = made.squared[np.ix_(at, others)] if records is None else cdist(x[at], x[others], "sqeuclidean")
     is_other = np.ones(between.shape, bool)
     is_other[np.arange(len(near)), near] = False
-    weight = _weights(((made.coords[at][:, None] - made.coords[others]) ** 2).sum(axis=2), k)
+    weight = student_weights(((made.coords[at][:, None] - made.coords[others]) ** 2).sum(axis=2), k)
     pull = weight[..., None] * (made.coords[at][:, None] - made.coords[others])
-    own = -_weights((away**2).sum(axis=1), k)[:, None] * away
+    own = -student_weights((away**2).sum(axis=1), k)[:, None] * away
     # What records that are not near make of near ones, without the target.
     is_far = np.ones(n - 1, bool)
     is_far[near] = False
@@ -303,7 +198,7 @@ def equations_of(made: Map, row: int, records: np.ndarray | None = None) -> Near
         mask[np.arange(len(touched)), touched] = False
         far = others[touched]
         rows = made.squared[np.ix_(far, others)] if records is None else cdist(x[far], x[others], "sqeuclidean")
-        anew = _conditional(rows, mask, made.perplexity, made.n_neighbors, made.beta[far])[0]
+        anew = conditional_affinities(rows, mask, made.perplexity, made.n_neighbors, made.beta[far])[0]
         theirs[touched] = anew[:, near]
     reach = np.zeros((len(near), 2))
     if made.n_neighbors is not None:
@@ -336,10 +231,22 @@ def prior_of(made: Map, row: int) -> Belief:
     return Belief(jnp.asarray(made.guess[row]), jnp.asarray(definite(covariance)))
 
 
-def solve(
-    made: Map, row: int, equations: NearForces | None = None, noise: float | None = None
-) -> tuple[np.ndarray, bool]:
-    """The likeliest record (d,), and whether it fulfils the equations; the prior's mean if none does.
+class Solved(NamedTuple):
+    """What the equations of one record come to.
+
+    Attributes:
+        x: (d,) the likeliest record; the prior's mean where none fulfils the equations.
+        is_found: Whether it fulfils them.
+        variance: (d,) of the errors to expect.
+    """
+
+    x: np.ndarray
+    is_found: bool
+    variance: np.ndarray
+
+
+def solve(made: Map, row: int, equations: NearForces | None = None, noise: float | None = None) -> Solved:
+    """The likeliest record of a row, and how far off it is likely to be.
 
     Args:
         made: Map.
@@ -351,19 +258,22 @@ def solve(
         equations = equations_of(made, row) if equations is None else equations
         prior, level = prior_of(made, row), made.noise if noise is None else noise
         n_equations = equations.push.size
-        best, least = np.asarray(prior.mean), np.inf
+        best: Fit | None = None
         for start in (prior.mean, equations.known[equations.near[0]]):
-            if least <= ENOUGH * n_equations:
+            if best is not None and best.cost <= ENOUGH * n_equations:
                 break
-            x, cost = start, np.inf
+            x, found = start, None
             for times in LEVELS:
                 scale = jnp.full(n_equations, max(times * level, np.finfo(float).tiny))
                 found = descend(equations, jnp.zeros(0), Noise(scale, None), prior, x, max_iter=MAX_ITER)
-                x, cost = found.x, float(found.cost)
-            if cost < least:
-                best, least = np.asarray(x), cost
-    is_found = bool(np.isfinite(best).all() and least <= MOST_MISFIT * n_equations)
-    return (best if is_found else np.asarray(prior.mean)), is_found
+                x = found.x
+            assert found is not None
+            if best is None or found.cost < best.cost:
+                best = found
+        assert best is not None
+        if not (np.isfinite(best.x).all() and best.cost <= MOST_MISFIT * n_equations):
+            return Solved(np.asarray(prior.mean), False, np.diagonal(prior.covariance))
+        return Solved(np.asarray(best.x), True, np.maximum(variances(equations, prior, best), 0))
 
 
 def reconstruct_near_forces(made: Map, rows: Array, *, bounds: tuple[float, float] | None = None) -> Reconstruction:
@@ -375,8 +285,8 @@ def reconstruct_near_forces(made: Map, rows: Array, *, bounds: tuple[float, floa
         bounds: Least and greatest value of a feature.
 
     Returns:
-        x (m, d); residual_norm is nan; UNCERTIFIED where no record fulfils the equations and x is what the places say.
-        Some hundred steps of O(s n (k + d) + d^3) a record for s = `N_NEAR`.
+        x (m, d), with the errors to expect of it; UNCERTIFIED where no record fulfils the equations and x is what the
+        places say. Some hundred steps of O(s n (k + d) + d^3) a record for s = `N_NEAR`.
 
     Raises:
         ValueError: a row out of range.
@@ -384,9 +294,11 @@ def reconstruct_near_forces(made: Map, rows: Array, *, bounds: tuple[float, floa
     return reconstruction_of([solve(made, int(row)) for row in checked_rows(rows, len(made.x))], bounds)
 
 
-def reconstruction_of(found: list[tuple[np.ndarray, bool]], bounds: tuple[float, float] | None) -> Reconstruction:
-    """Records (d,) and whether each fulfils the equations, within bounds."""
-    x = np.stack([one for one, _ in found])
+def reconstruction_of(found: Sequence[Solved], bounds: tuple[float, float] | None) -> Reconstruction:
+    """Records and the errors to expect of them, within bounds."""
+    x, errors = np.stack([one.x for one in found]), np.stack([one.variance for one in found])
     x = x if bounds is None else np.clip(x, *bounds)
-    status = np.where([is_found for _, is_found in found], np.uint32(Status.OK), np.uint32(Status.UNCERTIFIED))
-    return Reconstruction(x, None, x[:, None], np.full(len(x), np.nan), status.astype(np.uint32))
+    status = np.where([one.is_found for one in found], np.uint32(Status.OK), np.uint32(Status.UNCERTIFIED))
+    expected = errors.mean(axis=1)
+    norm = np.sqrt(errors.sum(axis=1))
+    return Reconstruction(x, None, x[:, None], norm, status.astype(np.uint32), expected, feature_mse=errors)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from drjax.attacks.attack import Cost, EmbeddingAttack, EmbeddingThreat, EveryRecord
-from drjax.attacks.reconstruction import near_forces
+from drjax.attacks.reconstruction import map_forces, near_forces
 from drjax.attacks.reconstruction.invariant import N_SEARCHED
 from drjax.attacks.reconstruction.near_forces import N_NEAR
 from drjax.attacks.reconstruction.within_map import N_GROUPS, WIDTHS
@@ -77,5 +77,5 @@ class NearForces(EmbeddingAttack):
         del key
         assert isinstance(every.method, TSNE)
         perplexity = float(every.method.perplexity)
-        made = every.once(self.name, lambda: near_forces.prepared(every.x, every.coords, perplexity))
+        made = every.once(self.name, lambda: map_forces.prepared(every.x, every.coords, perplexity))
         return near_forces.reconstruct_near_forces(made, every.rows, bounds=every.bounds)

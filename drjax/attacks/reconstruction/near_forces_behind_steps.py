@@ -18,12 +18,13 @@ import numpy as np
 import scipy.linalg
 
 from drjax.attacks.attack import Cost, EmbeddingThreat, EveryRecord
-from drjax.attacks.reconstruction import near_forces
+from drjax.attacks.reconstruction import map_forces, near_forces
 from drjax.attacks.reconstruction.closed_form.each import checked_rows
-from drjax.attacks.reconstruction.near_forces import Map, reconstruction_of
+from drjax.attacks.reconstruction.map_forces import Map
+from drjax.attacks.reconstruction.near_forces import Solved, reconstruction_of
 from drjax.attacks.reconstruction.near_forces_attack import NearForces
 from drjax.attacks.reconstruction.priors import GaussianPrior
-from drjax.attacks.reconstruction.through_steps import pipeline_of, record_of
+from drjax.attacks.reconstruction.through_steps import LEAST_SHARE, Back, back_of, pipeline_of, record_of
 from drjax.attacks.shadow import DENSE_FLOPS
 from drjax.core.types import Array, DRMethod, Reconstruction
 from drjax.dr import TSNE, Pipeline
@@ -96,7 +97,7 @@ def _prepared(pipeline: Pipeline, every: EveryRecord) -> Map:
     assert isinstance(pipeline.method, TSNE)
     with jax.enable_x64(True):
         coords = np.asarray(pipeline.undone(jnp.asarray(every.coords, jnp.float64)))
-    return near_forces.prepared(_through(pipeline, every.x), coords, float(pipeline.method.perplexity))
+    return map_forces.prepared(_through(pipeline, every.x), coords, float(pipeline.method.perplexity))
 
 
 def _through(pipeline: Pipeline, x: np.ndarray) -> np.ndarray:
@@ -105,27 +106,33 @@ def _through(pipeline: Pipeline, x: np.ndarray) -> np.ndarray:
         return np.asarray(pipeline.prepared(jnp.asarray(x, jnp.float64)))
 
 
-def _solved(pipeline: Pipeline, made: Map, x: np.ndarray, row: int) -> tuple[np.ndarray, bool]:
+def _solved(pipeline: Pipeline, made: Map, x: np.ndarray, row: int) -> Solved:
     """The likeliest record (d,), and whether what steps make of it fulfils the equations."""
-    known = np.delete(x, row, axis=0)
-    prior = GaussianPrior.fit(known)
+    prior = GaussianPrior.fit(np.delete(x, row, axis=0))
     if pipeline.is_updated:
-        z, is_found = near_forces.solve(made, row)
-        return record_of(pipeline, known, prior.mean, prior, z, 0.0, None).x, is_found
+        guess, found = prior.mean, near_forces.solve(made, row)
+    else:
+        guess, found = _moving(pipeline, made, x, row, prior)
+    back = _back(pipeline, x, row, guess, prior, found.x, made)
+    return Solved(back.x, found.is_found, back.left + back.gain**2 @ found.variance)
+
+
+def _moving(pipeline: Pipeline, made: Map, x: np.ndarray, row: int, prior: GaussianPrior) -> tuple[np.ndarray, Solved]:
+    """A guess (d,) at the record, and what the forces say that steps make of it, where they move the known ones."""
     z = made.guess[row]
     last = _equations(pipeline, x, row, prior.mean, made)
-    guess = _back(pipeline, x, row, prior.mean, prior, z, made)
+    guess = _back(pipeline, x, row, prior.mean, prior, z, made).x
     equations = _equations(pipeline, x, row, guess, made)
-    found, is_found = near_forces.solve(made, row, equations)
-    if not is_found:
+    found = near_forces.solve(made, row, equations)
+    if not found.is_found:
         # The guess is not good enough for so precise a map. How far it is off, that before it tells.
         with jax.enable_x64(True):
             moved = np.asarray(equations.residual(jnp.zeros(0), z) - last.residual(jnp.zeros(0), z))
         noise = max(made.noise, float(np.sqrt(np.mean(moved**2))))
         for share in SHARES:
-            if not is_found:
-                found, is_found = near_forces.solve(made, row, equations, share * noise)
-    return _back(pipeline, x, row, guess, prior, found, made), is_found
+            if not found.is_found:
+                found = near_forces.solve(made, row, equations, share * noise)
+    return guess, found
 
 
 def _equations(pipeline: Pipeline, x: np.ndarray, row: int, guess: np.ndarray, made: Map) -> near_forces.NearForces:
@@ -147,18 +154,21 @@ def _beside(pipeline: Pipeline, x: np.ndarray, row: int, guess: np.ndarray, made
 
 def _back(
     pipeline: Pipeline, x: np.ndarray, row: int, guess: np.ndarray, prior: GaussianPrior, z: np.ndarray, made: Map
-) -> np.ndarray:
-    """The likeliest record (d,) of which the steps make z (d'), beside the known ones."""
+) -> Back:
+    """The likeliest record of which the steps make z (d'), beside the known ones."""
     known = np.delete(x, row, axis=0)
     if not _is_apart(pipeline):
         beside = _beside(pipeline, x, row, guess, made)
-        z, inside = z @ beside.turn.T, np.delete(beside.made, row, axis=0)
+        turn, inside = beside.turn.T, np.delete(beside.made, row, axis=0)
+        z = z @ turn
         mean, shift = known.mean(axis=0), inside.mean(axis=0)
         slope = np.linalg.lstsq(known - mean, inside - shift)[0]
         if np.abs((known - mean) @ slope - (inside - shift)).max() <= AFFINE * np.ptp(inside):
             # A change of sign of a component is no change of the map, but no linearisation leads across it.
-            return prior.condition(slope.T, (z - shift + mean @ slope)[None])[0]
-    return record_of(pipeline, known, guess, prior, z, 0.0, None).x
+            own = prior.condition(slope.T, (z - shift + mean @ slope)[None])[0]
+            found = back_of(own, slope.T, prior, LEAST_SHARE * float(np.var(z)))
+            return dataclasses.replace(found, gain=found.gain @ turn.T)
+    return record_of(pipeline, known, guess, prior, z, 0.0, None)
 
 
 def _is_apart(pipeline: Pipeline) -> bool:

@@ -144,11 +144,18 @@ class ThroughSteps(EmbeddingAttack):
 
 
 @dataclass(frozen=True)
-class _Back:
-    """The likeliest record (d,), and the squared error to expect of each feature, (d,)."""
+class Back:
+    """The likeliest record.
+
+    Attributes:
+        x: (d,).
+        left: (d,) squared error to expect of each feature.
+        gain: (d, d') change of the record with a change of what the steps made of it.
+    """
 
     x: np.ndarray
     left: np.ndarray
+    gain: np.ndarray
 
 
 def pipeline_of(method: DRMethod) -> Pipeline:
@@ -194,10 +201,11 @@ def record_of(
     z: np.ndarray,
     variance: float,
     bounds: tuple[float, float] | None,
-) -> _Back:
+) -> Back:
     """The likeliest record of which the steps make z (d',), beside the known ones, by steps of Gauss and Newton."""
     if not (np.isfinite(z).all() and np.isfinite(guess).all()):
-        return _Back(np.full(len(guess), np.nan), np.full(len(guess), np.nan))
+        nothing = np.full(len(guess), np.nan)
+        return Back(nothing, nothing, np.zeros((len(guess), len(z))))
     low, high = (None, None) if bounds is None else bounds
     noise, held = max(variance, LEAST_SHARE * float(np.var(z))), is_held(pipeline, known)
     x = last = np.where(held, known[0], guess)
@@ -217,10 +225,15 @@ def record_of(
                 break
         if not np.isfinite(np.asarray(pipeline.prepared(jnp.concatenate([jnp.asarray(x)[None], arrays])))[0]).all():
             x = last
+    return back_of(x, slope, prior, noise)
+
+
+def back_of(x: np.ndarray, slope: np.ndarray, prior: GaussianPrior, noise: float) -> Back:
+    """A record (d,) that was conditioned on what steps of a slope (d', d) make of it, known up to noise."""
     loaded = slope @ prior.covariance
-    gram = loaded @ slope.T + noise * np.eye(len(z))
-    left = np.diagonal(prior.covariance) - np.sum(np.linalg.solve(gram, loaded) * loaded, axis=0)
-    return _Back(x, np.maximum(left, 0))
+    gain = np.linalg.solve(loaded @ slope.T + noise * np.eye(len(slope)), loaded).T
+    left = np.diagonal(prior.covariance) - np.sum(gain.T * loaded, axis=0)
+    return Back(x, np.maximum(left, 0), gain)
 
 
 @jax.jit

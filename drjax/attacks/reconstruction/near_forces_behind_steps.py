@@ -32,6 +32,9 @@ from drjax.dr import TSNE, Pipeline
 SHARES = (1.0, 4.0)
 """Noise that is tried where a guess is not good enough, in units of what the forces change from the one before."""
 
+STARTING, TIMES = 0.1, 1.5
+"""Seconds of a target for its way back through the steps; and how often its forces are solved, about."""
+
 AFFINE = 1e-6
 """Largest error of an affine function of the known records, as a share of what steps make of them, that is rounding."""
 
@@ -59,7 +62,7 @@ class NearForcesBehindSteps(NearForces):
         inside = np.broadcast_to(0.0, (n, _width(pipeline, n, d)))
         own = super().cost(dataclasses.replace(threat, method=pipeline.method, known=inside))
         steps = threat.n_releases * (2.0 * n * d**2 + 16.0 * n * d * min(n, d)) / DENSE_FLOPS
-        return Cost(own.seconds + steps, own.bytes + 48.0 * n * d)
+        return Cost(threat.n_releases * STARTING + TIMES * own.seconds + steps, own.bytes + 48.0 * n * d)
 
     def seconds_once(self, every: EveryRecord) -> float:
         """See `EmbeddingAttack`."""

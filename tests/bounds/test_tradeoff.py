@@ -195,7 +195,7 @@ def test_a_million_steps_of_little_noise_are_answered():
     assert 0.98 * mean < curve.epsilon_at(1e-5) < 1.05 * mean
 
 
-@pytest.mark.parametrize(("noise", "rate", "steps"), [(1.1, 0.01, 1000), (2.0, 0.5, 30)])
+@pytest.mark.parametrize(("noise", "rate", "steps"), [(1.1, 0.01, 1000), (0.8, 0.05, 100), (2.0, 0.5, 30)])
 def test_sampled_curves_agree_with_the_accountant_and_riskcal(noise, rate, steps):
     curve = tradeoff.symmetrized(tradeoff.subsampled_gaussian(noise, rate, steps, neighbouring="add_or_remove"))
     accountant = dp.pld.PLDAccountant()

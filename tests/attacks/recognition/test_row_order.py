@@ -34,10 +34,8 @@ def shuffled(name, peer, n=120, seed=0):
     return x, published, rows
 
 
-@pytest.mark.parametrize(
-    ("data", "release"),
-    [*(("breast_cancer", release) for release in RELEASES), ("wine", "standardised"), ("digits", "plain")],
-)
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("data", ["breast_cancer", "wine", "digits"])
 def test_rows_and_making_of_a_shuffled_map_are_found(data, release):
     x, coords, rows = shuffled(data, RELEASES[release](), seed=1)
     belief = recognise(KEY, x[1:], coords, shuffled=True)

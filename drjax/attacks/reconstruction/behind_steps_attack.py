@@ -25,7 +25,6 @@ from drjax.dr.pipeline.steps import CentredRows, Standardise, Step, UnitRows
 STARTING = 0.03
 """Seconds a release that take no part in products, most of them for values of single features that are tried."""
 
-
 N_STEPS, SOLVING_FLOPS, PASSING = 120, 3e10, 9e-8
 """Steps of all descents, about; operations a second in each step's solution; and seconds of the passes over a
 number of the equations' derivative."""

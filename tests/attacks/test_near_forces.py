@@ -62,6 +62,7 @@ def test_forces_at_the_truth_are_scikit_learns_gradient_and_their_derivative_is_
         np.testing.assert_allclose(slope @ step, difference, rtol=1e-3, atol=1e-3 * np.abs(difference).max())
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize("method", ["exact", "barnes_hut"])
 def test_records_of_a_map_come_out_closer_than_from_their_places(mapped, method):
     x, coords = mapped
@@ -78,6 +79,7 @@ def test_records_of_a_map_come_out_closer_than_from_their_places(mapped, method)
     assert 0.3 < np.mean(found.expected_mse) / error.mean() < 3
 
 
+@pytest.mark.optimised
 def test_of_a_map_that_is_not_at_rest_the_places_are_all_that_is_said(mapped):
     x, coords = mapped
     shuffled = coords + np.random.default_rng(0).normal(size=coords.shape) * coords.std()
@@ -88,6 +90,7 @@ def test_of_a_map_that_is_not_at_rest_the_places_are_all_that_is_said(mapped):
     assert error < 1.3 * places
 
 
+@pytest.mark.optimised
 def test_records_are_attacked_a_few_at_a_time_as_all_at_once_and_the_map_is_prepared_once(mapped, monkeypatch):
     x, coords = mapped
     calls = []
@@ -106,6 +109,7 @@ def test_records_are_attacked_a_few_at_a_time_as_all_at_once_and_the_map_is_prep
     assert len(calls) == 3
 
 
+@pytest.mark.optimised
 def test_the_target_s_own_record_has_next_to_no_part_in_what_is_found(mapped):
     x, coords = mapped
     other = x.copy()
@@ -142,6 +146,7 @@ STEPS = {
 }
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize("steps", list(STEPS))
 def test_records_come_out_from_behind_steps_closer_than_from_their_places(projected, steps):
     x, made, maps = projected
@@ -159,6 +164,7 @@ def test_records_come_out_from_behind_steps_closer_than_from_their_places(projec
     assert 0.3 < np.mean(found.expected_mse) / np.mean((found.x - x[rows]) ** 2) < 3
 
 
+@pytest.mark.optimised
 def test_behind_steps_too_the_target_s_own_record_has_next_to_no_part(projected):
     x, _, maps = projected
     method = drjax.Pipeline(before=STEPS["standard"], method=drjax.TSNE(perplexity=PERPLEXITY))
@@ -168,6 +174,7 @@ def test_behind_steps_too_the_target_s_own_record_has_next_to_no_part(projected)
     assert np.mean((found[0] - found[1]) ** 2) < 0.01 * np.mean((x[30] - x[31]) ** 2)
 
 
+@pytest.mark.optimised
 def test_steps_that_look_at_one_record_and_steps_after_the_method_are_undone(projected):
     x = projected[0]
     logs = drjax.Pipeline(before=(drjax.dr.Log(),), method=drjax.TSNE(perplexity=PERPLEXITY))

@@ -69,8 +69,9 @@ class Made(NamedTuple):
         method: Method that the attacks take for the release's, without what was done to the map.
         statistic: Noisy mean (d,) of the records that whoever has the release has at most, in the units of x, and the
             deviation (d,) of its noise, as "mean" and "deviation"; of synthetic records also the second moment (d, d)
-            and its error, as "moment" and "moment_deviation"; and as "ceiling" the largest probability that any
-            attack picks the right one of n equally likely records. Empty where coordinates are published.
+            and its error, as "moment" and "moment_deviation"; of components these and what `LeakIntoComponents` needs
+            beside them; and as "ceiling" the largest probability that any attack picks the right one of n equally
+            likely records. Empty where coordinates are published.
         worked_out: (n', k') places that who knows those of all other records works out from what is published, to be
             attacked beside coords; None where those are all.
         blind: (b, n', k'), what would be seen in place of coords if nothing were known of the records, some times

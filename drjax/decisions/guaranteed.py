@@ -15,13 +15,13 @@ import jax
 import numpy as np
 from sklearn.neighbors import NearestNeighbors
 
-from drjax.attacks.attack import EmbeddingAttack, EveryRecord
 from drjax.attacks.shadow import DENSE_FLOPS
 from drjax.bounds import rero
 from drjax.bounds.curve import TradeOff
-from drjax.core.types import Array, Reconstruction, Status
+from drjax.core.types import Array
 from drjax.decisions.audited import Audited, Made
 from drjax.decisions.options import OfSameMethod, Option, data_word, method_words, refit_seconds, refitted
+from drjax.decisions.statistics_attacks import in_and_beside
 from drjax.releases import rehearsed
 from drjax.releases.mechanism import DELTA
 
@@ -97,10 +97,12 @@ class PrivateComponents(Guaranteed):
 
         found = rehearsal(key)
         coords = (x - found.center) / found.scale @ found.components.T
-        statistic = _means(audited, found.center, [rehearsal(one).center for one in _noise_keys(key)], found.curve)
+        drawn = [rehearsal(one) for one in _noise_keys(key)]
+        statistic = _means(audited, found.center, [one.center for one in drawn], found.curve)
+        statistic |= _leak(audited, found.components, [one.components for one in drawn])
         # Directions at random show something of the records, too.
-        drawn = np.asarray(jax.random.normal(jax.random.fold_in(key, 2), (N_BLIND, x.shape[1], k)), np.float64)
-        blind = x @ np.linalg.qr(drawn)[0]
+        at_random = np.asarray(jax.random.normal(jax.random.fold_in(key, 2), (N_BLIND, x.shape[1], k)), np.float64)
+        blind = x @ np.linalg.qr(at_random)[0]
         return Made(np.arange(audited.n), audited.every.x, coords, self.method(audited), statistic, blind=blind)
 
 
@@ -151,84 +153,6 @@ class SyntheticMap(Guaranteed):
         scale = np.where(x.std(axis=0) > 0, x.std(axis=0), 1)
         nearest = NearestNeighbors(n_neighbors=1).fit(made / scale).kneighbors(x / scale, return_distance=False)
         return refitted(key, audited, self.method(audited), _in_units(audited, made))[nearest[:, 0]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class DifferenceOfMeans(EmbeddingAttack):
-    """The noisy mean less the known records, weighed by the noise: the best linear guess of the one unknown record.
-
-    Attributes:
-        mean: (d,) noisy mean of all records.
-        deviation: (d,) standard deviation of its noise, which the adversary measures on rehearsals.
-    """
-
-    name: str = "difference"
-    label: str = "Difference of means"
-    description: str = (
-        "Subtracts the known records from the noisy mean, and weighs what is left by the noise of rehearsals."
-    )
-    mean: Any = None
-    deviation: Any = None
-
-    def run_each(self, key: Array, every: EveryRecord) -> Reconstruction:
-        """See `EmbeddingAttack`; nothing is drawn."""
-        del key
-        x, rows = every.x.astype(np.float64), np.asarray(every.rows)
-        n = len(x)
-        others = (x.sum(axis=0) - x[rows]) / (n - 1)
-        seen = n * np.asarray(self.mean) - (n - 1) * others
-        # The variance of the known records: that of all, less the attacked record's own part.
-        away = x[rows] - others
-        variance = np.maximum(n / (n - 1) * x.var(axis=0) - away**2 / n, 0)
-        noise = (n * np.asarray(self.deviation)) ** 2
-        with np.errstate(invalid="ignore", divide="ignore"):
-            weight = np.where(variance > 0, variance / (variance + noise), 0)
-        found = others + weight * (seen - others)
-        found = found if every.bounds is None else np.clip(found, *every.bounds)
-        status = np.full(len(rows), np.uint32(Status.OK))
-        return Reconstruction(found, None, found[:, None], np.full(len(rows), np.nan), status)
-
-
-@dataclass(frozen=True, kw_only=True)
-class DifferenceOfMoments(EmbeddingAttack):
-    """The second moment of synthetic records less that of the known ones; kept for the final check.
-
-    What is left is the unknown record times itself, with noise. Each entry is weighed as the mean is, and the record
-    read off along the mean of the known ones: (t t') a / sqrt(a' t t' a) is t, or -t.
-
-    Attributes:
-        moment: (d, d) second moment about 0 of the synthetic records.
-        deviation: (d, d) standard deviation of its error, which the adversary measures on rehearsals.
-    """
-
-    name: str = "moments"
-    label: str = "Difference of second moments"
-    description: str = (
-        "Subtracts the known records from the second moment of the synthetic ones, and weighs what is left by the "
-        "errors of rehearsals."
-    )
-    moment: Any = None
-    deviation: Any = None
-
-    def run_each(self, key: Array, every: EveryRecord) -> Reconstruction:
-        """See `EmbeddingAttack`; nothing is drawn."""
-        del key
-        x, rows = every.x.astype(np.float64), np.asarray(every.rows)
-        n, total, whole = len(x), x.sum(axis=0), x.T @ x
-        variance = np.maximum((x**2).T @ (x**2) / n - (whole / n) ** 2, 0)
-        noise = (n * np.asarray(self.deviation)) ** 2
-        with np.errstate(invalid="ignore", divide="ignore"):
-            weight = np.where(variance > 0, variance / (variance + noise), 0)
-        own, others = x[rows], (total - x[rows]) / (n - 1)
-        # (E + w * (D - E)) a for the usual square E of a known record and the difference D, for all rows at once.
-        left = weight * (n * np.asarray(self.moment) - whole - whole / (n - 1))
-        along = (others @ whole - own * np.sum(own * others, axis=1, keepdims=True)) / (n - 1) + others @ left.T
-        along += n / (n - 1) * own * ((own * others) @ weight.T)
-        length = np.sum(others * along, axis=1, keepdims=True)
-        found = np.where(length > 0, along / np.sqrt(np.where(length > 0, length, 1)), others)
-        found = found if every.bounds is None else np.clip(found, *every.bounds)
-        status = np.full(len(rows), np.uint32(Status.OK))
-        return Reconstruction(found, None, found[:, None], np.full(len(rows), np.nan), status)
 
 
 def guaranteed_for(audited: Audited) -> tuple[Option, ...]:
@@ -292,6 +216,19 @@ def _moments(audited: Audited, made: np.ndarray, drawn: Sequence[np.ndarray]) ->
         "moment": _moment(audited, made),
         "moment_deviation": np.sqrt(np.mean([(one - truth) ** 2 for one in drawn], axis=0)),
     }
+
+
+def _leak(audited: Audited, components: np.ndarray, drawn: Sequence[np.ndarray]) -> dict[str, Any]:
+    """Noisy components, and how far those of further rehearsals are from components of the records' own scatter."""
+    scatter = len(audited.data.x) * np.cov(audited.data.x.astype(np.float64), rowvar=False, bias=True)
+    squares = np.zeros_like(scatter)
+    for one in drawn:
+        inside, beside = in_and_beside(one)
+        squares += (inside @ scatter @ beside) ** 2
+    unit = np.ones(len(scatter))
+    if audited.is_map_given:
+        unit = np.where(np.asarray(audited.data.scale) > 0, audited.data.scale, 1.0)
+    return {"components": components, "leak_deviation": np.sqrt(squares / len(drawn)), "unit": unit}
 
 
 def _moment(audited: Audited, records: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure as Drawing
 from drjax.audits.report import save_figures
 from drjax.decisions.audited import Audited
 from drjax.decisions.found import Found, Measured
-from drjax.decisions.guaranteed import DifferenceOfMoments
+from drjax.decisions.statistics_attacks import DifferenceOfMoments, LeakIntoComponents
 from drjax.decisions.usefulness import Usefulness
 from drjax.releases.manifest import CHOSEN_OUTSIDE
 from drjax.reports import plots
@@ -174,7 +174,8 @@ def _how(found: Found) -> Text:
     points = [
         "The recommended option is the most useful map of those that the rule does not call high exposure and that "
         f"hold in the final check: on up to {_most_checked(found):,} records, by the same attacks and by "
-        f"“{found.judge.label}” (of synthetic records “{DifferenceOfMoments().label}”), which the search has not used.",
+        f"“{found.judge.label}”, which the search has not used; of synthetic records by "
+        f"“{DifferenceOfMoments().label}”, of components with a guarantee by “{LeakIntoComponents().label}”.",
         "The options were chosen by looking at the exposure of private records: which one is recommended tells a "
         "little of these, too.",
         "Options that leave out or merge the most exposed records were found with the table of this audit.",
@@ -184,8 +185,8 @@ def _how(found: Found) -> Text:
     ]
     if any(one.option.guarantee for one in found.measured):
         points.append(
-            "Options with a guarantee were attacked by their noisy mean, and in the final check a map of synthetic "
-            "records by its second moments, too; the guarantee bounds every attack. "
+            "Options with a guarantee were attacked by their noisy mean, and in the final check by the second moments "
+            "of synthetic records or by the noisy components, too; the guarantee bounds every attack. "
             "They were rehearsed: noise from a key, and the ranges of the audited records in the "
             "place of public ones, which a release asks for. What they keep of trustworthiness and neighbours is "
             f"counted above what a map keeps that knows nothing of the records. {CHOSEN_OUTSIDE}"

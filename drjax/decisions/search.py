@@ -23,11 +23,11 @@ from drjax.audits.folder import RunFolder
 from drjax.audits.pipeline import Session
 from drjax.core.progress import announce
 from drjax.core.types import Array
-from drjax.decisions import attacked
+from drjax.decisions import attacked, statistics_attacks
 from drjax.decisions.attacked import TreesInMap
 from drjax.decisions.audited import Audited, Made
 from drjax.decisions.found import Found, Measured
-from drjax.decisions.guaranteed import DifferenceOfMeans, DifferenceOfMoments, guaranteed_for
+from drjax.decisions.guaranteed import guaranteed_for
 from drjax.decisions.options import Defended, Option, between, options_for
 from drjax.decisions.usefulness import Usefulness, Yardstick
 from drjax.reports import ladder
@@ -50,9 +50,6 @@ N_OTHERS = 1000
 
 CHECK_SECONDS = 240.0
 """Time of final checks; none begins later, but the first and the quick ones of options with a guarantee."""
-
-STATISTIC = ("mean", "deviation", "moment", "moment_deviation")
-"""What is kept of an option that publishes no coordinates, for attacks on it."""
 
 SLOW_SECONDS = 60.0
 """Time that each attack that was too slow for the search has in the final check."""
@@ -180,28 +177,22 @@ def _measured(key: Array, audited: Audited, folder: RunFolder, option: Option, y
 
 
 def _release(audited: Audited, option: Option, kept: dict[str, np.ndarray]) -> Made:
-    statistic = {name: kept[name] for name in STATISTIC if name in kept}
+    statistic = {name: kept[name] for name in statistics_attacks.NAMES if name in kept}
     records, method = audited.every.x[kept["kept"]], option.method(audited)
     return Made(kept["kept"], records, kept["coords"], method, statistic, kept.get("worked_out"))
 
 
 def _final(audited: Audited, made: Made) -> dict[str, EmbeddingAttack]:
-    """The attacks of a final check: those of the search, and one that it has not used where there is one."""
-    attacks = _attacks(audited, made)
-    if "moment" in made.statistic:
-        judge = DifferenceOfMoments(moment=made.statistic["moment"], deviation=made.statistic["moment_deviation"])
-    elif made.statistic:
-        return attacks
-    else:
-        judge = TreesInMap()
-    return attacks | {judge.name: judge}
+    """The attacks of a final check: those of the search, and one that it has not used."""
+    judge = statistics_attacks.first_of(statistics_attacks.KEPT, made.statistic) if made.statistic else TreesInMap()
+    return _attacks(audited, made) | {judge.name: judge}
 
 
 def _attacks(audited: Audited, made: Made) -> dict[str, EmbeddingAttack]:
-    """The attacks on an option: on coordinates those of a search, on a noisy mean the one that takes it apart."""
+    """The attacks of a search: on coordinates those of the audit, on numbers of all records together their own."""
     if not made.statistic:
         return attacked.searched(audited, N_ROWS)
-    attack = DifferenceOfMeans(mean=made.statistic["mean"], deviation=made.statistic["deviation"])
+    attack = statistics_attacks.first_of(statistics_attacks.SEARCHED, made.statistic)
     return {attack.name: attack}
 
 

@@ -13,7 +13,7 @@ from drjax.attacks.attack import EveryRecord
 from drjax.attacks.registry import ATTACKS
 from drjax.audits import AuditConfig, describe, run
 from drjax.cli import main
-from drjax.decisions import attacked, decide, options, page, search
+from drjax.decisions import attacked, decide, options, page, search, statistics_attacks
 from drjax.decisions.attacked import TreesInMap
 from drjax.decisions.audited import Audited
 from drjax.decisions.found import Found, Measured
@@ -284,22 +284,26 @@ def test_none_found_is_said(tmp_path, monkeypatch):
     assert result.options.not_run == ()
 
 
-def test_a_map_of_synthetic_records_is_checked_by_their_second_moments(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("option", "judge"),
+    [(SyntheticMap(4.0), "Difference of second moments"), (PrivateComponents(1.0), "Leak into the components")],
+)
+def test_an_option_with_a_guarantee_is_checked_by_an_attack_of_its_own(tmp_path, monkeypatch, option, judge):
     monkeypatch.setattr(search, "options_for", lambda _: (Defended(Rounding, 0.01),))
-    monkeypatch.setattr(search, "guaranteed_for", lambda _: (SyntheticMap(4.0),))
+    monkeypatch.setattr(search, "guaranteed_for", lambda _: (option,))
     path = str(table(tmp_path / "people.csv"))
     result = run(AuditConfig(data=path), tmp_path / "run", decide=decide)
     best = result.options.recommended
-    assert best.option == SyntheticMap(4.0)
+    assert best.option == option
     assert best.held
-    assert [row.label for row in best.check] == ["Difference of means", "Difference of second moments"]
+    assert [row.label for row in best.check] == ["Difference of means", judge]
     (advice,) = result.verdict.advice
     said = advice.text
     assert said.startswith("Publish, under the stated guarantee")
     assert advice.command == best.command
-    assert "On 80 records neither “Difference of means” nor “Difference of second moments” came to high exp" in said
-    # A mechanism that published the exact moments would not hold, whatever it said of itself.
-    monkeypatch.setattr(search, "DifferenceOfMoments", lambda **_: Clairvoyant())
+    assert f"On 80 records neither “Difference of means” nor “{judge}” came to high exposure" in said
+    # A mechanism that published exact numbers would not hold, whatever it said of itself.
+    monkeypatch.setattr(statistics_attacks, "KEPT", (Clairvoyant,))
     again = run(AuditConfig(data=path), tmp_path / "again", decide=decide)
     assert again.options.recommended is None
     assert [one.held for one in again.options.measured if one.option.guarantee] == [False]

@@ -1,3 +1,5 @@
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
@@ -8,7 +10,8 @@ from drjax.audits import AuditConfig
 from drjax.data import load
 from drjax.decisions import guaranteed
 from drjax.decisions.audited import Audited
-from drjax.decisions.guaranteed import DifferenceOfMeans, DifferenceOfMoments, PrivateComponents, SyntheticMap
+from drjax.decisions.guaranteed import PrivateComponents, SyntheticMap
+from drjax.decisions.statistics_attacks import KEPT, SEARCHED, DifferenceOfMeans, DifferenceOfMoments, first_of
 from drjax.decisions.usefulness import Yardstick
 from drjax.dr import PCA
 
@@ -80,7 +83,7 @@ def test_an_exact_second_moment_gives_every_record_away_and_that_of_synthetic_on
     moment = x.T @ x / N
 
     def left(moment, deviation):
-        found = DifferenceOfMoments(moment=moment, deviation=deviation).run_each(KEY, audited.every).x
+        found = DifferenceOfMoments(moment=moment, moment_deviation=deviation).run_each(KEY, audited.every).x
         others = (x.sum(axis=0) - x) / (N - 1)
         return np.mean((found - x) ** 2) / np.mean((others - x) ** 2)
 
@@ -93,7 +96,7 @@ def test_an_exact_second_moment_gives_every_record_away_and_that_of_synthetic_on
     # The same by its definition, a record at a time.
     noise, weight = (N * made["moment_deviation"]) ** 2, (x**2).T @ (x**2) / N - moment**2
     weight = np.divide(weight, weight + noise, out=np.zeros_like(weight), where=weight > 0)
-    attack = DifferenceOfMoments(moment=made["moment"], deviation=made["moment_deviation"])
+    attack = DifferenceOfMoments(moment=made["moment"], moment_deviation=made["moment_deviation"])
     found = attack.run_each(KEY, audited.every).x
     for row in (0, 133):
         known = np.delete(x, row, axis=0)
@@ -102,6 +105,49 @@ def test_an_exact_second_moment_gives_every_record_away_and_that_of_synthetic_on
         np.testing.assert_allclose(found[row], square @ mean / np.sqrt(mean @ square @ mean), atol=1e-8)
     # A table that is the records themselves, called synthetic, would be found out.
     assert left(moment, made["moment_deviation"] * 1e-4) < 0.1
+
+
+def test_exact_components_give_the_direction_of_every_record_away_and_noisy_ones_none(audited):
+    x = audited.data.x.astype(np.float64)
+    middle = x.mean(axis=0)
+    exact = np.linalg.svd(x - middle, full_matrices=False)[2][:2]
+    tight = PrivateComponents(1.0).make(KEY, audited).statistic
+    quiet = {"mean": middle, "deviation": np.full(middle.size, 1e-9), "unit": np.ones(middle.size)}
+
+    def found(components, deviation, **more):
+        statistic = quiet | {"components": components, "leak_deviation": np.full((middle.size,) * 2, deviation)} | more
+        return first_of(KEPT, statistic).run_each(KEY, audited.every).x
+
+    def left(x_found):
+        return np.mean((x_found - x) ** 2) / np.mean(((x.sum(axis=0) - x) / (N - 1) - x) ** 2)
+
+    others = (x.sum(axis=0) - x) / (N - 1)
+    inside = exact.T @ exact
+    away, truth = found(exact, 1e-9) - others, x - others
+    for part in (inside, np.eye(middle.size) - inside):
+        a, b = away @ part, truth @ part
+        cosine = np.sum(a * b, axis=1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+        assert cosine.min() > 0.999
+    # Both parts are known but for how long one is beside the other.
+    product = np.linalg.norm(away @ inside, axis=1) * np.linalg.norm(away - away @ inside, axis=1)
+    expected = np.linalg.norm(truth @ inside, axis=1) * np.linalg.norm(truth - truth @ inside, axis=1)
+    np.testing.assert_allclose(product, expected, rtol=1e-3)
+    assert left(found(exact, 1e-9)) < 0.5
+    # The exact mean tells the sign alone; components of a real guarantee hide the rest.
+    assert left(found(tight["components"], 0, leak_deviation=tight["leak_deviation"])) > 0.95
+    # What says that it is private and is exact is found out.
+    assert left(found(exact, 0, leak_deviation=tight["leak_deviation"] * 1e-4)) < 0.6
+    assert first_of(SEARCHED, tight) == DifferenceOfMeans(mean=tight["mean"], deviation=tight["deviation"])
+
+
+def test_the_leak_is_the_same_in_any_units(audited):
+    statistic = PrivateComponents(50.0).make(KEY, audited).statistic
+    scale = np.random.default_rng(5).uniform(0.1, 30, audited.data.x.shape[1])
+    found = first_of(KEPT, statistic).run_each(KEY, audited.every).x
+    every = dataclasses.replace(audited.every, x=audited.data.x.astype(np.float64) * scale + 3.0)
+    mean, deviation = statistic["mean"] * scale + 3.0, statistic["deviation"] * scale
+    own = first_of(KEPT, statistic | {"mean": mean, "deviation": deviation, "unit": scale}).run_each(KEY, every).x
+    np.testing.assert_allclose(own, found * scale + 3.0, rtol=1e-6)
 
 
 def test_what_a_guarantee_leaves_is_the_bound_for_one_of_n_records(audited):

@@ -78,6 +78,7 @@ class Found:
         measured: Options that were tried, in their order.
         not_run: Labels of those that time did not allow.
         recommended: Option that held, or None.
+        proven: Most useful option with a guarantee that held, or None.
         n_rows: Records that options were attacked on.
         judge: Attack of the final check that the search has not used.
         slow: Labels of attacks of the audit that took part in the final check alone.
@@ -88,6 +89,7 @@ class Found:
     measured: tuple[Measured, ...]
     not_run: tuple[str, ...]
     recommended: Measured | None
+    proven: Measured | None
     n_rows: int
     judge: EmbeddingAttack
     slow: tuple[str, ...]

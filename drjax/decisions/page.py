@@ -47,11 +47,9 @@ def advice(found: Found) -> tuple[Advice, ...]:
         f"search had not used, came to high exposure. {NO_GUARANTEE}",
         best.command,
     )
-    proven = [one for one in found.measured if one.option.guarantee and one.passes and one.usefulness.share > 0]
-    if not proven:
+    if found.proven is None:
         return (said,)
-    most = max(proven, key=lambda one: one.usefulness.share)
-    return said, _guaranteed(f"Or {_lower(CONCLUSIONS['guaranteed'])}", most)
+    return said, _guaranteed(f"Or {_lower(CONCLUSIONS['guaranteed'])}", found.proven)
 
 
 def _guaranteed(begin: str, one: Measured) -> Advice:
@@ -217,15 +215,12 @@ def _most_checked(found: Found) -> int:
 
 
 def _rule(one: Measured) -> tuple[str, ...]:
-    if one.option.guarantee:
-        assert one.ceiling is not None
-        return (
-            "passes" if one.passes else "high exposure",
-            f"guaranteed: {one.option.guarantee}, no attack identifies more than {percent(one.ceiling)}",
-        )
-    if one.held is not None:
-        return ("passes", "holds in the final check" if one.held else "not the final check")
-    return ("passes",) if one.passes else ("high exposure", f"by {', '.join(_by(one.rows))}")
+    checked = {None: (), True: ("holds in the final check",), False: ("not the final check",)}[one.held]
+    said = ("passes", *checked) if one.passes else ("high exposure", f"by {', '.join(_by(one.rows))}")
+    if not one.option.guarantee:
+        return said
+    assert one.ceiling is not None
+    return *said, f"guaranteed: {one.option.guarantee}, no attack identifies more than {percent(one.ceiling)}"
 
 
 def _by(rows: Sequence[LadderRow]) -> list[str]:

@@ -92,13 +92,14 @@ def search(audited: Audited, session: Session, each: Callable[[Sequence[Measured
     _announce(audited, possible, enabled=session.progress)
     try_all(_in_turn(audited, possible))
     try_all(between([(one.option, one.passes) for one in measured]))
-    measured, recommended = _checked(check_key, audited, session, _marked(measured))
+    measured, recommended, proven = _checked(check_key, audited, session, _marked(measured))
     slow = _slow(audited)
     return Found(
         own=yardstick.own,
         measured=tuple(_ranked(measured)),
         not_run=tuple(not_run),
         recommended=recommended,
+        proven=proven,
         n_rows=min(N_ROWS, audited.n),
         judge=TreesInMap(),
         slow=tuple(attack.label for attack in slow.values()),
@@ -228,26 +229,44 @@ def _marked(measured: Sequence[Measured]) -> list[Measured]:
 
 def _checked(
     key: Array, audited: Audited, session: Session, measured: list[Measured]
-) -> tuple[list[Measured], Measured | None]:
-    """The options with the ladders of final checks, the most useful map first until one holds; and that one.
+) -> tuple[list[Measured], Measured | None, Measured | None]:
+    """The options with the ladders of final checks, the one to recommend, and the most useful one with a guarantee.
 
-    What is no map is recommended only where no map holds.
+    The most useful map that passes is checked first, until one holds; what is no map is recommended only where no map
+    holds. Where that has no guarantee, those that have one are checked, until one holds.
     """
-    passing = [one for one in _ranked(measured) if one.passes and one.option.is_map]
-    passing += [one for one in _ranked(measured) if one.passes and not one.option.is_map]
     found = {one.option.name: one for one in measured}
     begun = time.perf_counter()
-    for place, one in enumerate(passing):
-        if place and time.perf_counter() - begun > CHECK_SECONDS and not one.option.guarantee:
-            continue
-        session.say(f"Final check: {one.option.label}")
-        rows = _check(jax.random.fold_in(key, place), audited, session.folder, one.option)
-        held = ladder.verdict(rows).level == "not shown"
-        found[one.option.name] = dataclasses.replace(one, check=rows, held=held)
-        session.folder.record("option", f"{one.option.name}, final check", held=held)
-        if held:
-            return list(found.values()), found[one.option.name]
-    return list(found.values()), None
+
+    def first_that_holds(candidates: Sequence[Measured]) -> Measured | None:
+        for one in candidates:
+            name, is_proven, n_checked = (
+                one.option.name,
+                bool(one.option.guarantee),
+                sum(map(_was_checked, found.values())),
+            )
+            if n_checked and time.perf_counter() - begun > CHECK_SECONDS and not is_proven:
+                continue
+            if not _was_checked(found[name]):
+                session.say(f"Final check: {one.option.label}")
+                rows = _check(jax.random.fold_in(key, n_checked), audited, session.folder, one.option)
+                held = ladder.verdict(rows).level == "not shown"
+                found[name] = dataclasses.replace(one, check=rows, held=held)
+                session.folder.record("option", f"{name}, final check", held=held)
+            if found[name].held:
+                return found[name]
+        return None
+
+    passing = [one for one in _ranked(measured) if one.passes]
+    best = first_that_holds(sorted(passing, key=lambda one: not one.option.is_map))
+    proven = best if best is not None and best.option.guarantee else None
+    if proven is None:
+        proven = first_that_holds([one for one in passing if one.option.guarantee and one.usefulness.share > 0])
+    return list(found.values()), best, proven
+
+
+def _was_checked(one: Measured) -> bool:
+    return one.held is not None
 
 
 def _check(key: Array, audited: Audited, folder: RunFolder, option: Option) -> tuple[LadderRow, ...]:

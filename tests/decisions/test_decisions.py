@@ -3,7 +3,9 @@
 import csv
 import dataclasses
 import shlex
+from types import SimpleNamespace
 
+import jax
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
@@ -12,6 +14,7 @@ import drjax
 from drjax.attacks.attack import EveryRecord
 from drjax.attacks.registry import ATTACKS
 from drjax.audits import AuditConfig, describe, run
+from drjax.audits.pipeline import Session
 from drjax.cli import main
 from drjax.decisions import attacked, decide, options, page, search, statistics_attacks
 from drjax.decisions.attacked import TreesInMap
@@ -97,28 +100,64 @@ def test_the_recommended_option_is_the_most_useful_that_holds_against_an_attack_
     assert "lies outside its guarantee" in result.report.read_text()
 
 
-def test_a_guarantee_is_said_beside_what_has_none():
-    def measured(option, share):
-        useful = Usefulness(trustworthiness=0.9, neighbors=0.5, clusters=0.5, classes=np.nan, share=share)
-        verdict = Verdict("not shown", "", "")
-        return Measured(
-            option=option,
-            command="c",
-            n_records=9,
-            rows=(),
-            verdict=verdict,
-            usefulness=useful,
-            seconds=1.0,
-            ceiling=0.12 if option.guarantee else None,
-        )
+def measured(option, share):
+    """An option that the rule passes in the search."""
+    return Measured(
+        option=option,
+        command="c",
+        n_records=9,
+        rows=(),
+        verdict=Verdict("not shown", "", ""),
+        usefulness=Usefulness(trustworthiness=0.9, neighbors=0.5, clusters=0.5, classes=np.nan, share=share),
+        seconds=1.0,
+        ceiling=0.12 if option.guarantee else None,
+    )
 
+
+@pytest.mark.parametrize(
+    ("fails", "best", "proven"),
+    [
+        ((), Defended(Groups, 20), PrivateComponents(4.0)),
+        ((PrivateComponents(4.0),), Defended(Groups, 20), PrivateComponents(1.0)),
+        ((Defended(Groups, 20),), SyntheticMap(4.0), SyntheticMap(4.0)),
+        ((Defended(Groups, 20), SyntheticMap(4.0), SyntheticMap(1.0)), PrivateComponents(4.0), PrivateComponents(4.0)),
+    ],
+)
+def test_what_has_a_guarantee_is_checked_too_where_the_best_map_has_none(monkeypatch, fails, best, proven):
+    shares = {
+        Defended(Groups, 20): 0.7,
+        PrivateComponents(4.0): 0.6,
+        PrivateComponents(1.0): 0.5,
+        SyntheticMap(4.0): 0.3,
+        SyntheticMap(1.0): 0.0,
+    }
+    checked = []
+
+    def check(*given):
+        checked.append(given[-1])
+        return given[-1] in fails
+
+    monkeypatch.setattr(search, "_check", check)
+    verdicts = {True: Verdict("high", "", ""), False: Verdict("not shown", "", "")}
+    monkeypatch.setattr(search.ladder, "verdict", verdicts.get)
+    session = Session(SimpleNamespace(record=lambda *_, **__: None), False, lambda _: None)
+    given = [measured(option, share) for option, share in shares.items()]
+    found, *held = search._checked(jax.random.key(0), None, session, given)
+    assert [one.option for one in held] == [best, proven]
+    assert {one.option for one in found if one.held is not None} == set(checked)
+    assert len(set(checked)) == len(checked)
+
+
+def test_a_guarantee_is_said_beside_what_has_none():
     coarse, proven = measured(Defended(Groups, 20), 0.7), measured(PrivateComponents(1.0), 0.6)
     checked = dataclasses.replace(coarse, check=(Row,), held=True)
+    proven = dataclasses.replace(proven, check=(Row,), held=True)
     found = Found(
         own=coarse.usefulness,
         measured=(coarse, proven, measured(SyntheticMap(1.0), 0.0)),
         not_run=(),
         recommended=checked,
+        proven=proven,
         n_rows=9,
         judge=TreesInMap(),
         slow=(),
@@ -143,6 +182,8 @@ def test_a_guarantee_is_said_beside_what_has_none():
 
 class Row:
     """A row of a ladder, as far as a sentence asks."""
+
+    label = "Leak into the components"
 
     class scores:
         n_targets = 9

@@ -353,10 +353,10 @@ class EmbeddingAttack(Attack):
             return f"takes at most {self.most_each:,} records"
         return self.fits(every.threat(0))
 
-    def seconds_once(self, every: EveryRecord) -> float:
-        """Time that `run_each` takes once for all records, where `cost` is of one."""
-        del every
-        return 0.0
+    def seconds_each(self, every: EveryRecord, n_rows: int) -> float:
+        """Time that `run_each` takes for so many records: `cost` is of each, or of all where they share the work."""
+        one = self.cost(every.threat(0)).seconds
+        return one if self.shares_each else n_rows * one
 
     def unchecked(self, key: Array, threat: EmbeddingThreat) -> Reconstruction:
         """What `run` finds, before its answers are checked against the release: what attacks go on from."""

@@ -66,15 +66,14 @@ class EveryRecordSetting(Setting):
 
         found = needs.require(need(n), "this audit", "the number of records in --data", need, n)
         announce(f"preparations for one release of {n:,} records", found.seconds, found.bytes, enabled=progress)
-        one = self._threat.threat(0)
-        costs = [(attack.cost(one).seconds, attack.shares_each) for attack in self._attacks.values()]
-        each, together = (sum(cost for cost, shares in costs if shares == is_shared) for is_shared in (False, True))
-        together += sum(attack.seconds_once(self._threat) for attack in self._attacks.values())
         if self.config.max_records is None and not self.config.each_record:
+            one = self._threat.threat(0)
+            each = sum(attack.cost(one).seconds for attack in self._attacks.values() if not attack.shares_each)
             most = MOST_ROWS if each == 0 else min(MOST_ROWS, max(LEAST_ROWS, int(MOST_SECONDS / each)))
             self._threat = dataclasses.replace(self._threat, rows=self._rows(most))
-        rows = self._threat.rows
-        announce(f"attacks on {len(rows):,} records in turn", together + len(rows) * each, enabled=progress)
+        count = len(self._threat.rows)
+        seconds = sum(attack.seconds_each(self._threat, count) for attack in self._attacks.values())
+        announce(f"attacks on {count:,} records in turn", seconds, enabled=progress)
 
     def _threatened(self, *, progress: bool) -> EveryRecord:
         """Loads the data; the release, whose coordinates do not matter yet."""

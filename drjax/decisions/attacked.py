@@ -54,11 +54,11 @@ class TreesInMap(EmbeddingAttack):
     def cost(self, threat: EmbeddingThreat) -> Cost:
         """See `Attack`; of one record as of all, which share the trees."""
         n, d = threat.known.shape
-        return Cost(self.seconds(n, d + threat.coords.shape[2], n), 64.0 * n * d)
+        return Cost(_seconds(n, d + threat.coords.shape[2], n), 64.0 * n * d)
 
-    def seconds(self, n: int, width: int, n_rows: int) -> float:
-        """Time for some of n records whose features and coordinates are `width` numbers."""
-        return _n_parts(n, n_rows) * N_TREES * n * np.log2(n + 2) * width / TREE_FLOPS
+    def seconds_each(self, every: EveryRecord, n_rows: int) -> float:
+        """See `EmbeddingAttack`."""
+        return _seconds(len(every.x), every.x.shape[1] + every.coords.shape[1], n_rows)
 
     def run_each(self, key: Array, every: EveryRecord) -> Reconstruction:
         """See `EmbeddingAttack`; parts and trees are drawn by the key."""
@@ -77,6 +77,11 @@ class TreesInMap(EmbeddingAttack):
             found[lanes] = trees.predict(every.coords[every.rows[lanes]]).reshape(len(lanes), -1)
         status = np.full(len(found), np.uint32(Status.OK))
         return Reconstruction(found, None, found[:, None], np.full(len(found), np.nan), status)
+
+
+def _seconds(n: int, width: int, n_rows: int) -> float:
+    """Time for some of n records whose features and coordinates are `width` numbers."""
+    return _n_parts(n, n_rows) * N_TREES * n * np.log2(n + 2) * width / TREE_FLOPS
 
 
 def _n_parts(n: int, n_rows: int) -> int:
@@ -128,8 +133,7 @@ class ScaledClosedForm(EmbeddingAttack):
 
 def seconds_of(audited: Audited, attack: EmbeddingAttack, n_rows: int) -> float:
     """Time that an attack on so many records takes: as it says itself, or as it took in the audit if that is longer."""
-    said = attack.cost(audited.every.threat(int(audited.every.rows[0]))).seconds
-    return max(said if attack.shares_each else n_rows * said, n_rows * audited.seconds.get(attack.name, 0.0))
+    return max(attack.seconds_each(audited.every, n_rows), n_rows * audited.seconds.get(attack.name, 0.0))
 
 
 def searched(audited: Audited, n_rows: int) -> dict[str, EmbeddingAttack]:

@@ -131,8 +131,8 @@ def _announce(audited: Audited, options: Sequence[Option], *, enabled: bool) -> 
 
     attacks = attacking(min(N_ROWS, audited.n))
     making = sum(option.seconds(audited) + (0.0 if option.guarantee else attacks) for option in options)
-    width, n_checked = audited.data.x.shape[1] + audited.every.coords.shape[1], _n_checked(audited.n)
-    judging = TreesInMap().seconds(audited.n, width, n_checked)
+    n_checked = _n_checked(audited.n)
+    judging = TreesInMap().seconds_each(audited.every, n_checked)
     checking = attacking(n_checked) + judging + SLOW_SECONDS * len(_slow(audited))
     seconds = min(making, SECONDS) + checking
     memory = max(attack.cost(one).bytes for attack in tried)

@@ -57,7 +57,7 @@ def test_few_attacked_records_share_one_set_of_trees_grown_on_all_others(monkeyp
     found = TreesInMap().run_each(KEY, every).x
     assert grown == [397]
     whole = threat(x, places)
-    assert TreesInMap().seconds(400, 6, 3) < 0.2 * TreesInMap().cost(whole.threat(0)).seconds
+    assert TreesInMap().seconds_each(whole, 3) < 0.2 * TreesInMap().seconds_each(whole, 400)
     assert np.mean((found - x[every.rows]) ** 2) < 0.3 * x.var(axis=0).mean()
 
 

@@ -65,8 +65,12 @@ class NearForces(EmbeddingAttack):
         seconds = STARTING + affinities / FLOPS + (products + prior) / DENSE_FLOPS
         return Cost(threat.n_releases * seconds, 48.0 * n**2)
 
+    def seconds_each(self, every: EveryRecord, n_rows: int) -> float:
+        """See `EmbeddingAttack`; and once the affinities of all records, and what the places of all say of them."""
+        return super().seconds_each(every, n_rows) + self.seconds_once(every)
+
     def seconds_once(self, every: EveryRecord) -> float:
-        """See `EmbeddingAttack`: the affinities of all records, and what the places of all say of them."""
+        """Time of what all records share."""
         n, d = every.x.shape
         searched = min(n, N_SEARCHED)
         kernels = N_GROUPS * len(WIDTHS) * searched**2 * (2.0 * searched + 7.0 * d)

@@ -65,7 +65,7 @@ class NearForcesBehindSteps(NearForces):
         return Cost(threat.n_releases * STARTING + TIMES * own.seconds + steps, own.bytes + 48.0 * n * d)
 
     def seconds_once(self, every: EveryRecord) -> float:
-        """See `EmbeddingAttack`."""
+        """See `NearForces`."""
         pipeline, (n, d) = pipeline_of(every.method), every.x.shape
         return super().seconds_once(dataclasses.replace(every, x=np.broadcast_to(0.0, (n, _width(pipeline, n, d)))))
 

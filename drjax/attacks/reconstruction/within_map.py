@@ -80,6 +80,16 @@ def reconstruct_within_map(x: Array, coords: Array, *, rows: Sequence[int] | Arr
     return Reconstruction(found, None, found[:, None], np.full(len(chosen), np.nan), status)
 
 
+def _seconds(n: int, d: int, n_rows: int) -> float:
+    """Time for some of n records of d features."""
+    n_parts = max(1, -(-n_rows // (MOST_RECORDS // 2)))
+    n, n_rows = min(n, MOST_RECORDS), -(-n_rows // n_parts)
+    s, n_groups = min(n, N_SEARCHED), 1 if n - n_rows >= N_SEARCHED else min(N_GROUPS, n)
+    tuning = n_groups * len(WIDTHS) * (2.0 * s**3 + 20.0 * s**2 * min(s, d))
+    # Products of large matrices run twice as fast as the rest.
+    return n_parts * (tuning + n**3 / 6 + n**2 * n_rows) / DENSE_FLOPS
+
+
 def _groups(n: int, rows: np.ndarray) -> np.ndarray:
     """(n,) set of each record; the kernel of one set is chosen on the others."""
     # In a fixed order that has nothing to do with theirs in the file, which may be sorted.
@@ -117,10 +127,13 @@ class NeighboursInMap(EmbeddingAttack):
 
     def cost(self, threat: EmbeddingThreat) -> Cost:
         """See `Attack`; of all records at once that it takes together."""
-        n, d = min(len(threat.known), MOST_RECORDS), threat.known.shape[1]
-        searched, attacked = min(n, N_SEARCHED), min(n, MOST_RECORDS // 2)
-        one = len(WIDTHS) * (8.0 * searched**3 + 2.0 * searched**2 * d) + n**3 / 3 + 2.0 * n**2 * attacked
-        return Cost(threat.n_releases * one / DENSE_FLOPS, 32.0 * n**2)
+        n, d = threat.known.shape
+        return Cost(threat.n_releases * _seconds(n, d, 1), 32.0 * min(n, MOST_RECORDS) ** 2)
+
+    def seconds_each(self, every: EveryRecord, n_rows: int) -> float:
+        """See `EmbeddingAttack`."""
+        n, d = every.x.shape
+        return _seconds(n, d, n_rows)
 
     def run(self, key: Array, threat: EmbeddingThreat) -> Reconstruction:
         """See `Attack`; nothing is drawn."""

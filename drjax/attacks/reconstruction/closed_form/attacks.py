@@ -8,6 +8,7 @@ import numpy as np
 
 from drjax.attacks.attack import Cost, EmbeddingAttack, EmbeddingThreat, EveryRecord
 from drjax.attacks.reconstruction.closed_form.each import reconstruct_pca_each
+from drjax.attacks.reconstruction.closed_form.left_over import ENTRIES, n_curves
 from drjax.attacks.reconstruction.closed_form.pca import misfit, noise_of, reconstruct_pca
 from drjax.attacks.reconstruction.closed_form.srp import reconstruct_srp
 from drjax.attacks.reconstruction.closed_form.srp_each import reconstruct_srp_each
@@ -58,8 +59,10 @@ class KnownOnly(EmbeddingAttack):
         """See `Attack`."""
         p, d, m = *threat.known.shape, threat.n_releases
         r = min(p, d)
-        flops = 4.0 * p * d * r + m * (4.0 * r * d + 20.0 * r**2)
-        return Cost(flops / DENSE_FLOPS, 8.0 * (4 * p * d + 7 * m * (2 * d + p)))
+        k = threat.coords.shape[2]
+        flops = 4.0 * p * d * r + m * (4.0 * r * d + 20.0 * r**2 + 8.0 * p * k * r)
+        curves = 3 * n_curves(k) * min(m * p, ENTRIES)
+        return Cost(flops / DENSE_FLOPS, 8.0 * (4 * p * d + 7 * m * (2 * d + p) + curves))
 
     def prior(self, threat: EmbeddingThreat) -> GaussianPrior | MixturePrior | None:
         """What is expected of a record."""

@@ -9,6 +9,9 @@ from scipy import stats
 
 from drjax.attacks.reconstruction.closed_form.components import FEW, Measured, Scores
 
+ENTRIES = 2**19
+"""Entries of scores that are looked at together."""
+
 LOUD = 3
 """Noise beyond the span, in units of what the caller or the digits tell, up to which nobody looks for a curve."""
 
@@ -35,14 +38,14 @@ def odd_row(found: Measured, scores: Scores, others: np.ndarray, left: np.ndarra
     if n - 2 - r >= FEW:
         # What no record explains is enough to tell.
         centred = others - others.mean(axis=1, keepdims=True) if scores.weight < 1 else others
-        amiss = centred - np.einsum("nr,mkr->mnk", left, scores.along)
+        amiss = centred - explained(left, scores.along)
     else:
         z, outside = found.share * found.z, np.nan_to_num(found.outside)
         eigenvalue = np.where(scores.eigenvalue > 0, scores.eigenvalue, 1.0)
         v = (singular * scores.along + scores.target[..., None] * z[:, None]) / eigenvalue[..., None]
         across = scores.target * outside[:, None] / eigenvalue
         own = np.einsum("mkr,mr->mk", v, z) + across * outside[:, None]
-        amiss = np.einsum("nr,mkr->mnk", left * singular, v) - own[:, None] * (1 - scores.weight) - others
+        amiss = explained(left * singular, v) - own[:, None] * (1 - scores.weight) - others
     squares = (amiss**2).sum(axis=2)
     size = np.sqrt(squares.mean(axis=1) / others.shape[2])
     is_one = squares.max(axis=1) > 0.5 * squares.sum(axis=1)
@@ -52,11 +55,18 @@ def odd_row(found: Measured, scores: Scores, others: np.ndarray, left: np.ndarra
 def bent(found: Measured, scores: Scores, others: np.ndarray, left: np.ndarray) -> np.ndarray:
     """(m,) bool: where the known records' scores follow a curve in the known records; arguments as of `odd_row`."""
     is_bent = exceeds(found, scores.floor)
-    for lane in np.flatnonzero(is_bent):
-        fitted = left @ scores.along[lane].T
-        centred = others[lane] - others[lane].mean(axis=0) if scores.weight < 1 else others[lane]
-        is_bent[lane] = follows_curve(fitted, centred - fitted, left)
+    lanes = np.flatnonzero(is_bent)
+    for some in np.array_split(lanes, -(-len(lanes) * len(left) // ENTRIES)) if len(lanes) else []:
+        fitted = explained(left, scores.along[some])
+        centred = others[some] - others[some].mean(axis=1, keepdims=True) if scores.weight < 1 else others[some]
+        is_bent[some] = _follow_curves(fitted, centred - fitted, left)
     return is_bent
+
+
+def explained(left: np.ndarray, along: np.ndarray) -> np.ndarray:
+    """(m, n, k) sums of columns left (n, r) by coefficients (m, k, r), as one product of matrices."""
+    m, k, r = along.shape
+    return (along.reshape(m * k, r) @ left.T).reshape(m, k, len(left)).transpose(0, 2, 1)
 
 
 def exceeds(found: Measured, floor: np.ndarray) -> np.ndarray:
@@ -70,18 +80,37 @@ def follows_curve(fitted: np.ndarray, rest: np.ndarray, left: np.ndarray) -> boo
     By F tests, one for each component, on what lies beyond the records' own columns left (n, r). White noise is no such
     function, and neither are the errors of a solver, which leave no rest.
     """
-    size = np.abs(fitted).max(axis=0)
-    unit = fitted / np.where(size > 0, size, 1)
-    pairs = itertools.combinations_with_replacement(unit.T, 2)
-    curves = np.array([a * b for a, b in pairs] + list(unit.T**3)).T
-    curves -= curves.mean(axis=0)
-    basis, weight, _ = np.linalg.svd(curves - left @ (left.T @ curves), full_matrices=False)
+    return bool(_follow_curves(fitted[None], rest[None], left)[0])
+
+
+def n_curves(k: int) -> int:
+    """Number of curves that scores on k components are held against."""
+    return k * (k + 1) // 2 + k
+
+
+def _follow_curves(fitted: np.ndarray, rest: np.ndarray, left: np.ndarray) -> np.ndarray:
+    """(m,) bool as `follows_curve` of m releases, fitted and rest (m, n, k); no release has a part in another's."""
+    m, n, _ = fitted.shape
+    size = np.abs(fitted).max(axis=1, keepdims=True)
+    unit = (fitted / np.where(size > 0, size, 1)).transpose(2, 0, 1)
+    pairs = itertools.combinations_with_replacement(unit, 2)
+    flat = np.array([a * b for a, b in pairs] + list(unit**3)).reshape(-1, n).T
+    flat -= flat.mean(axis=0)
+    # Of all releases at once: the columns of many records are read from memory once.
+    flat -= left @ (left.T @ flat)
+    across = flat.reshape(n, -1, m).transpose(0, 2, 1)
+    return np.array([_is_explained(rest[lane], across[:, lane], left.shape[1]) for lane in range(m)])
+
+
+def _is_explained(rest: np.ndarray, curves: np.ndarray, rank: int) -> bool:
+    """Whether curves (n, c) beyond the records' own columns, of that rank, explain a rest (n, k)."""
+    basis, weight, _ = np.linalg.svd(curves, full_matrices=False)
     basis = basis[:, weight > 1e-6]
-    q, free = basis.shape[1], len(rest) - 1 - left.shape[1] - basis.shape[1]
+    q, free = basis.shape[1], len(rest) - 1 - rank - basis.shape[1]
     if not q or free < FEW:
         return False
     deviation = np.median(np.abs(rest), axis=0) / MEDIAN_OF_SIZE
     cut = np.clip(rest, -OUTLIER * deviation, OUTLIER * deviation)
-    explained, total = ((basis.T @ cut) ** 2).sum(axis=0), (cut**2).sum(axis=0)
-    ratio = explained / q / np.maximum((total - explained) / free, np.finfo(np.float64).tiny)
+    found, total = ((basis.T @ cut) ** 2).sum(axis=0), (cut**2).sum(axis=0)
+    ratio = found / q / np.maximum((total - found) / free, np.finfo(np.float64).tiny)
     return bool(stats.f.sf(ratio, q, free).min() * rest.shape[1] < CHANCE)

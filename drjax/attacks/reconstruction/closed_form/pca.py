@@ -211,8 +211,8 @@ def _measured(
     others = np.delete(scores, target_index, axis=1)
     eigenvalue = target**2 + (others**2).sum(axis=1)
     centred = others - others.mean(axis=1, keepdims=True) if is_centred else others
-    along = np.einsum("nr,mnk->mkr", span.left, centred)
-    beyond = ((centred - np.einsum("nr,mkr->mnk", span.left, along)) ** 2).sum(axis=(1, 2))
+    along = np.tensordot(centred, span.left, axes=(1, 0))
+    beyond = ((centred - left_over.explained(span.left, along)) ** 2).sum(axis=(1, 2))
     digits = noise_floor(given, eigenvalue)
     floor = np.maximum(digits, noise or 0.0)
     n, d = scores.shape[1], span.basis.shape[1]

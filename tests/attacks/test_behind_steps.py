@@ -20,6 +20,7 @@ from drjax.core.types import Status
 KEY = jax.random.key(0)
 ATTACK = ATTACKS["embedding"]["behind-steps"]
 N, M = 100, 4
+LOG = preprocessing.FunctionTransformer(np.log1p)
 
 
 @pytest.fixture(scope="module")
@@ -62,8 +63,11 @@ def ratios(found, targets, known):
             (dr.UnitVariance(),),
         ),
         (make_pipeline(preprocessing.MinMaxScaler(), decomposition.PCA(2)), (dr.MinMax(),), ()),
+        # Folded, as 100 records of 13 features are.
+        (make_pipeline(LOG, decomposition.PCA(2)), (dr.Log(),), ()),
+        (make_pipeline(LOG, preprocessing.StandardScaler(), decomposition.PCA(2)), (dr.Log(), dr.Standardise()), ()),
     ],
-    ids=["standard", "standard, whitened", "min-max"],
+    ids=["standard", "standard, whitened", "min-max", "log", "log, standard"],
 )
 def test_the_record_behind_a_scaler_comes_out_exactly(table, peer, steps, after):
     found, targets, known = attacked(table, peer, steps, after=after)
@@ -150,6 +154,14 @@ def test_scores_behind_another_scaler_are_refused_and_the_answer_is_the_mean(tab
     found, _, known = attacked(table, peer, (dr.Standardise(),))
     assert (found.status == Status.MISFIT).all()
     np.testing.assert_allclose(found.x, np.tile(known.mean(axis=0), (M, 1)), rtol=1e-9)
+
+
+def test_steps_on_single_records_behind_a_scaler_are_left_alone():
+    method = dr.Pipeline(before=(dr.MinMax(), dr.Log()), method=drjax.PCA())
+    assert (
+        ATTACK.suits(method, seed_known=False)
+        == "is of PCA and truncated SVD behind steps on single records and scalers"
+    )
 
 
 def test_methods_that_are_no_scores_of_pca_are_left_alone():

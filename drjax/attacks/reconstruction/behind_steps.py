@@ -373,9 +373,9 @@ def _solve_one(plan: _Plan, release: jax.Array, level: jax.Array, unit: jax.Arra
     open_starts = jnp.concatenate([starts, jnp.full_like(starts[:1], jnp.nan)])
     nothing = nothing._replace(cost=jnp.full_like(nothing.cost, jnp.inf))
     (best, _), (ends, costs) = jax.lax.scan(search, (nothing, jnp.bool_(False)), open_starts)
-    weights = jnp.exp(jnp.maximum(-0.5 * (costs - best.cost), -100))
-    away = ends - best.x
-    spread = weights @ away**2 / jnp.sum(weights)
+    is_end = jnp.isfinite(costs) & jnp.isfinite(ends).all(axis=1)
+    weights = jnp.where(is_end, jnp.exp(jnp.maximum(-0.5 * (costs - best.cost), -100)), 0)
+    spread = weights @ jnp.where(is_end[:, None], ends - best.x, 0) ** 2 / jnp.sum(weights)
 
     kept, noise = _likeliest(plan, descent, level, unit, best, starts[0])
     away = kept.x - plan.prior.mean

@@ -86,11 +86,7 @@ class BehindSteps(EmbeddingAttack):
         """See `EmbeddingAttack`."""
         del seed_known
         found = scores_of(method)
-        return (
-            None
-            if found is not None
-            else "is of PCA and truncated SVD behind steps that each look at one record or one feature"
-        )
+        return None if found is not None else "is of PCA and truncated SVD behind steps on single records and scalers"
 
     def cost(self, threat: EmbeddingThreat) -> Cost:
         """See `Attack`."""

@@ -194,16 +194,16 @@ def _scaler(rest: tuple[Step, ...]) -> Scaler | None:
 
 
 def split_steps(steps: tuple[Step, ...]) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
-    """Steps that look at one record at a time, up to the last that does nothing else, and the rest.
+    """Steps that look at one record at a time, and the scalers behind them.
 
     Raises:
-        ValueError: a step that mixes records and features.
+        ValueError: another step, or a scaler before a step on single records.
     """
-    mixing = [i for i, step in enumerate(steps) if not step.per_feature]
-    cut = mixing[-1] + 1 if mixing else 0
-    if not all(step.per_record for step in steps[:cut]):
-        raise ValueError(f"steps must each look at one record or one feature at a time, got {steps}")
-    return steps[:cut], steps[cut:]
+    n_single = sum(step.per_record for step in steps)
+    single, rest = steps[:n_single], steps[n_single:]
+    if not (all(step.per_record for step in single) and all(isinstance(step, Scaler) for step in rest)):
+        raise ValueError(f"steps must look at one record at a time, and behind these scale features, got {steps}")
+    return single, rest
 
 
 def through(steps: tuple[Any, ...], x: Array) -> jax.Array:

@@ -221,13 +221,13 @@ class Pipeline:
 
     def insert_batch(self, keys: Array, shared: PipelineShared, targets: Array) -> Embedding:
         """`insert` for keys (b,) and targets (b, d)."""
-        targets = jnp.asarray(targets)
+        targets = jax.vmap(self._one)(jnp.asarray(targets))
         if shared.own is None:
             return self._fits(keys, shared, targets)
         if self.is_updated:
-            own = self.method.insert_batch(keys, shared.own, jax.vmap(self._one)(targets))
+            own = self.method.insert_batch(keys, shared.own, targets)
         else:
-            own = self._updated(shared.own, jax.vmap(self._one)(targets))
+            own = self._updated(shared.own, targets)
         return jax.vmap(self._released)(own)
 
     def _one(self, target: Array) -> Array:
@@ -235,6 +235,7 @@ class Pipeline:
         return self._through(self._single, jnp.asarray(target, compute_dtype(target))[None])[0]
 
     def _fits(self, keys: Array, shared: PipelineShared, targets: Array) -> Embedding:
+        """A fit for each of targets (b, d), which are behind the steps on single records as the known ones are."""
         known = shared.known
         assert known is not None
         base.check_targets(targets, known.shape[1])

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 import numpy as np
+from sklearn.neighbors import NearestNeighbors
 
 from drjax.attacks.shadow import shadow_embeddings
 from drjax.audits import needs
@@ -18,6 +19,18 @@ from drjax.dr import Pipeline, Rescale, Rotate, Shift
 SHARE = 1e-3
 """Difference of a coordinate, beside its rounding, that a solver may leave: a share of its size and of its column's
 standard deviation. It lets four significant digits pass."""
+
+N_NEIGHBORS = 10
+"""Neighbours of a record that are looked for in a map that is not compared."""
+
+MOST_SEEN = 2000
+"""Records of which that is done, at most, from the whole file."""
+
+LEAST_SEEN = 30
+"""Records of which fewer say nothing."""
+
+N_ORDERS = 199
+"""Random orders of the rows that a map must be better than."""
 
 NOT_COMPARED = "Not compared with a map made anew: the method draws at random, or each program makes a map of its own."
 
@@ -29,26 +42,36 @@ class Comparison:
     Attributes:
         method: Method, its factor set to that of the map where it multiplies coordinates by one.
         difference: Largest difference of a coordinate, up to signs of columns, in standard deviations of its column;
-            None where nothing was compared, see `is_compared`.
+            None where the map cannot be made anew, see `is_compared`.
         row: Row where that is.
-        fits: Whether all differences are within what rounding and solvers leave, or nothing was compared.
+        fits: Whether all differences are within what rounding and solvers leave; where the map cannot be made anew,
+            whether it keeps more neighbours than with its rows in any of `N_ORDERS` orders, where that is asked.
+        kept: Share of records' neighbours that are neighbours in the map, and the largest share in another order of
+            its rows; None where the map was made anew, has too few rows, or need not keep any.
     """
 
     method: DRMethod
     difference: float | None
     row: int
     fits: bool
+    kept: tuple[float, float] | None = None
 
     @property
     def in_words(self) -> str:
-        """The largest difference."""
+        """The largest difference, or the neighbours kept."""
+        if self.kept is not None:
+            share, by_chance = self.kept
+            return (
+                f"of a record's {N_NEIGHBORS} nearest {share:.1%} are among its nearest in the map, and with the rows "
+                f"in another order up to {by_chance:.1%}"
+            )
         return f"up to {self.difference:.2g} of a column's standard deviation, in row {self.row} (counted from 0)"
 
     @property
     def sentence(self) -> str:
         """What was compared, for a report."""
         if self.difference is None:
-            return NOT_COMPARED
+            return NOT_COMPARED if self.kept is None else f"{NOT_COMPARED} But {self.in_words}."
         return f"Compared with the map made anew from all records: differs by {self.in_words}, signs of columns aside."
 
 
@@ -77,7 +100,7 @@ def compare(
 
 def _compared(method: DRMethod, values: np.ndarray, coords: np.ndarray, decimals: int | None) -> Comparison:
     if not is_compared(method):
-        return Comparison(method, None, 0, True)
+        return _by_neighbors(method, values, coords)
 
     def need(count: int) -> needs.Needs:
         return needs.of_embedding(method, count, values.shape[1], with_quality=False)
@@ -101,6 +124,39 @@ def _compared(method: DRMethod, values: np.ndarray, coords: np.ndarray, decimals
     allowed = rounding + digits * np.abs(given) + SHARE * (spread + np.abs(given))
     relative = np.where(np.isfinite(gap), gap, np.inf) / spread
     return Comparison(method, float(relative.max()), int(relative.max(axis=1).argmax()), bool((gap <= allowed).all()))
+
+
+def _by_neighbors(method: DRMethod, values: np.ndarray, coords: np.ndarray) -> Comparison:
+    """Whether neighbours are kept, of the records as the method gets them or each feature in its own spread."""
+    seen = np.linspace(0, len(values) - 1, min(len(values), MOST_SEEN)).astype(np.int64)
+    # A method that minimises nothing, such as a random projection, need not keep any.
+    if len(seen) < LEAST_SEEN or method.minimises is None:
+        return Comparison(method, None, 0, True)
+    records = values[seen]
+    spread = records.std(axis=0)
+    views = [records / np.where(spread > 0, spread, 1)]
+    if isinstance(method, Pipeline):
+        with jax.enable_x64(True):
+            records = np.asarray(method.prepared(records))
+    if np.isfinite(records).all():
+        views.insert(0, records)
+    found = [_neighbors_kept(view, coords[seen]) for view in views]
+    kept = next((one for one in found if one[0] > one[1]), found[0])
+    return Comparison(method, None, 0, kept[0] > kept[1], kept)
+
+
+def _neighbors_kept(records: np.ndarray, coords: np.ndarray) -> tuple[float, float]:
+    """Share of neighbours among records (n, d) that are so among coords (n, k), and the largest of other orders."""
+    n, rng = len(records), np.random.default_rng(0)
+    near, in_map = (
+        NearestNeighbors(n_neighbors=N_NEIGHBORS).fit(one).kneighbors(return_distance=False)
+        for one in (records, coords)
+    )
+    is_near = np.zeros((n, n), bool)
+    is_near[np.arange(n)[:, None], near] = True
+    orders = [np.arange(n), *(rng.permutation(n) for _ in range(N_ORDERS))]
+    shares = [float(is_near[order[:, None], order[in_map]].mean()) for order in orders]
+    return shares[0], max(shares[1:])
 
 
 def _turned_back(method: DRMethod, coords: np.ndarray) -> np.ndarray:

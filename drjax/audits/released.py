@@ -153,6 +153,12 @@ class ReleasedSetting(EveryRecordSetting):
         if config.method != RECOGNISED:
             method = config.dr_method
             self._title, (found,) = method.title, map_check.compare((method,), values, coords, decimals)
+            if not found.fits and found.kept is not None:
+                raise ValueError(
+                    f"released must be a map of data, one row for each record in the same order, got {name}, which has "
+                    f"nothing to do with the records as they stand: {found.in_words}; {NO_ALL_CLEAR}. Bring its rows "
+                    "into the order of the records, or give the table that it was made of"
+                )
             if not found.fits:
                 raise ValueError(
                     f"released must be the map that {method.title} makes of data, got {name}, which differs from it by "
@@ -171,7 +177,8 @@ class ReleasedSetting(EveryRecordSetting):
             )
         self._title = belief.title
         if not map_check.is_compared(belief.best.method):
-            self._compared = map_check.NOT_COMPARED
+            # Recognition has held it against the records more closely than their neighbours tell.
+            self._compared = map_check.compare((belief.best.method,), values, coords, decimals)[0].sentence
             return belief.best.method
         hypotheses = [one for one in (belief.best, *belief.tied) if map_check.is_compared(one.method)]
         made = map_check.compare([one.method for one in hypotheses], values, coords, decimals)

@@ -136,9 +136,8 @@ class LeakIntoComponents(EmbeddingAttack):
         shares = np.sum((centred @ inside) ** 2), np.sum((centred @ beside) ** 2)
         ratio = np.sqrt(shares[0] / shares[1]) if shares[1] > 0 else 0.0
         length = np.sqrt(size * ratio)
-        found = (
-            length * a @ inside + np.where(length > 0, size / np.where(length > 0, length, 1), 0) * b @ beside
-        ) * unit
+        rest = np.where(length > 0, size / np.where(length > 0, length, 1), 0)
+        found = (length * a @ inside + rest * b @ beside) * unit
         sign = np.where(np.sum(found / unit * (away / unit), axis=1, keepdims=True) < 0, -1.0, 1.0)
         return _found(others + sign * found, every)
 

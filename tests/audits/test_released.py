@@ -15,7 +15,8 @@ import drjax
 from drjax.attacks.recognition import recognise
 from drjax.audits import AuditConfig, map_check, run
 from drjax.audits.released import ReleasedSetting
-from drjax.dr import PCA, Isomap, Pipeline, Rescale, Rotate, Shift, Standardise
+from drjax.dr import PCA, TSNE, Isomap, Pipeline, Rescale, Rotate, Shift, Standardise
+from drjax.dr.quality import knn_preservation
 from drjax.reports.records import load_arrays
 
 N = 60
@@ -94,7 +95,34 @@ def test_isomap_is_compared_with_the_map_made_anew(saved, standardised, tmp_path
 def test_a_random_map_is_not_compared(saved, x, tmp_path):
     pair = saved("tsne", SklearnTSNE(perplexity=10, random_state=0).fit_transform(x))
     config = AuditConfig(method="tsne", hyperparameters={"perplexity": 10}, attacks=("map",), **pair)
-    assert map_check.NOT_COMPARED in run(config, tmp_path / "o").report.read_text("utf-8")
+    said = run(config, tmp_path / "o").report.read_text("utf-8")
+    assert f"{map_check.NOT_COMPARED} But of a record&#39;s 10 nearest " in said
+
+
+def test_a_random_map_whose_rows_are_in_another_order_is_refused(saved, x, tmp_path):
+    made = SklearnTSNE(perplexity=10, random_state=0).fit_transform(x)
+    rng = np.random.default_rng(0)
+    unrelated = {"another order": made[rng.permutation(len(made))], "noise": rng.normal(size=made.shape)}
+    for name, coords in unrelated.items():
+        config = AuditConfig(method="tsne", hyperparameters={"perplexity": 10}, attacks=("map",), **saved(name, coords))
+        with pytest.raises(ValueError, match="released must be a map of data, one row for each record in the same ord"):
+            run(config, tmp_path / name)
+        assert not (tmp_path / name).exists()
+
+
+@pytest.mark.parametrize("factor", [1.0, 0.01])
+def test_neighbours_tell_a_map_from_one_of_other_rows_whatever_its_scaling(standardised, x, factor):
+    coords = factor * SklearnTSNE(perplexity=10, random_state=0).fit_transform(standardised)
+    # Stated without the scaling, too: that is another question.
+    for method, seen in ((TSNE(), x), (Pipeline(before=(Standardise(),), method=TSNE()), standardised)):
+        (found,), (other,) = (map_check.compare((method,), x, one, None) for one in (coords, coords[::-1]))
+        assert found.fits
+        assert found.kept[0] == pytest.approx(float(knn_preservation(seen, coords, n_neighbors=10)), abs=0.01)
+        assert 10 / (N - 1) < found.kept[1] < found.kept[0]
+        assert not other.fits
+    (few,) = map_check.compare((TSNE(),), x[:29], coords[:29], None)
+    assert few.fits
+    assert few.sentence == map_check.NOT_COMPARED
 
 
 def test_a_small_map_of_tsne_is_to_be_inverted_too(saved, standardised, x):

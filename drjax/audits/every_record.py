@@ -20,7 +20,7 @@ from drjax.attacks.exposure import Exposure
 from drjax.attacks.registry import ATTACKS
 from drjax.attacks.shadow import shadow_embeddings
 from drjax.attacks.shadow_sets import stand_in_shadows
-from drjax.audits import choice, describe, exposure_report, needs
+from drjax.audits import choice, describe, exposure_report, needs, worst_off
 from drjax.audits.attempts import fields_of
 from drjax.audits.config import BOUNDS, AuditConfig
 from drjax.audits.pipeline import Attempt, Pages, Session, Setting
@@ -266,7 +266,7 @@ class EveryRecordSetting(Setting):
             measured=figures,
             caveats=self._not_run(),
             limitations=exposure_report.LIMITATIONS,
-            details=exposure_report.in_words(data, self._exposures[strongest], attempts[strongest].x),
+            details=worst_off.in_words(data, self._exposures[strongest], attempts[strongest].x),
             result={"exposure": self._exposures[strongest], "table": table},
         )
 

@@ -37,12 +37,6 @@ WORST_RECORDS = 3
 WORST_FEATURES = 40
 """Features that are listed of them."""
 
-MOST_NAMED = 5
-"""Most exposed records that the verdict names."""
-
-NEAR = 0.01
-"""Share of a feature's range within which it counts as learned."""
-
 WORST_ROWS = 20
 """Lines of the ranking in the report, and records that the map marks."""
 
@@ -133,14 +127,14 @@ def ladder_row(
 def write_table(path: Path, data: Dataset, measured: Exposure, result: Mapping[str, np.ndarray]) -> None:
     """Writes one line per record, the most exposed first, for its owner's eyes.
 
-    Rows count from 0, without a header line of the data; of an own table the id and the line in its file stand beside.
+    Rows count from 0, without a header line of the data; of an own table the id and the line in its file stand beside,
+    if it has them.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     heads = ("error", "nearest_other_error", "mean_error", "ratio", "rebuilt", "identified", "chance")
     heads += ("residual_norm", "status")
-    own = [] if data.rows is None else ["id"] * (data.rows.ids is not None) + [data.rows.counted.replace(" ", "_")]
-    writer.writerow(["rank", "row", *own, *heads])
+    writer.writerow(["rank", "row", *_place_heads(data), *heads])
     residual = result.get("residual_norm", np.full(len(measured.row), np.nan))
     for i in np.argsort(measured.rank):
         names = [name for name in count_status(result["status"][i]) if name != "OK"]
@@ -162,60 +156,20 @@ def write_table(path: Path, data: Dataset, measured: Exposure, result: Mapping[s
     path.chmod(0o600)
 
 
-def in_words(data: Dataset, measured: Exposure, x: np.ndarray) -> tuple[str, ...]:
-    """What the strongest attack learns of a typical and of the worst-off record, who is most exposed, what was assumed.
-
-    Args:
-        data: All records.
-        measured: Exposure by the attack.
-        x: (m, d) what it made of the attacked records.
-
-    Returns:
-        Paragraphs; none where no record could be scored.
-    """
-    ranked = [int(i) for i in np.argsort(measured.rank) if np.isfinite(measured.error[i])]
-    if not ranked:
-        return ()
-    assumed = (
-        f"Assumed: the attacker knows the other {len(data.x) - 1:,} records in full, the method, and which row of the "
-        "release is the unknown one's; the section “What was assumed” has all."
-    )
-    worst = data.called(int(measured.row[ranked[0]]))
-    if data.plan is None:
-        return (*_in_features(data, measured, x, ranked[0], worst), assumed)
-    found = learned.learned(data, measured.row, x)
-    named = ", ".join(data.called(int(measured.row[i])) for i in ranked[:MOST_NAMED])
-    return (
-        learned.typical(found),
-        f"The worst-off is {worst}: {learned.of_one(found, ranked[0])}.",
-        f"Most exposed: {named}.",
-        assumed,
-    )
-
-
-def _in_features(data: Dataset, measured: Exposure, x: np.ndarray, at: int, called: str) -> tuple[str, str]:
-    """The same of records without a plan, in features and shares of their range."""
-    truth = data.x[measured.row].astype(np.float64)
-    varies = np.ptp(data.x, axis=0) > 0
-    varies = varies if varies.any() else ~varies
-    missed = np.abs(np.asarray(x, np.float64) - truth)[:, varies]
-    guess = np.abs(exposure.means_of_others(data.x, measured.row) - truth)[:, varies]
-    own, blind = (number(float(np.nanmedian(np.median(one, axis=1)))) for one in (missed, guess))
-    n, d = int((missed[at] <= NEAR).sum()), int(varies.sum())
-    return (
-        f"Of a typical record an attacker who knows all others learns half of the {d:,} features within {own} of their "
-        f"range (a guess without the release: {blind}).",
-        f"The worst-off is {called}: {n:,} of {d:,} features within {NEAR:.0%} of their range, and half of them within "
-        f"{number(float(np.median(missed[at])))}.",
-    )
+def _place_heads(data: Dataset) -> list[str]:
+    """What an own table has beside rows: ids, and lines but where these are the rows of a DataFrame."""
+    if data.rows is None:
+        return []
+    lines = [] if data.rows.counted == "row" else [data.rows.counted.replace(" ", "_")]
+    return ["id"] * (data.rows.ids is not None) + lines
 
 
 def _place(data: Dataset, row: int) -> list[str]:
     """Id and line of a record of an own table."""
     if data.rows is None:
         return []
-    ids = [] if data.rows.ids is None else [data.rows.ids[row]]
-    return [*ids, str(int(data.rows.lines[row]))]
+    own = {"id": "" if data.rows.ids is None else data.rows.ids[row]}
+    return [own.get(head, str(int(data.rows.lines[row]))) for head in _place_heads(data)]
 
 
 def contents(

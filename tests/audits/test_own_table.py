@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 import drjax
-from drjax.audits import AuditConfig, learned
+from drjax.attacks import exposure
+from drjax.audits import AuditConfig, exposure_report, learned, worst_off
 from drjax.audits.every_record import EveryRecordSetting
 from drjax.cli import main
 from drjax.data import load
@@ -53,6 +54,39 @@ def test_the_table_of_records_has_their_ids_and_lines(made, audited):
     assert (folder / "exposure.csv").stat().st_mode & 0o077 == 0
     worst = next(csv.DictReader(lines))
     assert f"Most exposed: {worst['id']} (line {worst['line']})" in result.verdict.details[2]
+
+
+def test_nobody_is_named_whom_no_attack_finds_better_than_the_mean(made, audited):
+    data, rows = load(table_of(audited)), np.arange(150)
+    means = exposure.means_of_others(data.x, rows)
+    away = means + 1.01 * (data.x - means) * np.where(rows < 2, 1, -1)[:, None]
+    for found, named in ((2 * means - data.x, []), (away, rows_of(made)[:2])):
+        measured = exposure.measure(found, data.x, rows, np.zeros(150, np.uint32))
+        _, worst, *most, assumed = worst_off.in_words(data, measured, found)
+        assert assumed.startswith("Assumed: ")
+        if named:
+            assert ", with 0.01% of the error of guessing the mean of the others: " in worst
+            assert sum(record["patient_id"] in most[0] for record in named) == 2
+            assert most[0].count("line") == 2
+        else:
+            assert (
+                worst
+                == "Nobody stands out: for none of 150 records it does better than guessing the mean of the others."
+            )
+            assert not most
+
+
+def test_records_of_a_frame_have_one_place(made, tmp_path):
+    frame = pd.read_csv(io.StringIO(made.text))
+    for data, own in ((load(frame, id="patient_id"), ["id"]), (load(frame[["age", "ward"]]), [])):
+        measured = exposure.measure(data.x, data.x, np.arange(150), np.zeros(150, np.uint32))
+        table = tmp_path / "exposure.csv"
+        exposure_report.write_table(table, data, measured, {"status": np.zeros(150, np.uint32)})
+        heads, first, *_ = csv.reader(table.read_text().splitlines())
+        assert heads[: 3 + len(own)] == ["rank", "row", *own, "error"]
+        assert len(set(heads)) == len(heads) == len(first)
+        if own:
+            assert first[2] == frame["patient_id"][int(first[1])]
 
 
 def test_what_is_learned_is_in_the_columns_units(made, audited):

@@ -11,6 +11,7 @@ from drjax.attacks.registry import ATTACKS
 from drjax.audits import AuditConfig, learned, run
 from drjax.core.types import Reconstruction
 from drjax.data import load
+from drjax.reports.ladder import percent
 
 N = 120
 WARDS = ("Cardiology", "Neurology", "Surgery")
@@ -141,7 +142,9 @@ def test_the_verdict_names_the_planted_persons_though_they_are_few(written, audi
     assert found[0]["id"] == ids[worst]
     called = {row: f"{ids[row]} (line {lines[row]})" for row in PLANTED}
     _, of_worst, most, assumed = result.verdict.details
-    assert of_worst.startswith(f"The worst-off is {called[worst]}: ")
+    error, _, mean, *_ = truth(x)[worst]
+    share = f"with {percent(error / mean)} of the error of guessing the mean of the others: "
+    assert of_worst.startswith(f"The worst-off is {called[worst]}, {share}")
     assert all(name in most for name in called.values())
     assert most.startswith(f"Most exposed: {called[worst]}, ")
     assert "the other 119 records in full" in assumed

@@ -127,8 +127,10 @@ class NeighboursInMap(EmbeddingAttack):
 
     def cost(self, threat: EmbeddingThreat) -> Cost:
         """See `Attack`; of all records at once that it takes together."""
-        n, d = threat.known.shape
-        return Cost(threat.n_releases * _seconds(n, d, 1), 32.0 * min(n, MOST_RECORDS) ** 2)
+        n, d = min(len(threat.known), MOST_RECORDS), threat.known.shape[1]
+        searched, attacked = min(n, N_SEARCHED), min(n, MOST_RECORDS // 2)
+        one = len(WIDTHS) * (8.0 * searched**3 + 2.0 * searched**2 * d) + n**3 / 3 + 2.0 * n**2 * attacked
+        return Cost(threat.n_releases * one / DENSE_FLOPS, 32.0 * n**2)
 
     def seconds_each(self, every: EveryRecord, n_rows: int) -> float:
         """See `EmbeddingAttack`."""

@@ -25,7 +25,7 @@ from drjax.audits.attempts import fields_of
 from drjax.audits.config import BOUNDS, AuditConfig
 from drjax.audits.pipeline import Attempt, Pages, Session, Setting
 from drjax.core.progress import announce, track
-from drjax.core.types import Array, count_status
+from drjax.core.types import Array, DRMethod, count_status
 from drjax.data import Dataset
 from drjax.reports import ladder
 from drjax.reports.ladder import LadderRow
@@ -44,6 +44,11 @@ CHUNK = 10
 """Records between two files, of an attack that shares nothing between records."""
 
 
+def suits(method: DRMethod, x: np.ndarray) -> None:
+    """Raises ValueError where records x (n, d) do not suit a method."""
+    jax.eval_shape(method.fit_transform, jax.random.key(0), np.zeros(x.shape, np.float32))
+
+
 class EveryRecordSetting(Setting):
     """Every record of one release; see the module."""
 
@@ -58,7 +63,6 @@ class EveryRecordSetting(Setting):
         """See `Setting`."""
         self._threat = self._threatened(progress=progress)
         method, n, d = self._threat.method, *self._threat.x.shape
-        jax.eval_shape(method.fit_transform, jax.random.key(0), np.zeros((n, d), np.float32))
         self._attacks, self._left_out = self._chosen()
 
         def need(count: int) -> needs.Needs:
@@ -80,11 +84,12 @@ class EveryRecordSetting(Setting):
         config = self.config
         choice.check(config)
         self.data = data = self.loaded()
-        n = len(data.x)
+        n, method = len(data.x), config.dr_method
         if n < 4:
             raise ValueError(f"data must have at least 4 records, got {n} in {data.name}")
+        suits(method, data.x)
         return EveryRecord(
-            method=config.dr_method,
+            method=method,
             x=data.x,
             coords=np.zeros((n, config.n_components)),
             rows=self._rows(self.config.max_records),
@@ -266,7 +271,7 @@ class EveryRecordSetting(Setting):
             measured=figures,
             caveats=self._not_run(),
             limitations=exposure_report.LIMITATIONS,
-            details=worst_off.in_words(data, self._exposures[strongest], attempts[strongest].x),
+            details=worst_off.in_words(data, self._exposures[strongest], attempts[strongest].x, self._knowing()),
             result={"exposure": self._exposures[strongest], "table": table},
         )
 
@@ -280,6 +285,10 @@ class EveryRecordSetting(Setting):
     def _facts(self) -> Facts:
         """What was released."""
         return describe.release(self.config, self.data, n_records=len(self.data.x))
+
+    def _knowing(self) -> str:
+        """What the adversary knows of the making of the release."""
+        return "the method"
 
     def _assumptions(self) -> tuple[str, ...]:
         """Who the adversary is and what they know."""

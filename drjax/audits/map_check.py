@@ -14,7 +14,7 @@ from sklearn.neighbors import NearestNeighbors
 from drjax.attacks.shadow import shadow_embeddings
 from drjax.audits import needs
 from drjax.core.types import DRMethod
-from drjax.dr import Pipeline, Rescale, Rotate, Shift
+from drjax.dr import Pipeline, Rescale, Rotate, Shift, Unnamed
 
 SHARE = 1e-3
 """Difference of a coordinate, beside its rounding, that a solver may leave: a share of its size and of its column's
@@ -98,8 +98,20 @@ def compare(
     return tuple(_compared(method, values, coords, decimals) for method in methods)
 
 
+def related(values: np.ndarray, coords: np.ndarray) -> Comparison:
+    """Whether a map (n, k) that no known method made is one of the records (n, d), row by row: by their neighbours.
+
+    Of fewer than `LEAST_SEEN` records nothing is said, and it does not fit.
+    """
+    found = _by_neighbors(Unnamed(n_components=coords.shape[1]), values, coords)
+    return found if found.kept is not None else dataclasses.replace(found, fits=False)
+
+
 def _compared(method: DRMethod, values: np.ndarray, coords: np.ndarray, decimals: int | None) -> Comparison:
     if not is_compared(method):
+        # A method that minimises nothing, such as a random projection, need not keep any.
+        if method.minimises is None:
+            return Comparison(method, None, 0, True)
         return _by_neighbors(method, values, coords)
 
     def need(count: int) -> needs.Needs:
@@ -129,8 +141,7 @@ def _compared(method: DRMethod, values: np.ndarray, coords: np.ndarray, decimals
 def _by_neighbors(method: DRMethod, values: np.ndarray, coords: np.ndarray) -> Comparison:
     """Whether neighbours are kept, of the records as the method gets them or each feature in its own spread."""
     seen = np.linspace(0, len(values) - 1, min(len(values), MOST_SEEN)).astype(np.int64)
-    # A method that minimises nothing, such as a random projection, need not keep any.
-    if len(seen) < LEAST_SEEN or method.minimises is None:
+    if len(seen) < LEAST_SEEN:
         return Comparison(method, None, 0, True)
     records = values[seen]
     spread = records.std(axis=0)

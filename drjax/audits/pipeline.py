@@ -283,6 +283,10 @@ class Setting(ABC):
     def targets(self) -> np.ndarray:
         """The truth (m, d)."""
 
+    def verdict(self, rows: tuple[LadderRow, ...]) -> Verdict:
+        """Verdict on the ladder."""
+        return ladder.verdict(rows)
+
     @abstractmethod
     def pages(
         self, session: Session, attempts: Mapping[str, Attempt], rows: tuple[LadderRow, ...], verdict: Verdict
@@ -315,7 +319,7 @@ def run_setting(
     session = Session(folder, progress, say)
     setting.release(session)
     attempts, rows = _attempted(setting, session)
-    verdict = ladder.verdict(rows)
+    verdict = setting.verdict(rows)
     pages = setting.pages(session, attempts, rows, verdict)
     verdict = dataclasses.replace(
         verdict, caveats=(*verdict.caveats, *pages.caveats), details=(*verdict.details, *pages.details)

@@ -19,20 +19,29 @@ import numpy as np
 from drjax.attacks.attack import EmbeddingAttack, EveryRecord
 from drjax.attacks.case import decimals_of, dtype_of
 from drjax.attacks.recognition import recognise
+from drjax.attacks.recognition.belief import Belief
 from drjax.attacks.registry import ATTACKS
 from drjax.audits import choice, exposure_report, map_check
 from drjax.audits.config import RECOGNISED, AuditConfig
-from drjax.audits.every_record import EveryRecordSetting
+from drjax.audits.every_record import EveryRecordSetting, suits
 from drjax.audits.pipeline import Attempt, Pages, Session
 from drjax.audits.report import release_facts
 from drjax.core import validate
 from drjax.core.types import Array, DRMethod, Status
 from drjax.data import Dataset, in_own_units, load_values
 from drjax.data.frames import values_from_memory
+from drjax.dr import Unnamed
 from drjax.reports.ladder import LadderRow
 from drjax.reports.sections import Facts, Text, Verdict
+from drjax.reports.verdict_rule import CONCLUSIONS
 
 NO_ALL_CLEAR = "no attack was run, which is no all-clear"
+
+NOT_RECOGNISED = (
+    "How the map was made is not known. So the attacks on it, and on what could be published instead, learn from the "
+    "map alone: whoever knows how it was made may take back far more. If you do, state --method."
+)
+"""What a report says of a map that no known method made."""
 
 SCALING = (
     "The map was made of the records as they are in the file, and the attacks work on these. Errors in this report are "
@@ -152,6 +161,7 @@ class ReleasedSetting(EveryRecordSetting):
         config, key, name = self.config, jax.random.key(self.config.seed), self.config.released
         if config.method != RECOGNISED:
             method = config.dr_method
+            suits(method, values)
             self._title, (found,) = method.title, map_check.compare((method,), values, coords, decimals)
             if not found.fits and found.kept is not None:
                 raise ValueError(
@@ -171,10 +181,7 @@ class ReleasedSetting(EveryRecordSetting):
             key, np.delete(values, row, axis=0), coords, target_row=row, decimals=decimals, progress=progress
         )
         if belief.best is None:
-            raise ValueError(
-                f"released must be made by one of the methods and steps that are known here, got {name}, of which "
-                f"none of them fits: {NO_ALL_CLEAR}. {' '.join(belief.why)} If you know how it was made, state --method"
-            )
+            return self._unnamed(values, coords, belief)
         self._title = belief.title
         if not map_check.is_compared(belief.best.method):
             # Recognition has held it against the records more closely than their neighbours tell.
@@ -191,6 +198,36 @@ class ReleasedSetting(EveryRecordSetting):
             f"differs from that by {made[0].in_words} (MISFIT): {NO_ALL_CLEAR}. If you know how it was made, state "
             "--method; check that rows are in the order of the records"
         )
+
+    def _unnamed(self, values: np.ndarray, coords: np.ndarray, belief: Belief) -> DRMethod:
+        """A method of which nothing is known, where the map keeps neighbours of the records in their order."""
+        found, name, why = map_check.related(values, coords), self.config.released, " ".join(belief.why)
+        # Where another order of the rows fits a method, a few neighbours kept are chance, or of sorted records.
+        if not found.fits or belief.order is not None:
+            kept = "" if found.kept is None else f" Rows may be in another order: {found.in_words}."
+            raise ValueError(
+                f"released must be made by one of the methods and steps that are known here, or at least keep "
+                f"neighbours of data, got {name}: {NO_ALL_CLEAR}. {why}{kept} If you know how it was made, state "
+                "--method"
+            )
+        self._title = found.method.title
+        self._compared = f"not known. {why} Rows go with the records: {found.in_words}."
+        return found.method
+
+    def verdict(self, rows: tuple[LadderRow, ...]) -> Verdict:
+        """See `Setting`; of a map by an unknown method, no all-clear."""
+        found = super().verdict(rows)
+        if not self._is_unnamed or found.level != "not shown":
+            return found
+        return dataclasses.replace(found, level="undetermined", headline=CONCLUSIONS["weak"])
+
+    @property
+    def _is_unnamed(self) -> bool:
+        return isinstance(self._threat.method, Unnamed)
+
+    def _knowing(self) -> str:
+        """See `EveryRecordSetting`."""
+        return "" if self._is_unnamed else super()._knowing()
 
     def _chosen(self) -> tuple[dict[str, EmbeddingAttack], dict[str, str]]:
         """Beside those of every such audit others, where none confirms its answers, that do not take too long."""
@@ -248,7 +285,7 @@ class ReleasedSetting(EveryRecordSetting):
         return dataclasses.replace(
             found,
             tables=(made, *found.tables),
-            caveats=(*self._refused(attempts), *found.caveats),
+            caveats=(*(NOT_RECOGNISED,) * self._is_unnamed, *self._refused(attempts), *found.caveats),
             result={**found.result, "belief": self._belief},
         )
 
@@ -256,6 +293,8 @@ class ReleasedSetting(EveryRecordSetting):
         """What is taken for the making of the map, and why."""
         if self._belief is None:
             return f"stated: {self._title}", self._compared
+        if self._is_unnamed:
+            return (self._compared,)
         return (*self._belief.in_words().splitlines(), self._compared)
 
     def _refused(self, attempts: Mapping[str, Attempt]) -> tuple[str, ...]:
@@ -271,13 +310,14 @@ class ReleasedSetting(EveryRecordSetting):
 
     def _facts(self) -> Facts:
         threat, data, config = self._threat, self.data, self.config
-        how = "recognised" if config.method == RECOGNISED else "as stated"
+        how = "as stated" if config.method != RECOGNISED else "recognised"
         settings = ", ".join(f"{name} {value}" for name, value in config.hyperparameters.items())
         precision = (
             f"{threat.dtype}, all digits" if threat.decimals is None else f"rounded to {threat.decimals} decimals"
         )
+        made = "not known" if self._is_unnamed else f"{self._title}{f', {settings}' if settings else ''} ({how})"
         return release_facts(
-            method=f"{self._title}{f', {settings}' if settings else ''} ({how}); the map in {config.released}",
+            method=f"{made}; the map in {config.released}",
             dataset=data.name,
             n_records=len(data.x),
             n_features=data.x.shape[1],
@@ -290,6 +330,9 @@ class ReleasedSetting(EveryRecordSetting):
         usual = exposure_report.assumptions(self.data, threat.method, len(threat.rows), scaling=SCALING)
         if self._belief is None:
             return usual
+        if self._is_unnamed:
+            blind = "The adversary sees the published coordinates of all records, and does not know how they were made."
+            return usual[0], blind, *usual[2:]
         read = (
             "The adversary sees the published coordinates of all records, and reads the method and its settings off "
             f"them. That was done once, with row {threat.rows[0]} unknown, and holds here for every record."

@@ -20,13 +20,14 @@ NEAR = 0.01
 """Share of a feature's range within which it counts as learned."""
 
 
-def in_words(data: Dataset, measured: Exposure, x: np.ndarray) -> tuple[str, ...]:
+def in_words(data: Dataset, measured: Exposure, x: np.ndarray, knowing: str = "the method") -> tuple[str, ...]:
     """What the strongest attack learns of a typical and of the worst-off record, who is most exposed, what was assumed.
 
     Args:
         data: All records.
         measured: Exposure by the attack.
         x: (m, d) what it made of the attacked records.
+        knowing: What the attacker knows beside the other records; empty if nothing.
 
     Returns:
         Paragraphs; none where no record could be scored.
@@ -35,8 +36,8 @@ def in_words(data: Dataset, measured: Exposure, x: np.ndarray) -> tuple[str, ...
     if not ranked:
         return ()
     assumed = (
-        f"Assumed: the attacker knows the other {len(data.x) - 1:,} records in full, the method, and which row of the "
-        "release is the unknown one's; the section “What was assumed” has all."
+        f"Assumed: the attacker knows the other {len(data.x) - 1:,} records in full{knowing and ', ' + knowing}, and "
+        "which row of the release is the unknown one's; the section “What was assumed” has all."
     )
     exposed = [i for i in ranked if measured.error[i] < measured.mean_error[i]]
     worst = next(iter(exposed), ranked[0])

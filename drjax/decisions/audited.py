@@ -15,6 +15,7 @@ from drjax.attacks.exposure import Exposure
 from drjax.audits.config import AuditConfig
 from drjax.core.types import Array, DRMethod
 from drjax.data import Dataset
+from drjax.dr import PCA, Unnamed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +53,12 @@ class Audited:
     def is_map_given(self) -> bool:
         """Whether the release is a map that somebody else made, which is not made anew."""
         return self.config.released is not None
+
+    @property
+    def maker(self) -> DRMethod:
+        """The release's method, to make other maps by; PCA where it is not known."""
+        method, d = self.every.method, self.every.x.shape[1]
+        return PCA(n_components=min(method.n_components, d)) if isinstance(method, Unnamed) else method
 
     @property
     def ranked(self) -> np.ndarray:

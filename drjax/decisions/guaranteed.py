@@ -18,7 +18,7 @@ from sklearn.neighbors import NearestNeighbors
 from drjax.attacks.shadow import DENSE_FLOPS
 from drjax.bounds import rero
 from drjax.bounds.curve import TradeOff
-from drjax.core.types import Array
+from drjax.core.types import Array, DRMethod
 from drjax.decisions.audited import Audited, Made
 from drjax.decisions.options import OfSameMethod, Option, data_word, method_words, refit_seconds, refitted
 from drjax.decisions.statistics_attacks import in_and_beside
@@ -123,6 +123,10 @@ class SyntheticMap(Guaranteed):
     def command(self, audited: Audited) -> str:
         """See `Option`."""
         return self.release(audited, "map", *method_words(audited))
+
+    def method(self, audited: Audited) -> DRMethod:
+        """See `Option`."""
+        return audited.maker
 
     def make(self, key: Array, audited: Audited) -> Made:
         """See `Option`; each record lies where the synthetic one lies that is nearest to it."""

@@ -356,7 +356,7 @@ def refitted(key: Array, audited: Audited, method: DRMethod, x: np.ndarray) -> n
 
 def refit_seconds(audited: Audited, n: int) -> float:
     """Time that a map of n of the records takes."""
-    return shadow_needs(audited.every.method, n, audited.data.x.shape[1], 1).seconds
+    return shadow_needs(audited.maker, n, audited.data.x.shape[1], 1).seconds
 
 
 def _with_components(audited: Audited, n_components: int) -> Audited:
@@ -381,7 +381,7 @@ def data_word(audited: Audited) -> str:
 def method_words(audited: Audited) -> list[str]:
     """Options of a command for the method of the audited map, with its hyperparameters and steps."""
     config = audited.config
-    return command_words(audited.every.method if config.method == RECOGNISED else config.dr_method)
+    return command_words(audited.maker if config.method == RECOGNISED else config.dr_method)
 
 
 def _words(config: AuditConfig, names: Sequence[str]) -> list[str]:

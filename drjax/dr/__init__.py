@@ -17,6 +17,7 @@ from drjax.dr.pipeline.steps import STEPS, CentredRows, FirstPCA, Log, MinMax, O
 from drjax.dr.random_projection import SparseRandomProjection
 from drjax.dr.tsne.method import TSNE
 from drjax.dr.umap.method import UMAP
+from drjax.dr.unnamed import Unnamed
 
 METHODS = {
     method.name: method for method in (PCA, TruncatedSVD, SparseRandomProjection, ClassicalMDS, MDS, Isomap, TSNE, UMAP)
@@ -112,6 +113,7 @@ __all__ = [
     "TruncatedSVD",
     "UnitRows",
     "UnitVariance",
+    "Unnamed",
     "command_words",
     "make_method",
     "publishes_scores",

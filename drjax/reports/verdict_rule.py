@@ -20,12 +20,13 @@ ERROR_THRESHOLD = 0.5
 IDENTIFICATION_FACTOR = 10.0
 """Multiple of the chance level above which the identification rate means high exposure."""
 
-Conclusion = Literal["high", "not shown", "undetermined", "guaranteed"]
+Conclusion = Literal["high", "not shown", "weak", "undetermined", "guaranteed"]
 """What can be said of something that is to be published. No audit ends with "guaranteed", which takes a mechanism."""
 
 CONCLUSIONS: Mapping[Conclusion, str] = {
     "high": "Do not publish this as it is",
     "not shown": "These attacks found nothing that the rule calls high exposure",
+    "weak": "No all-clear: the attacks that know how this was made could not be run, and the others found nothing high",
     "undetermined": "Nothing could be measured",
     "guaranteed": "Publish, under the stated guarantee",
 }

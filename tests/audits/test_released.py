@@ -14,10 +14,11 @@ from sklearn.preprocessing import StandardScaler
 import drjax
 from drjax.attacks.recognition import recognise
 from drjax.audits import AuditConfig, map_check, run
-from drjax.audits.released import ReleasedSetting
+from drjax.audits.released import NOT_RECOGNISED, ReleasedSetting
 from drjax.dr import PCA, TSNE, Isomap, Pipeline, Rescale, Rotate, Shift, Standardise
 from drjax.dr.quality import knn_preservation
 from drjax.reports.records import load_arrays
+from drjax.reports.verdict_rule import CONCLUSIONS
 
 N = 60
 
@@ -143,11 +144,51 @@ def test_a_map_that_the_stated_method_did_not_make_is_refused(saved, standardise
     assert not (tmp_path / "o").exists()
 
 
-def test_a_map_of_none_of_the_methods_is_no_all_clear(saved, standardised, tmp_path):
+def test_a_map_of_none_of_the_methods_is_attacked_by_what_needs_to_know_none(saved, standardised, tmp_path):
+    pair = saved("kernel", KernelPCA(2, kernel="rbf", gamma=0.05).fit_transform(standardised))
+    result = run(AuditConfig(**pair), tmp_path / "o")
+    assert result.belief.method is None
+    assert [row.label for row in result.rows if not row.is_baseline] == ["Neighbours in the map"]
+    assert result.verdict.level == "high"
+    assert NOT_RECOGNISED in result.verdict.caveats
+    assert not any("the method" in line for line in result.verdict.details)
+    page = result.report.read_text("utf-8")
+    for words in (
+        "this unrecognised release",
+        "not known; the map in",
+        "does not know how they were made",
+        "nearest in",
+    ):
+        assert words in page
+    for words in ("believed:", "knows the method", "randomised; the attacks"):
+        assert words not in page
+
+
+def test_what_is_not_found_in_such_a_map_is_no_all_clear(saved, standardised, tmp_path):
+    # Most records lie far apart by this kernel, and the map keeps few neighbours.
     pair = saved("kernel", KernelPCA(2, kernel="rbf", gamma=0.2).fit_transform(standardised))
-    with pytest.raises(ValueError, match=r"none of them fits: no attack was run, which is no all-clear.*--method"):
-        run(AuditConfig(**pair), tmp_path / "o")
-    assert not (tmp_path / "o").exists()
+    result = run(AuditConfig(**pair), tmp_path / "o")
+    assert result.verdict.level == "undetermined"
+    assert result.verdict.headline == CONCLUSIONS["weak"]
+    assert NOT_RECOGNISED in result.verdict.caveats
+
+
+def test_a_map_that_has_nothing_to_do_with_the_records_as_they_stand_is_refused(saved, x, standardised, tmp_path):
+    rng = np.random.default_rng(0)
+    kernel = KernelPCA(2, kernel="rbf", gamma=0.2).fit_transform(standardised)
+    kinds = {
+        "another order": kernel[rng.permutation(N)],
+        "noise": rng.normal(size=(N, 2)),
+        # Rows that a method would fit in another order.
+        "two changed places": SklearnPCA(4).fit_transform(standardised)[[1, 0, *range(2, N)]],
+    }
+    for name, coords in kinds.items():
+        with pytest.raises(
+            ValueError, match=r"released must be made by one of the methods.*got .*which is no all-clear"
+        ):
+            run(AuditConfig(n_components=coords.shape[1], **saved(name, coords)), tmp_path / name)
+        assert not (tmp_path / name).exists()
+    assert not map_check.related(x[: map_check.LEAST_SEEN - 1], kernel[: map_check.LEAST_SEEN - 1]).fits
 
 
 def test_a_recognised_map_of_another_record_is_a_misfit(saved, x, tmp_path):

@@ -24,7 +24,7 @@ from drjax.decisions.guaranteed import PrivateComponents, SyntheticMap
 from drjax.decisions.options import Defended, DensityContours, FewerNumbers, MergedExposed, WithoutExposed
 from drjax.decisions.usefulness import Usefulness
 from drjax.defenses import Groups, OutputNoise, Rounding, contours
-from drjax.dr import PCA, TSNE, Pipeline, Standardise, make_method
+from drjax.dr import PCA, TSNE, Pipeline, Standardise, Unnamed, make_method
 from drjax.reports.records import load_arrays, read_records
 from drjax.reports.sections import Verdict
 
@@ -461,6 +461,7 @@ def test_commands_of_a_recognised_map_have_its_method_steps_and_settings(audited
             make_method("pca", 2, {}, scale=("robust", "unit-rows"), first_pca=3, whiten=True),
             "--method pca --n-components 2 --scale robust unit-rows --first-pca 3 --whiten",
         ),
+        (Unnamed(n_components=2), "--method pca --n-components 2"),
     ):
         every = EveryRecord(method=made, x=x, coords=x[:, :2], rows=np.arange(40), stand_ins=None)
         one = Audited(

@@ -11,12 +11,13 @@ import numpy as np
 
 from drjax.attacks import certificate, intervals
 from drjax.attacks.attack import EmbeddingAttack, EmbeddingThreat
+from drjax.attacks.recognition.tsne_scaled import as_believed
 from drjax.attacks.reconstruction.features import MIN_PRACTICE
 from drjax.attacks.registry import answer
 from drjax.attacks.shadow_sets import shadows_of
 from drjax.core.statistics import mean_interval
 from drjax.core.types import Array, Reconstruction, is_usable
-from drjax.dr import Pipeline
+from drjax.dr import Pipeline, RescaleColumns
 
 RELEASES = 12
 """Practice releases, at most."""
@@ -116,11 +117,18 @@ def fresh(key: Array, threat: EmbeddingThreat) -> EmbeddingThreat | None:
 def _as_published(threat: EmbeddingThreat, known: np.ndarray, truth: np.ndarray, coords: np.ndarray) -> np.ndarray:
     """Practice releases (m, n, k), made by the library that is known for the method where its maps differ from ours.
 
-    Ours where the release under attack is ours, where the method has no such library, and of many records.
+    Ours where the release under attack is ours, where the method has no such library, and of many records. Factors of
+    columns that were read off the release under attack are read off each of these.
     """
     method = threat.method
-    if not library_seconds(threat, len(truth)):
-        return coords
+    found = _by_library(threat, known, truth) if library_seconds(threat, len(truth)) else coords
+    if isinstance(method, Pipeline) and any(isinstance(step, RescaleColumns) for step in method.after):
+        found = np.stack([as_believed(method, known.astype(np.float64), one.astype(np.float64)) for one in found])
+    return found
+
+
+def _by_library(threat: EmbeddingThreat, known: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    method = threat.method
     own: Any = method.method if isinstance(method, Pipeline) else method
     made = []
     for seed, x in enumerate(truth):

@@ -18,8 +18,7 @@ import numpy as np
 
 from drjax.attacks.attack import EmbeddingAttack, EveryRecord
 from drjax.attacks.case import decimals_of, dtype_of
-from drjax.attacks.recognition import recognise
-from drjax.attacks.recognition.belief import Belief
+from drjax.attacks.recognition import in_other_order, recognise, rescaled
 from drjax.attacks.registry import ATTACKS
 from drjax.audits import choice, exposure_report, map_check
 from drjax.audits.config import RECOGNISED, AuditConfig
@@ -36,6 +35,9 @@ from drjax.reports.sections import Facts, Text, Verdict
 from drjax.reports.verdict_rule import CONCLUSIONS
 
 NO_ALL_CLEAR = "no attack was run, which is no all-clear"
+
+MULTIPLIED = "The map is at rest by the stated method once each column is divided by a constant, which was taken back."
+"""What a report says of a map that was stated without that step."""
 
 NOT_RECOGNISED = (
     "How the map was made is not known. So the attacks on it, and on what could be published instead, learn from the "
@@ -158,30 +160,25 @@ class ReleasedSetting(EveryRecordSetting):
         self, values: np.ndarray, coords: np.ndarray, row: int, decimals: int | None, *, progress: bool
     ) -> DRMethod:
         """The method that the attacks take for the map's, once it was compared with the map."""
-        config, key, name = self.config, jax.random.key(self.config.seed), self.config.released
-        if config.method != RECOGNISED:
-            method = config.dr_method
-            suits(method, values)
-            self._title, (found,) = method.title, map_check.compare((method,), values, coords, decimals)
-            if not found.fits and found.kept is not None:
-                raise ValueError(
-                    f"released must be a map of data, one row for each record in the same order, got {name}, which has "
-                    f"nothing to do with the records as they stand: {found.in_words}; {NO_ALL_CLEAR}. Bring its rows "
-                    "into the order of the records, or give the table that it was made of"
-                )
-            if not found.fits:
-                raise ValueError(
-                    f"released must be the map that {method.title} makes of data, got {name}, which differs from it by "
-                    f"{found.in_words}: state the steps and settings that made it, leave out --method to have them "
-                    "recognised, and check that rows are in the order of the records"
-                )
-            self._compared = found.sentence
-            return method
+        if self.config.method != RECOGNISED:
+            return self._stated(values, coords, row, decimals)
+        key, known, name = jax.random.key(self.config.seed), np.delete(values, row, axis=0), self.config.released
         belief = self._belief = recognise(
-            key, np.delete(values, row, axis=0), coords, target_row=row, decimals=decimals, progress=progress
+            key, known, coords, target_row=row, decimals=decimals, reorders=False, progress=progress
         )
         if belief.best is None:
-            return self._unnamed(values, coords, belief)
+            found = map_check.related(values, coords)
+            if not found.fits:
+                belief = in_other_order(key, belief, known, coords, target_row=row, decimals=decimals)
+                kept = "" if found.kept is None else f" Rows may be in another order: {found.in_words}."
+                raise ValueError(
+                    f"released must be made by one of the methods and steps that are known here, or at least keep "
+                    f"neighbours of data, got {name}: {NO_ALL_CLEAR}. {' '.join(belief.why)}{kept} If you know how it "
+                    "was made, state --method"
+                )
+            self._title = found.method.title
+            self._compared = f"not known. {' '.join(belief.why)} Rows go with the records: {found.in_words}."
+            return found.method
         self._title = belief.title
         if not map_check.is_compared(belief.best.method):
             # Recognition has held it against the records more closely than their neighbours tell.
@@ -199,20 +196,26 @@ class ReleasedSetting(EveryRecordSetting):
             "--method; check that rows are in the order of the records"
         )
 
-    def _unnamed(self, values: np.ndarray, coords: np.ndarray, belief: Belief) -> DRMethod:
-        """A method of which nothing is known, where the map keeps neighbours of the records in their order."""
-        found, name, why = map_check.related(values, coords), self.config.released, " ".join(belief.why)
-        # Where another order of the rows fits a method, a few neighbours kept are chance, or of sorted records.
-        if not found.fits or belief.order is not None:
-            kept = "" if found.kept is None else f" Rows may be in another order: {found.in_words}."
+    def _stated(self, values: np.ndarray, coords: np.ndarray, row: int, decimals: int | None) -> DRMethod:
+        """The method that is stated, with the factors of a map that was multiplied."""
+        stated, name = self.config.dr_method, self.config.released
+        suits(stated, values)
+        method = rescaled(stated, np.delete(values, row, axis=0), coords, target_row=row, decimals=decimals)
+        self._title, (found,) = method.title, map_check.compare((method,), values, coords, decimals)
+        if not found.fits and found.kept is not None:
             raise ValueError(
-                f"released must be made by one of the methods and steps that are known here, or at least keep "
-                f"neighbours of data, got {name}: {NO_ALL_CLEAR}. {why}{kept} If you know how it was made, state "
-                "--method"
+                f"released must be a map of data, one row for each record in the same order, got {name}, which has "
+                f"nothing to do with the records as they stand: {found.in_words}; {NO_ALL_CLEAR}. Bring its rows "
+                "into the order of the records, or give the table that it was made of"
             )
-        self._title = found.method.title
-        self._compared = f"not known. {why} Rows go with the records: {found.in_words}."
-        return found.method
+        if not found.fits:
+            raise ValueError(
+                f"released must be the map that {method.title} makes of data, got {name}, which differs from it by "
+                f"{found.in_words}: state the steps and settings that made it, leave out --method to have them "
+                "recognised, and check that rows are in the order of the records"
+            )
+        self._compared = found.sentence if method is stated else f"{MULTIPLIED} {found.sentence}"
+        return method
 
     def verdict(self, rows: tuple[LadderRow, ...]) -> Verdict:
         """See `Setting`; of a map by an unknown method, no all-clear."""

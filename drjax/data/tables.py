@@ -8,6 +8,7 @@ tables of an audit.
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import io
 import re
@@ -176,12 +177,13 @@ def read_csv(name: str, blob: bytes) -> Columns:
     # One block, because a cell that lies in more than two is an error.
     read = pyarrow.csv.ReadOptions(use_threads=False, block_size=min(max(2**20, len(blob)), 2**31 - 1))
     try:
-        with pyarrow.csv.open_csv(io.BytesIO(blob), read_options=read, parse_options=parse) as reader:
-            header = reader.schema.names
+        # Not by a reader of pyarrow's that is not read to its end: it may abort the process where that ends soon after.
+        text = io.TextIOWrapper(io.BytesIO(blob), "utf-8-sig", newline="")
+        header = next(csv.reader(text, delimiter=separator))
         check_header(name, header)
         as_text = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(header, pa.string()))
         table = pyarrow.csv.read_csv(io.BytesIO(blob), read_options=read, parse_options=parse, convert_options=as_text)
-    except (pa.ArrowException, UnicodeDecodeError) as error:
+    except (pa.ArrowException, UnicodeDecodeError, csv.Error) as error:
         raise ValueError(
             f"{name} is not a readable CSV file ({' '.join(str(error).split())[:300]}): save it as UTF-8 text with as "
             "many cells in every row as in the first"

@@ -11,7 +11,18 @@ from drjax.dr.mds.classical import ClassicalMDS, publishes_scores
 from drjax.dr.mds.method import MDS
 from drjax.dr.pca.method import PCA
 from drjax.dr.pca.truncated import TruncatedSVD
-from drjax.dr.pipeline.after import AFTER, Cast, Centre, Mirror, Rescale, Rotate, Round, Shift, UnitVariance
+from drjax.dr.pipeline.after import (
+    AFTER,
+    Cast,
+    Centre,
+    Mirror,
+    Rescale,
+    RescaleColumns,
+    Rotate,
+    Round,
+    Shift,
+    UnitVariance,
+)
 from drjax.dr.pipeline.method import Pipeline
 from drjax.dr.pipeline.steps import STEPS, CentredRows, FirstPCA, Log, MinMax, OneHot, Robust, Standardise, UnitRows
 from drjax.dr.random_projection import SparseRandomProjection
@@ -104,6 +115,7 @@ __all__ = [
     "OneHot",
     "Pipeline",
     "Rescale",
+    "RescaleColumns",
     "Robust",
     "Rotate",
     "Round",

@@ -29,6 +29,7 @@ from drjax import dr
 from drjax.attacks.recognition import recognise
 from drjax.attacks.recognition.belief import Belief
 from drjax.core.types import DRMethod
+from drjax.dr.pipeline.steps import Step
 from experiments.markdown import markdown_table
 from experiments.pipelines.releases import RELEASES, drawn, made
 from experiments.pipelines.run import is_right
@@ -131,10 +132,10 @@ SCALERS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 """Scalers by what they add to a kind's name: scikit-learn's, and drjax's step."""
 
 FACTORS = (0.013, 7.7)
-"""What SMACOF maps are multiplied by."""
+"""What maps are multiplied by."""
 
-NEAR = 0.01
-"""Share by which a factor may be off and count as named right."""
+NEAR, NEAR_OF_TSNE = 0.01, 0.1
+"""Share by which a factor may be off and count as named right; maps of t-SNE still grow where a library ends them."""
 
 Verdict = tuple[str, str, bool]
 """Kind of a map, what is believed of it, and whether that is right."""
@@ -192,21 +193,44 @@ def pca(name: str, *, n_known: int, seed: int) -> Iterator[Verdict]:
 
 
 def multiplied(name: str, *, n_known: int, seed: int) -> Iterator[Verdict]:
-    """Verdicts on SMACOF maps of records as they are and standardised, times each of `FACTORS`."""
+    """Verdicts on maps of records as they are and standardised, by SMACOF times each of `FACTORS`, and by t-SNE times
+    these and scaled to [0, 1]."""
     known, x, _ = _draw(name, n_known, seed)
     for kind, (scaler, before) in list(SCALERS.items())[:2]:
         rows = x if scaler is None else scaler().fit_transform(x)
-        coords = MDS(2, n_init=1, init="random", random_state=seed).fit_transform(rows)
+        coords = np.asarray(MDS(2, n_init=1, init="random", random_state=seed).fit_transform(rows))
         for factor in FACTORS:
-            truth: DRMethod = dr.Pipeline(before=before, method=dr.MDS(), after=(dr.Rescale(factor=factor),))
-            belief = _believed(known, factor * np.asarray(coords), seed)
-            own = belief.method.after if isinstance(belief.method, dr.Pipeline) else ()
-            is_scaled = any(isinstance(step, dr.Rescale) and abs(step.factor / factor - 1) < NEAR for step in own)
-            yield (
-                f"{kind}MDS times {factor}",
-                belief.title,
-                is_scaled and is_right(belief, truth, x),
-            )
+            after = dr.Rescale(factor=factor)
+            yield _of_factors(f"{kind}MDS times {factor}", known, x, factor * coords, seed, before, dr.MDS(), after)
+        coords = TSNE(random_state=seed).fit_transform(rows).astype(np.float64)
+        for words, factors in (
+            *((f"times {factor}", (factor, factor)) for factor in FACTORS),
+            ("scaled to [0, 1]", tuple(1 / np.ptp(coords, axis=0))),
+        ):
+            after = dr.RescaleColumns(factors=factors)
+            yield _of_factors(f"{kind}t-SNE {words}", known, x, factors * coords, seed, before, dr.TSNE(), after)
+
+
+def _of_factors(
+    kind: str,
+    known: np.ndarray,
+    x: np.ndarray,
+    coords: np.ndarray,
+    seed: int,
+    before: tuple[Step, ...],
+    method: DRMethod,
+    after: dr.Rescale | dr.RescaleColumns,
+) -> Verdict:
+    """Verdict on a map (n, 2), right where its factors are."""
+    belief = _believed(known, coords, seed)
+    own = belief.method.after if isinstance(belief.method, dr.Pipeline) else ()
+    with jax.enable_x64(True):
+        undone = [one.undo(coords) / after.undo(coords) for one in own if isinstance(one, type(after))]
+    off = [float(np.abs(one - 1).max()) for one in undone]
+    near = NEAR if isinstance(after, dr.Rescale) else NEAR_OF_TSNE
+    is_named = is_right(belief, dr.Pipeline(before=before, method=method, after=(after,)), x)
+    title = f"{belief.title}, factors off by up to {off[0]:.2g}" if off else belief.title
+    return kind, title, bool(off) and off[0] < near and is_named
 
 
 SETS = {"foreign": foreign, "published": published, "pca": pca, "multiplied": multiplied}

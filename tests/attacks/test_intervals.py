@@ -263,6 +263,31 @@ def test_practice_maps_of_published_tsne_are_made_by_scikit_learn():
     assert practice.library_seconds(dataclasses.replace(threat, method=dr.PCA()), 3) == 0
 
 
+def test_factors_that_were_read_off_a_map_are_read_off_practice_maps_too():
+    x, public = records(60, 0), records(24, 2)
+    method = dr.Pipeline(
+        before=(dr.Standardise(),),
+        method=dr.TSNE(perplexity=10.0),
+        after=(dr.RescaleColumns(factors=(0.02, 0.5)),),
+    )
+    threat = dataclasses.replace(
+        threat_of(public, 1),
+        method=method,
+        known=x[1:],
+        coords=np.zeros((1, 60, 2)),
+        shadows=lambda: shadows_of(jax.random.key(0), method, x[1:], public, n_validation=4),
+    )
+    tried = practice.practice(threat)
+    for seed, coords in enumerate(tried.coords):
+        records_of = StandardScaler().fit_transform(np.concatenate([tried.truth[seed : seed + 1], x[1:]]))
+        peer = TSNE(perplexity=10, random_state=seed).fit_transform(records_of) * [0.02, 0.5]
+        ratios = (coords - coords.mean(axis=0)) / (peer - peer.mean(axis=0))
+        np.testing.assert_allclose(ratios, np.broadcast_to(np.median(ratios, axis=0), ratios.shape), rtol=1e-3)
+        # As far off as an adversary is, and no further.
+        assert (np.abs(np.median(ratios, axis=0) - 1) < 0.15).all()
+        assert (np.abs(np.median(ratios, axis=0) - 1) > 1e-6).any()
+
+
 def test_a_prediction_longer_than_the_truth_outside_the_span_is_not_taken_for_exact():
     across = np.array([2.0, 1.0])
     # As long as expected, the truth differs from the prediction by what is open.

@@ -152,6 +152,19 @@ def test_an_answer_that_still_moves_is_not_called_right(monkeypatch):
     np.testing.assert_allclose(found.feature_mse[0], known.var(axis=0))
 
 
+def test_decimals_are_those_of_the_map_before_it_was_multiplied():
+    for after, decimals, inside in (
+        ((), 4, 4),
+        ((dr.Rescale(factor=0.1),), None, None),
+        ((dr.Shift(offset=(7.0, 7.0)), dr.Round(decimals=4)), 4, 4),
+        # A map of some tens that was scaled to [0, 1], and one that was made larger.
+        ((dr.RescaleColumns(factors=(0.05, 0.02)),), 4, 2),
+        ((dr.Rescale(factor=100.0),), 1, 3),
+        ((dr.Rescale(factor=1e-4),), 2, 0),
+    ):
+        assert through_steps.decimals_of_map(dr.Pipeline(method=drjax.TSNE(), after=after), decimals) == inside
+
+
 def test_it_is_for_maps_behind_steps_that_keep_their_shape():
     attack = ATTACKS["embedding"]["stationarity-behind-steps"]
     assert attack.suits(drjax.MDS(), seed_known=False) is not None

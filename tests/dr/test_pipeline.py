@@ -142,6 +142,7 @@ def test_a_lane_that_is_not_finite_spoils_no_other():
     "step",
     [
         dr.Rescale(factor=3.0),
+        dr.RescaleColumns(factors=(3.0, 0.02, 40.0)),
         dr.Rotate(seed=4),
         dr.Rotate(matrix=((0.0, 1.0, 0.0), (0.6, 0.0, 0.8), (0.8, 0.0, -0.6))),
         dr.Mirror(axes=(1,)),
@@ -178,6 +179,8 @@ def test_a_rotation_is_orthogonal_and_fits_the_map():
         dr.Rotate(matrix=((0.0, 1.0), (1.0, 0.0))).apply(np.ones((4, 3)))
     with pytest.raises(ValueError, match="offset must have 3"):
         dr.Shift(offset=(1.0, 2.0)).apply(np.ones((4, 3)))
+    with pytest.raises(ValueError, match="factors must have 3 numbers"):
+        dr.RescaleColumns(factors=(1.0, 2.0)).apply(np.ones((4, 3)))
 
 
 def test_digits_are_cut_as_by_the_type():
@@ -194,6 +197,10 @@ def test_a_pipeline_says_of_itself_what_its_steps_change():
     assert not mds.stationary
     assert mds.minimises is None
     assert np.isnan(mds.objective(np.zeros((4, 2)), data(4, 9)))
+    stretched = dr.Pipeline(method=drjax.MDS(), after=(dr.RescaleColumns(factors=(2.0, 3.0)),))
+    assert (stretched.stationary, stretched.minimises) == (True, "raw stress")
+    coords, x = data(4, 2), data(4, 9)
+    assert stretched.objective(coords * [2, 3], x) == pytest.approx(float(drjax.MDS().objective(coords, x)), rel=1e-5)
     both = dr.Pipeline(before=(dr.Log(), dr.FirstPCA()), method=drjax.TSNE())
     assert both.title == "t-SNE of principal components of records of logarithms of records"
 
@@ -207,6 +214,7 @@ def test_a_pipeline_says_of_itself_what_its_steps_change():
         (lambda: dr.Pipeline(method="pca"), "method must be a DR method"),
         (lambda: dr.FirstPCA(n_components=0), "n_components must be an integer >= 1"),
         (lambda: dr.Rescale(factor=0.0), "factor must be > 0"),
+        (lambda: dr.RescaleColumns(factors=(1.0, 0.0)), "factors must be > 0"),
         (lambda: dr.Cast(dtype="int8"), "dtype must be one of"),
         (lambda: dr.Round(decimals=-1), "decimals must be an integer >= 0"),
     ],

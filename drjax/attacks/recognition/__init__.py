@@ -25,11 +25,12 @@ from drjax.attacks.recognition.random_projection import RandomProjectionFamily
 from drjax.attacks.recognition.row_order import find_order, settled
 from drjax.attacks.recognition.stand_ins import confirmed, is_usual
 from drjax.attacks.recognition.tsne import TSNEFamily
+from drjax.attacks.recognition.tsne_scaled import MultipliedTSNEFamily, multiplied
 from drjax.attacks.recognition.umap import UMAPFamily
 from drjax.core import memory, validate
 from drjax.core.progress import announce, track
-from drjax.core.types import Array
-from drjax.dr import PCA, TruncatedSVD
+from drjax.core.types import Array, DRMethod
+from drjax.dr import PCA, TSNE, Pipeline, TruncatedSVD
 
 FAMILIES: tuple[Family, ...] = (
     LinearFamily(PCA),
@@ -41,6 +42,9 @@ FAMILIES: tuple[Family, ...] = (
     UMAPFamily(),
 )
 """Every family, one line each."""
+
+RETRIED: tuple[Family, ...] = (MultipliedTSNEFamily(),)
+"""Those that are tried of the same methods where none of `FAMILIES` fits."""
 
 UNMATCHED = (
     "Row order cannot be matched: that takes PCA or truncated SVD, behind steps on single features or records, of more "
@@ -70,6 +74,7 @@ def recognise(
     methods: tuple[str, ...] | None = None,
     decimals: int | None = None,
     shuffled: bool = False,
+    reorders: bool = True,
     progress: bool = False,
 ) -> Belief:
     """What made a map, judged by the known records: method, steps before it, metric and hyperparameters.
@@ -86,6 +91,8 @@ def recognise(
         methods: Names of the families to try, of `FAMILIES`; all if None.
         decimals: Decimals that coordinates were rounded to; None to take them from the coordinates.
         shuffled: Whether nobody knows which row is whose. They are matched for PCA and truncated SVD (`row_order`).
+        reorders: Whether, where nothing fits, `in_other_order` looks for an order of the rows in which something does;
+            two minutes at n = 570.
         progress: Show a bar.
 
     Raises:
@@ -111,9 +118,31 @@ def recognise(
             raise ValueError(f"target_row must be left out where rows are shuffled, got {target_row}")
         return _of_shuffled(key, release, tried)
     belief = _of_ordered(key, release, tried, progress)
-    if belief.method is not None or n > MOST_MATCHED:
+    if belief.method is not None or not reorders:
         return belief
-    other = _of_shuffled(key, release, tried)
+    return _in_other_order(key, release, tried, belief, target_row)
+
+
+def in_other_order(
+    key: Array, belief: Belief, known: Array, coords: Array, *, target_row: int = 0, decimals: int | None = None
+) -> Belief:
+    """A belief that nothing fits, with the order of the rows in which PCA or truncated SVD would, where there is one.
+
+    Args:
+        key: As of `recognise`, of which are the other arguments and errors, too.
+        belief: Belief by `recognise`; given back where more than `MOST_MATCHED` records are known.
+        known: (n-1, d).
+        coords: (n, k).
+        target_row: Row of the target in the map.
+        decimals: Decimals that coordinates were rounded to.
+    """
+    release = checked(known, coords, target_row=target_row, decimals=decimals)
+    return _in_other_order(key, release, FAMILIES, belief, target_row)
+
+
+def _in_other_order(key: Array, release: Release, tried: Sequence[Family], belief: Belief, target_row: int) -> Belief:
+    n = len(release.coords)
+    other = _of_shuffled(key, release, tried) if n <= MOST_MATCHED else belief
     if other.order is None:
         return belief
     rows = np.array([target_row, *(row for row in range(n) if row != target_row)])[other.order]
@@ -122,6 +151,15 @@ def recognise(
 
 
 def _of_ordered(key: Array, release: Release, tried: Sequence[Family], progress: bool) -> Belief:
+    belief = _by_families(key, release, tried, progress)
+    again = [family for family in RETRIED if family.name in (one.name for one in tried)]
+    if belief.method is not None or not again:
+        return belief
+    other = _by_families(key, release, again, progress)
+    return belief if other.method is None else other
+
+
+def _by_families(key: Array, release: Release, tried: Sequence[Family], progress: bool) -> Belief:
     found: list[Candidate] = []
     for family in track(tried, "families tried", enabled=progress):
         try:
@@ -178,6 +216,25 @@ def _of_shuffled(key: Array, release: Release, tried: Sequence[Family]) -> Belie
     n_known, n_open = len(release.known), len(np.unique(found.open_pairs))
     matched = f"Rows of {n_known - n_open} of {n_known} known records matched; row {found.rows[0]} is the target's."
     return dataclasses.replace(belief, order=found.rows, why=(*belief.why, matched))
+
+
+def rescaled(
+    method: DRMethod, known: Array, coords: Array, *, target_row: int = 0, decimals: int | None = None
+) -> DRMethod:
+    """A stated method, followed by the multiplication of columns without which its map is not at rest; t-SNE alone.
+
+    Args:
+        method: Method as it is stated; given back as it is where the map does not say that it was multiplied.
+        known: As of `recognise`, of which are the other arguments and errors, too.
+        coords: (n, k).
+        target_row: Row of the target in the map.
+        decimals: Decimals that coordinates were rounded to.
+    """
+    own, has_after = (method.method, bool(method.after)) if isinstance(method, Pipeline) else (method, False)
+    if not isinstance(own, TSNE) or has_after or len(np.unique(np.asarray(known), axis=0)) < LEAST_KNOWN:
+        return method
+    release = checked(known, coords, target_row=target_row, decimals=decimals)
+    return multiplied(release, method, float(own.perplexity), own.metric)
 
 
 def checked(known: Array, coords: Array, *, target_row: int = 0, decimals: int | None = None) -> Release:

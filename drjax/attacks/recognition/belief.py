@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
@@ -59,6 +60,12 @@ class Release:
         """Median distance of those to the map's centre."""
         centred = self.coords - self.coords.mean(axis=0)
         return float(np.median(np.linalg.norm(centred[self.away], axis=1)))
+
+    def divided(self, factors: Sequence[float] | np.ndarray) -> Release:
+        """The release before its columns were multiplied by factors (k,), centred."""
+        own = np.asarray(factors, np.float64)
+        centred = self.coords - self.coords.mean(axis=0)
+        return dataclasses.replace(self, coords=centred / own, rounding=self.rounding / float(own.min()))
 
     @functools.cached_property
     def _all_inputs(self) -> tuple[Input, ...]:

@@ -13,7 +13,7 @@ from drjax.attacks.recognition.inputs import Input, given
 from drjax.attacks.recognition.search import minimum
 from drjax.attacks.recognition.tsne_forces import attraction
 from drjax.attacks.reconstruction import barnes_hut
-from drjax.dr import TSNE
+from drjax.dr import TSNE, Pipeline, RescaleColumns
 
 TIE = 1.5
 """Factor between misfits up to which two hypotheses are not told apart: both hold how far the map is from rest."""
@@ -74,13 +74,15 @@ class TSNEFamily:
 
     def candidates(self, release: Release) -> list[Candidate]:
         """See `Family`."""
-        if release.spread < LEAST_SPREAD:
-            return []
+        return self.on_inputs(release, release.scale_free_inputs) if release.spread >= LEAST_SPREAD else []
+
+    def on_inputs(self, release: Release, inputs: Sequence[Input]) -> list[Candidate]:
+        """Candidates on those inputs that come closest, with the perplexity and the algorithm that the map tells."""
         n = len(release.coords)
         repulsions = _repulsions(release.coords)
         perplexities = [one for one in GRID if one < (n - 1) / 1.5]
         coarse = []
-        for of in release.scale_free_inputs:
+        for of in inputs:
             misfits = [_misfit(release, of, one, is_cut=True, repulsions=repulsions) for one in perplexities]
             at = int(np.argmin(misfits))
             coarse.append((misfits[at], perplexities[at], of))
@@ -130,6 +132,9 @@ class TSNEFamily:
         assert isinstance(method, TSNE)
         if of is None:
             return np.inf
+        for step in candidate.method.after if isinstance(candidate.method, Pipeline) else ():
+            assert isinstance(step, RescaleColumns)
+            release = release.divided(step.factors)
         repulsions = _repulsions(release.coords)
         return min(_misfit(release, of, method.perplexity, is_cut=cut, repulsions=repulsions) for cut in (False, True))
 
@@ -147,13 +152,7 @@ class TSNEFamily:
             settings.append("algorithm (exact or Barnes-Hut)")
         begin: dict[str, Any] = {} if k <= release.known.shape[1] else {"init": "random"}
         method = made(TSNE, of, k, perplexity=perplexity, **begin)
-        limit = LIMIT
-        if release.rounding:
-            # Errors of rounding add to the forces like any that are drawn: in squares.
-            shaken = _misfit(
-                release.shaken, of, perplexity, is_cut=is_cut, repulsions=_repulsions(release.shaken.coords)
-            )
-            limit = min(float(np.sqrt(LIMIT**2 + max(shaken**2 - value**2, 0))), MOST_LIMIT)
+        limit = _limit(release, of, perplexity, value, is_cut=is_cut)
         return Candidate(self.name, method, value, limit, of.metric, engine, of.same, tuple(settings), TIE)
 
 
@@ -167,6 +166,15 @@ def _sought(misfit: Callable[[float], float], start: float, *, most: float) -> t
     return (rounded, at_rounded) if at_rounded <= 1.05 * value else (perplexity, value)
 
 
+def _limit(release: Release, of: Input, perplexity: float, misfit: float, *, is_cut: bool) -> float:
+    """The largest misfit of maps at rest with as large errors of rounding."""
+    if not release.rounding:
+        return LIMIT
+    # They add to the forces like any errors that are drawn: in squares.
+    shaken = _misfit(release.shaken, of, perplexity, is_cut=is_cut, repulsions=_repulsions(release.shaken.coords))
+    return min(float(np.sqrt(LIMIT**2 + max(shaken**2 - misfit**2, 0))), MOST_LIMIT)
+
+
 def _misfit(release: Release, of: Input, perplexity: float, *, is_cut: bool, repulsions: _Repulsions) -> float:
     """Median force on known records away from the target over the median attraction."""
     n = len(release.coords)
@@ -176,11 +184,11 @@ def _misfit(release: Release, of: Input, perplexity: float, *, is_cut: bool, rep
     size = np.median(np.linalg.norm(pull, axis=1))
     if not size > 0:
         return np.inf
-    left = [_at_rest(pull - push[release.away], outward) for push in repulsions if push is not None]
+    left = [at_rest(pull - push[release.away], outward) for push in repulsions if push is not None]
     return min(left) / float(size)
 
 
-def _at_rest(force: np.ndarray, outward: np.ndarray) -> float:
+def at_rest(force: np.ndarray, outward: np.ndarray) -> float:
     """Median force (m, k) but for what lets the whole map grow, along places (m, k) from the centre.
 
     A map grows for as long as it is iterated, and slowly: scikit-learn's 1,000 iterations do not end it in three

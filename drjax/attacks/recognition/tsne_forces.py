@@ -72,3 +72,50 @@ def attraction(ordered, order, perplexity, n_kept, coords):
                 force[i, c] += pull
                 force[other, c] -= pull
     return force
+
+
+@njit
+def affinities(ordered, perplexity, n_kept):
+    """(n, n_kept) affinities of each record to the nearest others, by distances to these (n, n-1), nearest first."""
+    n = ordered.shape[0]
+    found, squared = np.empty((n, n_kept)), np.empty(n_kept)
+    for i in range(n):
+        for j in range(n_kept):
+            squared[j] = ordered[i, j] ** 2
+        _shares(squared, perplexity, found[i])
+    return found
+
+
+@njit
+def pull_and_push(shares, order, coords):
+    """Attraction and exact repulsion on each point of a map (n, k), (n, k) each, from affinities (n, n_kept)."""
+    n, k = coords.shape
+    freedom = max(k - 1.0, 1.0)
+    power = (freedom + 1.0) / 2.0
+    pull, push, total = np.zeros((n, k)), np.zeros((n, k)), 0.0
+    for i in range(n):
+        for j in range(shares.shape[1]):
+            other, gap = order[i, j], 0.0
+            for c in range(k):
+                gap += (coords[i, c] - coords[other, c]) ** 2
+            weight = 1.0 / (1.0 + gap / freedom)
+            if power != 1.0:
+                weight **= power
+            weight *= shares[i, j] / (2.0 * n)
+            for c in range(k):
+                own = weight * (coords[i, c] - coords[other, c])
+                pull[i, c] += own
+                pull[other, c] -= own
+        for other in range(i):
+            gap = 0.0
+            for c in range(k):
+                gap += (coords[i, c] - coords[other, c]) ** 2
+            share = 1.0 / (1.0 + gap / freedom)
+            if power != 1.0:
+                share **= power
+            total += 2.0 * share
+            for c in range(k):
+                own = share * share * (coords[i, c] - coords[other, c])
+                push[i, c] += own
+                push[other, c] -= own
+    return pull, push / total

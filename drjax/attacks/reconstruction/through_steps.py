@@ -124,8 +124,10 @@ class ThroughSteps(EmbeddingAttack):
             prepared = np.asarray(pipeline.prepared(jnp.asarray(np.concatenate([guess[None], known]))))[1:]
             public = None if threat.public is None else _all_prepared(pipeline, known, threat.public[:MOST_PUBLIC])
 
+        decimals = decimals_of_map(pipeline, threat.decimals)
+
         def shadows() -> Shadows:
-            of: dict[str, Any] = {"decimals": threat.decimals, "dtype": threat.dtype, "seed_key": threat.seed_key}
+            of: dict[str, Any] = {"decimals": decimals, "dtype": threat.dtype, "seed_key": threat.seed_key}
             if public is None:
                 return stand_in_shadows(key, pipeline.method, prepared, **of)
             return shadows_of(key, pipeline.method, prepared, public, **of)
@@ -137,6 +139,7 @@ class ThroughSteps(EmbeddingAttack):
             coords=coords,
             public=public,
             shadows=shadows,
+            decimals=decimals,
             bounds=None,
             truth=None,
         )
@@ -162,6 +165,18 @@ def pipeline_of(method: DRMethod) -> Pipeline:
     """The method, which `ThroughSteps` is for."""
     assert isinstance(method, Pipeline)
     return method
+
+
+def decimals_of_map(pipeline: Pipeline, decimals: int | None) -> int | None:
+    """Decimals to which a map is known before the steps after its method, of as many published ones; None for all."""
+    if decimals is None or not pipeline.after:
+        return decimals
+    with jax.enable_x64(True):
+        ends = np.asarray(
+            [pipeline.undone(jnp.full((1, pipeline.n_components), end)) for end in (0.0, 10.0**-decimals)]
+        )
+    # A map that was made smaller is known less closely than to its own decimals.
+    return max(0, int(np.floor(1e-9 - np.log10(np.abs(ends[1] - ends[0]).max()))))
 
 
 def is_held(pipeline: Pipeline, known: np.ndarray) -> np.ndarray:

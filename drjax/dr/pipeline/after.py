@@ -22,7 +22,7 @@ class AfterStep:
     Attributes:
         name: Name on the command line and in records.
         title: What it makes of coordinates, as it stands in a sentence: "centred".
-        keeps_shape: Whether distances in the map stay in proportion, but for rounding.
+        keeps_shape: Whether distances in the map are in proportion once the step is undone, but for rounding.
         keeps_unit: Whether distances in the map stay as they are, but for a constant and rounding.
     """
 
@@ -64,6 +64,42 @@ class Rescale(AfterStep):
     def undo(self, coords: Array) -> Array:
         """See `AfterStep`."""
         return coords / jnp.asarray(self.factor, coords.dtype)
+
+
+@hyperparams
+class RescaleColumns(AfterStep):
+    """Multiplies each coordinate by a number of its own, as scaling a map to run from 0 to 1 does.
+
+    Attributes:
+        factors: k numbers > 0, one a column; traced.
+
+    Raises:
+        ValueError: a factor that is not positive; at trace time, if there are not as many as columns.
+    """
+
+    name: ClassVar[str] = "rescale-columns"
+    title: ClassVar[str] = "each column multiplied by a constant"
+    keeps_unit: ClassVar[bool] = False
+    factors: Any = traced(default=())
+
+    def __post_init__(self) -> None:
+        """Checks the factors."""
+        for factor in self.factors if isinstance(self.factors, tuple) else ():
+            if not validate.is_abstract(factor):
+                validate.positive(factors=factor)
+
+    def _factors(self, coords: Array) -> jax.Array:
+        if len(self.factors) != coords.shape[1]:
+            raise ValueError(f"factors must have {coords.shape[1]} numbers, one a column, got {len(self.factors)}")
+        return jnp.asarray(self.factors, coords.dtype)
+
+    def apply(self, coords: Array) -> Array:
+        """See `AfterStep`."""
+        return coords * self._factors(coords)
+
+    def undo(self, coords: Array) -> Array:
+        """See `AfterStep`."""
+        return coords / self._factors(coords)
 
 
 @hyperparams
@@ -238,6 +274,6 @@ class Cast(AfterStep):
 
 
 AFTER: dict[str, type[AfterStep]] = {
-    step.name: step for step in (Rescale, UnitVariance, Rotate, Mirror, Centre, Shift, Round, Cast)
+    step.name: step for step in (Rescale, RescaleColumns, UnitVariance, Rotate, Mirror, Centre, Shift, Round, Cast)
 }
 """Every step after a method by its name."""

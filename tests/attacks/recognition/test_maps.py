@@ -10,7 +10,7 @@ from sklearn.manifold import MDS, TSNE, Isomap, LocallyLinearEmbedding
 from sklearn.preprocessing import StandardScaler
 
 from drjax import dr
-from drjax.attacks.recognition import FAMILIES, checked, recognise
+from drjax.attacks.recognition import FAMILIES, checked, recognise, rescaled
 from drjax.attacks.recognition.belief import Belief, Candidate
 from drjax.attacks.recognition.stand_ins import confirmed, is_usual
 
@@ -142,6 +142,38 @@ def test_maps_of_other_kinds_are_none_of_these(records, standard, tsne_map):
     for name, coords in foreign_maps(standard, tsne_map):
         belief = believed(records, coords)
         assert belief.title == "none of these", f"{name}: {belief.in_words()}"
+
+
+@pytest.mark.parametrize("to", ["a constant", "from 0 to 1"])
+def test_a_tsne_map_whose_columns_were_multiplied_is_named_with_the_factors(records, tsne_map, to):
+    factors = np.array([0.013, 0.013]) if to == "a constant" else 1 / np.ptp(tsne_map, axis=0)
+    belief, plain = (believed(records, one) for one in (factors * tsne_map + [0.5, -2], tsne_map))
+    assert (belief.best.family, steps_of(belief)) == ("tsne", ("standard",))
+    assert belief.best.own.perplexity == pytest.approx(12, rel=0.1)
+    (after,) = belief.method.after
+    # Of ninety records, a map that still grew a little does not tell its size any closer.
+    np.testing.assert_allclose(after.factors, factors, rtol=0.1)
+    assert "each column multiplied by a constant" in belief.title
+    assert not isinstance(plain.method, dr.Pipeline) or not plain.method.after
+
+
+def test_factors_are_told_of_a_stated_tsne_that_they_put_at_rest(records, standard, tsne_map):
+    known = np.delete(records, TARGET, axis=0)
+    stated = dr.Pipeline(before=(dr.Standardise(),), method=dr.TSNE(perplexity=12.0))
+    found = rescaled(stated, known, tsne_map * [0.02, 0.5], target_row=TARGET)
+    assert (found.before, found.method) == (stated.before, stated.method)
+    np.testing.assert_allclose(found.after[0].factors, [0.02, 0.5], rtol=0.1)
+    foreign = KernelPCA(2, kernel="rbf").fit_transform(standard)
+    for method, coords in (
+        (stated, tsne_map),
+        (stated, foreign),
+        (dr.TSNE(perplexity=12.0), tsne_map * [0.02, 0.5]),
+        (dr.UMAP(), tsne_map),
+        (found, tsne_map),
+    ):
+        assert rescaled(method, known, coords, target_row=TARGET) is method
+    # Of too few records nothing is told.
+    assert rescaled(stated, known[:10], 0.02 * tsne_map[:11]) is stated
 
 
 @pytest.mark.parametrize("factor", [1e-4, 1e-2])

@@ -26,7 +26,7 @@ from drjax.attacks.shadow import shadow_embeddings
 from drjax.audits import AuditConfig, AuditResult, run
 from drjax.audits.config import RECOGNISED
 from drjax.audits.folder import run_folder
-from drjax.audits.released import Released, name_of, read_map
+from drjax.audits.released import Released, name_of
 from drjax.bounds import rero
 from drjax.bounds.statement import Mechanism
 from drjax.core import validate
@@ -34,6 +34,7 @@ from drjax.core.progress import in_notebook
 from drjax.core.types import Array, DRMethod, Embedding
 from drjax.data import Values, in_own_units, load, read_values, records_of
 from drjax.data.frames import values_from_memory
+from drjax.data.given_map import read_map
 from drjax.data.sheets import sheet_of
 from drjax.decisions import decide
 from drjax.dr import METHODS, PCA, make_method
@@ -98,7 +99,7 @@ def audit(
     config = AuditConfig(
         data=str(data) if is_named else found.name,
         method=method or "",
-        released=None if released is None else name_of(released),
+        released=None if released is None else name_of(released, found.rows),
         hyperparameters=own,
         **columns,
         **{name: value for name, value in options.items() if name in names},
@@ -107,7 +108,7 @@ def audit(
     published = None
     if released is not None:
         values = in_own_units(data, found)
-        published = Released(values, read_map(released))
+        published = Released(values, read_map(released, found.rows))
     shows = in_notebook() if progress is None else progress
     return run(config, folder, data=found, released=published, decide=decide, resume=resume, progress=shows)
 

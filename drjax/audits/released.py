@@ -27,8 +27,9 @@ from drjax.audits.pipeline import Attempt, Pages, Session
 from drjax.audits.report import release_facts
 from drjax.core import validate
 from drjax.core.types import Array, DRMethod, Status
-from drjax.data import Dataset, in_own_units, load_values
-from drjax.data.frames import values_from_memory
+from drjax.data import Dataset, in_own_units
+from drjax.data.dataset import Rows
+from drjax.data.given_map import GivenMap, read_map
 from drjax.dr import Unnamed
 from drjax.reports.ladder import LadderRow
 from drjax.reports.sections import Facts, Text, Verdict
@@ -56,31 +57,18 @@ class Released(NamedTuple):
 
     Attributes:
         values: (n, d) float64, records in the units of their file.
-        coords: (n, k), one row per record in the same order.
+        given: Map, one row per record in the same order.
     """
 
     values: np.ndarray
-    coords: np.ndarray
+    given: GivenMap
 
 
-def read_map(source: Any) -> np.ndarray:
-    """The coordinates (n, k) of a map: path of a CSV, Parquet, NPY or NPZ file, array or DataFrame.
-
-    Raises:
-        ValueError: not there, not readable, or not finite numbers.
-    """
-    try:
-        found = load_values(source) if isinstance(source, str | Path) else values_from_memory(source).x
-        return validate.matrix(found, "the map")
-    except (ValueError, OSError) as error:
-        raise ValueError(f"released must hold a map, one row of finite numbers per record: {error}") from error
-
-
-def name_of(source: Any) -> str:
+def name_of(source: Any, rows: Rows | None = None) -> str:
     """The name under which a map stands in a configuration: its path, or a checksum of what is in memory."""
     if isinstance(source, str | Path):
         return str(source)
-    coords = np.ascontiguousarray(read_map(source))
+    coords = np.ascontiguousarray(read_map(source, rows).coords)
     digest = hashlib.sha256(repr((coords.shape, coords.dtype.str)).encode() + coords.tobytes())
     return f"{'array' if isinstance(source, Array) else 'DataFrame'}-{digest.hexdigest()[:12]}"
 
@@ -97,7 +85,7 @@ class ReleasedSetting(EveryRecordSetting):
             released: Table and map, already loaded; by the configuration if None.
         """
         super().__init__(config, data)
-        self._pair, self._belief = released, None
+        self._pair, self._belief, self._notes = released, None, ()
 
     def _threatened(self, *, progress: bool) -> EveryRecord:
         """Loads the data and the map, and finds out how this was made."""
@@ -106,11 +94,12 @@ class ReleasedSetting(EveryRecordSetting):
             choice.check(config)
         for name in config.attacks:
             validate.one_of((choice.ALL, *ATTACKS["embedding"]), attacks=name)
-        coords = read_map(config.released) if self._pair is None else self._pair.coords
         self.data = data = self.loaded()
+        given = read_map(config.released, data.rows) if self._pair is None else self._pair.given
+        coords, self._notes = given
         self._check(coords)
         if self._pair is None:
-            self._pair = Released(in_own_units(config.data, data), coords)
+            self._pair = Released(in_own_units(config.data, data), given)
         values, rows = self._pair.values, self._rows(config.max_records)
         found = decimals_of(coords)
         if config.decimals is not None and (found is None or found > config.decimals):
@@ -142,10 +131,11 @@ class ReleasedSetting(EveryRecordSetting):
                 "give the table that the map was made of, in the same order"
             )
         if coords.shape[1] != config.n_components:
+            read = "".join(f" {note}" for note in self._notes)
             raise ValueError(
                 f"n_components must be the number of columns of released, {coords.shape[1]} in {name}, got "
                 f"{config.n_components}: take columns out that are no coordinates, or pass --n-components "
-                f"{coords.shape[1]}"
+                f"{coords.shape[1]}.{read}"
             )
         constant = np.flatnonzero(np.ptp(coords, axis=0) == 0)
         if len(constant):
@@ -295,10 +285,9 @@ class ReleasedSetting(EveryRecordSetting):
     def _grounds(self) -> tuple[str, ...]:
         """What is taken for the making of the map, and why."""
         if self._belief is None:
-            return f"stated: {self._title}", self._compared
-        if self._is_unnamed:
-            return (self._compared,)
-        return (*self._belief.in_words().splitlines(), self._compared)
+            return *self._notes, f"stated: {self._title}", self._compared
+        read = () if self._is_unnamed else self._belief.in_words().splitlines()
+        return *self._notes, *read, self._compared
 
     def _refused(self, attempts: Mapping[str, Attempt]) -> tuple[str, ...]:
         counts = {

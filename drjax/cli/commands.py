@@ -21,12 +21,12 @@ from drjax import data as datasets
 from drjax.attacks.shadow import shadow_embeddings
 from drjax.audits import AuditConfig, needs, quality, run
 from drjax.audits.folder import run_folder
-from drjax.audits.released import read_map
 from drjax.cli.options import MethodOptions, Options, StepOptions, Steps, hinted, typed
 from drjax.cli.printed import print_plan, print_verdict, to_correct
 from drjax.core import store, validate
 from drjax.core.progress import announce
 from drjax.core.types import count_status
+from drjax.data.given_map import read_map
 from drjax.data.own_table import OPTIONS
 from drjax.decisions import decide, exposed
 from drjax.defenses import DEFENSES, AfterMethod, defend
@@ -218,7 +218,7 @@ def defend_map(
         raise ValueError(f"defense must be left out with --contours, got {defense}")
     if defense == "none" and contours is None and merge is None:
         raise ValueError("one of defense, contours and merge must be given, got none")
-    coords = read_map(released)
+    coords = read_map(released).coords
     coords, moved = _without_exposed(coords, exposure, None, merge)
     coords = exposed.merged(coords.astype(np.float64), moved)
     if contours is not None:

@@ -77,8 +77,16 @@ def test_maps_of_known_kinds_are_named_right_and_with_their_factor(capsys):
     recognition.main("pca", data=("wine",), n_known=120)
     assert capsys.readouterr().out == "8 of 8 maps named right\n"
     verdicts = list(recognition.multiplied("wine", n_known=60, seed=0))
-    assert [right for *_, right in verdicts] == [True] * 4
-    assert verdicts[2][:2] == (
+    assert [right for *_, right in verdicts] == [True] * 10
+    kinds, beliefs = zip(*(verdict[:2] for verdict in verdicts), strict=True)
+    assert kinds[5:] == (
         "StandardScaler, MDS times 0.013",
-        "multidimensional scaling (SMACOF) of standardised records, multiplied by a constant",
+        "StandardScaler, MDS times 7.7",
+        "StandardScaler, t-SNE times 0.013",
+        "StandardScaler, t-SNE times 7.7",
+        "StandardScaler, t-SNE scaled to [0, 1]",
     )
+    assert beliefs[5].startswith(
+        "multidimensional scaling (SMACOF) of standardised records, multiplied by a constant, factors off by up to 0.00"
+    )
+    assert "of standardised records, each column multiplied by a constant" in beliefs[9]

@@ -146,7 +146,7 @@ def test_where_there_was_nothing_to_take_back_nothing_was_measured():
 
 
 def test_no_audit_ends_with_a_guarantee():
-    assert set(CONCLUSIONS) == {"high", "not shown", "undetermined", "guaranteed"}
+    assert set(CONCLUSIONS) == {"high", "not shown", "weak", "undetermined", "guaranteed"}
     assert CONCLUSIONS["guaranteed"] == "Publish, under the stated guarantee"
 
 

@@ -21,6 +21,7 @@ from drjax.attacks.recognition.inputs import prepare
 from drjax.attacks.recognition.linear import CHAINS, LinearFamily
 from drjax.attacks.recognition.linear_span import EXACT, Directions
 from drjax.attacks.recognition.linear_span import directions as directions_of
+from drjax.core.kernel_regression import squared_distances
 from drjax.core.linalg import eigh
 
 RIDGES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-6, 1e-8)
@@ -227,10 +228,14 @@ def _exchanged(rows: np.ndarray, released: np.ndarray, span: np.ndarray) -> np.n
         left = coords[1:] - span @ (span.T @ coords[1:])
         left = np.concatenate([np.zeros((1, left.shape[1])), left])
         # Of coords + (e_i - e_j)(coords_j - coords_i)', the target's row being left out of the sum of squares.
-        moves = coords[None] - coords[:, None]
-        change = 2 * ((left[:, None] - left) * moves).sum(axis=2) + seen * (moves**2).sum(axis=2)
-        i, j = np.unravel_index(int(np.argmin(change)), change.shape)
-        if change[i, j] >= -EXCHANGED * (left**2).sum() or (left**2).sum() < EXCHANGED:
+        products = left @ coords.T
+        own = np.diagonal(products)
+        along, squares = products + products.T - own[:, None] - own, squared_distances(coords)
+        i, j = np.unravel_index(int(np.argmin(2 * along + seen * squares)), seen.shape)
+        move = coords[j] - coords[i]
+        # The products are of large numbers, next to what is left over in the end.
+        change = 2 * ((left[i] - left[j]) * move).sum() + seen[i, j] * (move**2).sum()
+        if change >= -EXCHANGED * (left**2).sum() or (left**2).sum() < EXCHANGED:
             break
         rows = rows.copy()
         rows[[i, j]] = rows[[j, i]]

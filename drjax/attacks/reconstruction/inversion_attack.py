@@ -18,10 +18,10 @@ from drjax.dr import TSNE, metrics
 ROUNDED = 0.6
 """Standard deviation of rounding, in units of its largest error: that of a uniform one, and a little."""
 
-STEPS = 220
+STEPS = 180
 """Steps of the descents for a target, about."""
 
-STARTING = 0.13
+STARTING = 0.3
 """Seconds of a target, however few records and features there are."""
 
 

@@ -92,7 +92,7 @@ def recognise(
         decimals: Decimals that coordinates were rounded to; None to take them from the coordinates.
         shuffled: Whether nobody knows which row is whose. They are matched for PCA and truncated SVD (`row_order`).
         reorders: Whether, where nothing fits, `in_other_order` looks for an order of the rows in which something does;
-            two minutes at n = 570.
+            40 s at n = 570.
         progress: Show a bar.
 
     Raises:

@@ -17,7 +17,7 @@ from drjax.attacks.registry import answer
 from drjax.attacks.shadow_sets import shadows_of
 from drjax.core.statistics import mean_interval
 from drjax.core.types import Array, Reconstruction, is_usable
-from drjax.dr import Pipeline, RescaleColumns
+from drjax.dr import Pipeline
 
 RELEASES = 12
 """Practice releases, at most."""
@@ -122,9 +122,7 @@ def _as_published(threat: EmbeddingThreat, known: np.ndarray, truth: np.ndarray,
     """
     method = threat.method
     found = _by_library(threat, known, truth) if library_seconds(threat, len(truth)) else coords
-    if isinstance(method, Pipeline) and any(isinstance(step, RescaleColumns) for step in method.after):
-        found = np.stack([as_believed(method, known.astype(np.float64), one.astype(np.float64)) for one in found])
-    return found
+    return np.stack([as_believed(method, known, one) for one in found]) if isinstance(method, Pipeline) else found
 
 
 def _by_library(threat: EmbeddingThreat, known: np.ndarray, truth: np.ndarray) -> np.ndarray:

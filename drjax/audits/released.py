@@ -302,7 +302,7 @@ class ReleasedSetting(EveryRecordSetting):
 
     def _facts(self) -> Facts:
         threat, data, config = self._threat, self.data, self.config
-        how = "as stated" if config.method != RECOGNISED else "recognised"
+        how = "recognised" if config.method == RECOGNISED else "as stated"
         settings = ", ".join(f"{name} {value}" for name, value in config.hyperparameters.items())
         precision = (
             f"{threat.dtype}, all digits" if threat.decimals is None else f"rounded to {threat.decimals} decimals"

@@ -20,7 +20,7 @@ NEAR = 0.01
 """Share of a feature's range within which it counts as learned."""
 
 
-def in_words(data: Dataset, measured: Exposure, x: np.ndarray, knowing: str = "the method") -> tuple[str, ...]:
+def in_words(data: Dataset, measured: Exposure, x: np.ndarray, knowing: str) -> tuple[str, ...]:
     """What the strongest attack learns of a typical and of the worst-off record, who is most exposed, what was assumed.
 
     Args:

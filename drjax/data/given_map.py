@@ -20,7 +20,11 @@ from drjax.data.dataset import Rows
 from drjax.data.files import load_values
 from drjax.data.sheets import SUFFIXES, Sheet, read_sheet, sheet_of
 
+# Typed loosely, because its functions are made at import time, where a type checker sees none of them.
 pc: Any = pyarrow.compute
+
+MOST_NUMBERS = 0.5
+"""Share of cells that are numbers, up to which a column is of names."""
 
 
 class GivenMap(NamedTuple):
@@ -73,8 +77,14 @@ def _of_sheet(sheet: Sheet, rows: Rows | None) -> GivenMap:
 
 
 def _is_of_names(column: pa.ChunkedArray, name: str, rows: Rows | None) -> bool:
-    """Whether a column says whose a row is: it holds no numbers, or has the name of the column that does so in data."""
-    return name == (rows and rows.named_by) or not table_cells.is_numeric_column(_with_points(column))
+    """Whether a column says whose a row is: it has the name of the column that does so in data, or few of its cells are
+    numbers; of others, those that are none are errors."""
+    if rows is not None and name == rows.named_by:
+        return True
+    plain = table_cells.plain(column)
+    cells = pc.replace_substring(plain, ",", ".") if table_cells.is_text(plain.type) else plain
+    is_number = np.isfinite(table_cells.cell_numbers(cells)) | (table_cells.cell_texts(cells) == "")
+    return float(is_number.mean()) <= MOST_NUMBERS
 
 
 def _with_points(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -243,16 +243,21 @@ def test_public_records_stand_in_for_targets_where_an_attack_needs_no_shadows():
     )
 
 
-def test_practice_maps_of_published_tsne_are_made_by_scikit_learn():
-    x, public = records(30, 0), records(24, 2)
-    method = dr.Pipeline(before=(dr.Standardise(),), method=dr.TSNE(perplexity=5.0, max_iter=250))
-    threat = dataclasses.replace(
+def practised(method, x):
+    """A threat of a method, the records x (n, d) but the first known, with shadows of public ones."""
+    public = records(24, 2)
+    return dataclasses.replace(
         threat_of(public, 1),
         method=method,
         known=x[1:],
-        coords=np.zeros((1, 30, 2)),
+        coords=np.zeros((1, len(x), 2)),
         shadows=lambda: shadows_of(jax.random.key(0), method, x[1:], public, n_validation=4),
     )
+
+
+def test_practice_maps_of_published_tsne_are_made_by_scikit_learn():
+    x = records(30, 0)
+    threat = practised(dr.Pipeline(before=(dr.Standardise(),), method=dr.TSNE(perplexity=5.0, max_iter=250)), x)
     tried = practice.practice(threat)
     first = StandardScaler().fit_transform(np.concatenate([tried.truth[:1], x[1:]]))
     peer = TSNE(perplexity=5, max_iter=250, random_state=0).fit_transform(first)
@@ -264,20 +269,10 @@ def test_practice_maps_of_published_tsne_are_made_by_scikit_learn():
 
 
 def test_factors_that_were_read_off_a_map_are_read_off_practice_maps_too():
-    x, public = records(60, 0), records(24, 2)
-    method = dr.Pipeline(
-        before=(dr.Standardise(),),
-        method=dr.TSNE(perplexity=10.0),
-        after=(dr.RescaleColumns(factors=(0.02, 0.5)),),
+    x, after = records(60, 0), (dr.RescaleColumns(factors=(0.02, 0.5)),)
+    tried = practice.practice(
+        practised(dr.Pipeline(before=(dr.Standardise(),), method=dr.TSNE(perplexity=10.0), after=after), x)
     )
-    threat = dataclasses.replace(
-        threat_of(public, 1),
-        method=method,
-        known=x[1:],
-        coords=np.zeros((1, 60, 2)),
-        shadows=lambda: shadows_of(jax.random.key(0), method, x[1:], public, n_validation=4),
-    )
-    tried = practice.practice(threat)
     for seed, coords in enumerate(tried.coords):
         records_of = StandardScaler().fit_transform(np.concatenate([tried.truth[seed : seed + 1], x[1:]]))
         peer = TSNE(perplexity=10, random_state=seed).fit_transform(records_of) * [0.02, 0.5]
@@ -286,6 +281,9 @@ def test_factors_that_were_read_off_a_map_are_read_off_practice_maps_too():
         # As far off as an adversary is, and no further.
         assert (np.abs(np.median(ratios, axis=0) - 1) < 0.15).all()
         assert (np.abs(np.median(ratios, axis=0) - 1) > 1e-6).any()
+    # Factors that are stated of another method are right.
+    threat = practised(dr.Pipeline(method=dr.PCA(), after=after), x)
+    np.testing.assert_array_equal(practice.practice(threat).coords, threat.shadows().validation_coords[1:])
 
 
 def test_a_prediction_longer_than_the_truth_outside_the_span_is_not_taken_for_exact():

@@ -62,7 +62,7 @@ def test_nobody_is_named_whom_no_attack_finds_better_than_the_mean(made, audited
     away = means + 1.01 * (data.x - means) * np.where(rows < 2, 1, -1)[:, None]
     for found, named in ((2 * means - data.x, []), (away, rows_of(made)[:2])):
         measured = exposure.measure(found, data.x, rows, np.zeros(150, np.uint32))
-        _, worst, *most, assumed = worst_off.in_words(data, measured, found)
+        _, worst, *most, assumed = worst_off.in_words(data, measured, found, "the method")
         assert assumed.startswith("Assumed: ")
         if named:
             assert ", with 0.01% of the error of guessing the mean of the others: " in worst

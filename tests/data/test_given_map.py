@@ -67,6 +67,9 @@ def test_a_map_whose_names_are_in_another_order_is_refused(tmp_path):
     [
         ("u,v\n1,2\n3,\n5,6\n", "released must hold a map, one row of finite numbers per record.*missing"),
         ("name\na\nb\n", "has no column of numbers"),
+        # A cell that is no number makes a column of coordinates none of names, with points or commas.
+        ("u,v\n1,2\n3,x4\n5,6\n7,8\n", "'v'.*'x4'"),
+        ("u;v\n1,5;2,5\n3,5;x4\n5,5;6,5\n7,5;8,5\n", "'v'"),
         ("", "released must hold a map.*is empty"),
     ],
 )

@@ -234,7 +234,7 @@ def rescaled(
     if not isinstance(own, TSNE) or has_after or len(np.unique(np.asarray(known), axis=0)) < LEAST_KNOWN:
         return method
     release = checked(known, coords, target_row=target_row, decimals=decimals)
-    return multiplied(release, method, float(own.perplexity), own.metric)
+    return multiplied(release, method, own)
 
 
 def checked(known: Array, coords: Array, *, target_row: int = 0, decimals: int | None = None) -> Release:

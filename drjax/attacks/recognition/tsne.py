@@ -152,7 +152,7 @@ class TSNEFamily:
             settings.append("algorithm (exact or Barnes-Hut)")
         begin: dict[str, Any] = {} if k <= release.known.shape[1] else {"init": "random"}
         method = made(TSNE, of, k, perplexity=perplexity, **begin)
-        limit = _limit(release, of, perplexity, value, is_cut=is_cut)
+        limit = limit_of(release, of, perplexity, value, is_cut=is_cut)
         return Candidate(self.name, method, value, limit, of.metric, engine, of.same, tuple(settings), TIE)
 
 
@@ -166,8 +166,8 @@ def _sought(misfit: Callable[[float], float], start: float, *, most: float) -> t
     return (rounded, at_rounded) if at_rounded <= 1.05 * value else (perplexity, value)
 
 
-def _limit(release: Release, of: Input, perplexity: float, misfit: float, *, is_cut: bool) -> float:
-    """The largest misfit of maps at rest with as large errors of rounding."""
+def limit_of(release: Release, of: Input, perplexity: float, misfit: float, *, is_cut: bool = True) -> float:
+    """The largest misfit of maps at rest with as large errors of rounding as a release of some misfit has."""
     if not release.rounding:
         return LIMIT
     # They add to the forces like any errors that are drawn: in squares.

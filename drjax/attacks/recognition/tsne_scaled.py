@@ -16,7 +16,7 @@ import scipy.optimize
 from drjax.attacks.recognition.belief import Candidate, Release
 from drjax.attacks.recognition.inputs import Input, given
 from drjax.attacks.recognition.search import minimum
-from drjax.attacks.recognition.tsne import GRID, LEAST_SPREAD, MOST_LIMIT, TIE, TSNEFamily, at_rest
+from drjax.attacks.recognition.tsne import GRID, LEAST_SPREAD, MOST_LIMIT, TIE, TSNEFamily, at_rest, limit_of
 from drjax.attacks.recognition.tsne_forces import affinities, pull_and_push
 from drjax.core.types import DRMethod
 from drjax.dr import TSNE, Pipeline, RescaleColumns
@@ -31,7 +31,7 @@ MOST_SPREAD = 1e3
 """Standard deviation of a column beyond which forces no longer say anything of its unit."""
 
 STEP = 2.0
-"""Factor between the perplexities that are tried on every input, within which the best is sought."""
+"""Factor about the best of the perplexities that are tried on every input, within which a better one is sought."""
 
 N_REFINED = 3
 """Inputs on which it is."""
@@ -117,21 +117,21 @@ class MultipliedTSNEFamily(TSNEFamily):
         return found
 
 
-def multiplied(release: Release, method: DRMethod, perplexity: float, metric: str) -> DRMethod:
-    """A stated t-SNE, followed by the multiplication of columns without which a map is not at rest.
+def multiplied(release: Release, method: DRMethod, own: TSNE) -> DRMethod:
+    """A stated t-SNE, followed by the multiplication of columns with which alone a map is at rest.
 
     Args:
         release: Map and known records.
         method: t-SNE, or a `Pipeline` of it without steps after it.
-        perplexity: The method's.
-        metric: The method's.
+        own: The t-SNE itself.
 
     Returns:
-        The method as it is where the map is at rest by it, or comes no nearer to rest by a multiplication.
+        The method as it is where no factors bring the map to rest, or it is as near to rest without them.
     """
+    perplexity, metric = float(own.perplexity), own.metric
     of = given(release.records, method.before if isinstance(method, Pipeline) else (), metric)
     best = None if of is None else _at_rest(release, of, perplexity)
-    if best is None or best.misfit > MOST_LIMIT:
+    if best is None or best.misfit > limit_of(release.divided(best.factors), best.of, perplexity, best.misfit):
         return method
     plain = Candidate(TSNEFamily.name, method, best.misfit, MOST_LIMIT, metric)
     return method if TSNEFamily().misfit(release, plain) <= TIE * best.misfit else _behind(method, best.factors)
@@ -143,14 +143,14 @@ def as_believed(method: Pipeline, known: np.ndarray, coords: np.ndarray) -> np.n
     So attacks that take the method's factors for right err by as much as factors that are read off a map do.
 
     Args:
-        method: t-SNE, followed by `RescaleColumns`.
+        method: Method; t-SNE followed by `RescaleColumns` alone, else the map is given back as it is.
         known: (n-1, d).
         coords: (n, k), target in row 0.
     """
-    (step,) = method.after
-    assert isinstance(step, RescaleColumns)
-    release, own = Release(known, coords), method.method
-    assert isinstance(own, TSNE)
+    own, step = method.method, method.after[0] if len(method.after) == 1 else None
+    if not isinstance(own, TSNE) or not isinstance(step, RescaleColumns):
+        return coords
+    release = Release(known.astype(np.float64), coords.astype(np.float64))
     of = given(release.records, method.before, own.metric)
     start = None if of is None else _stretched(release, of, float(own.perplexity))
     return coords if start is None else coords * (np.asarray(step.factors) / _refined(release, start).factors)

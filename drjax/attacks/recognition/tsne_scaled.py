@@ -224,11 +224,11 @@ def _stretched(release: Release, of: Input, perplexity: float, start: np.ndarray
         release: Map and known records.
         of: Input.
         perplexity: Perplexity.
-        start: (k,) logarithms of factors to begin with.
+        start: (k,) logarithms of factors to begin with, before those of `STARTS`.
     """
     forces = _Forces.of(release, of, perplexity)
     spread = forces.centred.std(axis=0)
-    for begin in [np.log(spread / one) for one in STARTS] if start is None else [start]:
+    for begin in ([] if start is None else [start]) + [np.log(spread / one) for one in STARTS]:
         with np.errstate(all="ignore"):
             root = scipy.optimize.root(
                 forces.unbalanced, begin, options={"xtol": 0.1 * BALANCED, "maxfev": MOST_EVALUATED}

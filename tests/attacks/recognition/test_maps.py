@@ -4,10 +4,10 @@ import jax
 import numpy as np
 import pytest
 import umap
-from sklearn.datasets import load_breast_cancer, load_wine
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 from sklearn.decomposition import PCA, KernelPCA
 from sklearn.manifold import MDS, TSNE, Isomap, LocallyLinearEmbedding
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import RobustScaler, StandardScaler
 
 from drjax import dr
 from drjax.attacks.recognition import FAMILIES, checked, recognise, rescaled
@@ -155,6 +155,17 @@ def test_a_tsne_map_whose_columns_were_multiplied_is_named_with_the_factors(reco
     np.testing.assert_allclose(after.factors, factors, rtol=0.1)
     assert "each column multiplied by a constant" in belief.title
     assert not isinstance(plain.method, dr.Pipeline) or not plain.method.after
+
+
+def test_the_search_for_factors_begins_anew_where_it_goes_astray():
+    # From the factors of perplexity 3 no way leads to those of the next.
+    x = load_diabetes(scaled=False).data[:150]
+    made = TSNE(perplexity=18, init="random", random_state=3).fit_transform(RobustScaler().fit_transform(x))
+    scaled = 2 * (made - made.min(axis=0)) / np.ptp(made, axis=0) - 1
+    belief = recognise(jax.random.key(0), x[1:], scaled, methods=("tsne",))
+    assert steps_of(belief) == ("robust",)
+    assert belief.best.own.perplexity == pytest.approx(18, rel=0.1)
+    np.testing.assert_allclose(belief.method.after[0].factors, 2 / np.ptp(made, axis=0), rtol=0.1)
 
 
 def test_factors_are_told_of_a_stated_tsne_that_they_put_at_rest(records, standard, tsne_map):

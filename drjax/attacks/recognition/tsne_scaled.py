@@ -130,7 +130,8 @@ def multiplied(release: Release, method: DRMethod, own: TSNE) -> DRMethod:
     """
     perplexity, metric = float(own.perplexity), own.metric
     of = given(release.records, method.before if isinstance(method, Pipeline) else (), metric)
-    best = None if of is None else _at_rest(release, of, perplexity)
+    start = None if of is None else _stretched(release, of, perplexity)
+    best = None if start is None else _at_rest(release, start.of, perplexity, np.log(start.factors))
     if best is None or best.misfit > limit_of(release.divided(best.factors), best.of, perplexity, best.misfit):
         return method
     plain = Candidate(TSNEFamily.name, method, best.misfit, MOST_LIMIT, metric)
@@ -173,20 +174,22 @@ def _coarse(release: Release, of: Input) -> _Stretched | None:
 
 
 def _refined(release: Release, coarse: _Stretched) -> _Stretched:
-    """The same on its best perplexity, and the factors with which the known records are most at rest."""
-    found = {coarse.perplexity: coarse}
+    """The perplexity and the factors with which the known records are most at rest.
+
+    A larger perplexity goes with larger factors, and rest lies in a narrow valley of both: factors are sought anew for
+    each perplexity, and both together only at the end.
+    """
+    found = [coarse]
 
     def misfit(log: float) -> float:
-        perplexity = float(np.exp(log))
-        one = _stretched(release, coarse.of, perplexity, np.log(coarse.factors))
-        if one is not None:
-            found[perplexity] = one
-        return np.inf if one is None else one.misfit
+        one = _at_rest(release, coarse.of, float(np.exp(log)), np.log(coarse.factors))
+        found.append(one)
+        return one.misfit
 
-    most = np.log((len(release.coords) - 1) / 1.05)
-    minimum(misfit, np.log(max(coarse.perplexity / STEP, 1.5)), min(np.log(coarse.perplexity * STEP), most))
-    best = min(found.values(), key=lambda one: one.misfit)
-    least = np.log(1.5)
+    least, most = np.log(1.5), np.log((len(release.coords) - 1) / 1.05)
+    middle, reach = np.log(coarse.perplexity), np.log(STEP)
+    minimum(misfit, max(middle - reach, least), min(middle + reach, most))
+    best = min(found, key=lambda one: one.misfit)
 
     def of_both(logs: np.ndarray) -> float:
         if not least <= logs[0] <= most:
@@ -197,13 +200,19 @@ def _refined(release: Release, coarse: _Stretched) -> _Stretched:
     return _Stretched(value, float(np.exp(logs[0])), best.of, np.exp(logs[1:]))
 
 
-def _at_rest(release: Release, of: Input, perplexity: float) -> _Stretched | None:
-    """The factors with which the known records are most at rest by an input and a perplexity; None if none are."""
-    start = _stretched(release, of, perplexity)
-    if start is None:
-        return None
-    value, logs = _lowest(_Forces.of(release, of, perplexity).misfit, np.log(start.factors))
-    return start._replace(misfit=value, factors=np.exp(logs))
+def _at_rest(release: Release, of: Input, perplexity: float, otherwise: np.ndarray) -> _Stretched:
+    """The factors with which the known records are most at rest by an input and a perplexity.
+
+    Args:
+        release: Map and known records.
+        of: Input.
+        perplexity: Perplexity.
+        otherwise: (k,) logarithms of factors to begin with where none balance the works.
+    """
+    start = _stretched(release, of, perplexity, otherwise)
+    begin = otherwise if start is None else np.log(start.factors)
+    value, logs = _lowest(_Forces.of(release, of, perplexity).misfit, begin)
+    return _Stretched(value, perplexity, of, np.exp(logs))
 
 
 def _lowest(misfit: Callable[[np.ndarray], float], start: np.ndarray) -> tuple[float, np.ndarray]:

@@ -177,7 +177,7 @@ def _refined(release: Release, coarse: _Stretched) -> _Stretched:
     """The perplexity and the factors with which the known records are most at rest.
 
     A larger perplexity goes with larger factors, and rest lies in a narrow valley of both: factors are sought anew for
-    each perplexity, and both together only at the end.
+    each perplexity, and both together only at the end. Most perplexities are whole numbers.
     """
     found = [coarse]
 
@@ -197,7 +197,9 @@ def _refined(release: Release, coarse: _Stretched) -> _Stretched:
         return _Forces.of(release, best.of, float(np.exp(logs[0]))).misfit(logs[1:])
 
     value, logs = _lowest(of_both, np.array([np.log(best.perplexity), *np.log(best.factors)]))
-    return _Stretched(value, float(np.exp(logs[0])), best.of, np.exp(logs[1:]))
+    both = _Stretched(value, float(np.exp(logs[0])), best.of, np.exp(logs[1:]))
+    whole = _at_rest(release, best.of, max(2.0, float(np.round(both.perplexity))), logs[1:])
+    return min(both, whole, key=lambda one: one.misfit)
 
 
 def _at_rest(release: Release, of: Input, perplexity: float, otherwise: np.ndarray) -> _Stretched:

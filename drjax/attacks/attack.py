@@ -255,18 +255,17 @@ class EveryRecord(Threat):
     def threat(self, row: int) -> EmbeddingThreat:
         """What the adversary against one record has."""
         known = np.delete(self.x, row, axis=0)
-        coords = np.concatenate([self.coords[row : row + 1], np.delete(self.coords, row, axis=0)])
-        return EmbeddingThreat(
-            method=self.method,
-            known=known,
-            coords=coords[None],
-            shadows=lambda: self.stand_ins(known),
-            decimals=self.decimals,
-            dtype=self.dtype,
-            bounds=self.bounds,
-            alike=self.alike,
-            progress=self.progress,
-        )
+        return self._against(known, np.concatenate([self.coords[row : row + 1], np.delete(self.coords, row, axis=0)]))
+
+    @property
+    def shapes(self) -> EmbeddingThreat:
+        """The same of any record, in shapes alone, which take no memory: for `Attack.fits` and `Attack.cost`."""
+        (n, d), k = self.x.shape, self.coords.shape[1]
+        return self._against(np.broadcast_to(0.0, (n - 1, d)), np.broadcast_to(0.0, (n, k)))
+
+    def _against(self, known: np.ndarray, coords: np.ndarray) -> EmbeddingThreat:
+        own = {name: getattr(self, name) for name in ("method", "decimals", "dtype", "bounds", "alike", "progress")}
+        return EmbeddingThreat(known=known, coords=coords[None], shadows=lambda: self.stand_ins(known), **own)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -351,11 +350,11 @@ class EmbeddingAttack(Attack):
         """As `fits`, for every record of one release."""
         if self.most_each is not None and len(every.x) > self.most_each:
             return f"takes at most {self.most_each:,} records"
-        return self.fits(every.threat(0))
+        return self.fits(every.shapes)
 
     def seconds_each(self, every: EveryRecord, n_rows: int) -> float:
         """Time that `run_each` takes for so many records: `cost` is of each, or of all where they share the work."""
-        one = self.cost(every.threat(0)).seconds
+        one = self.cost(every.shapes).seconds
         return one if self.shares_each else n_rows * one
 
     def unchecked(self, key: Array, threat: EmbeddingThreat) -> Reconstruction:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
 from jax.sharding import Mesh
 
 from drjax.attacks.attack import Cost
-from drjax.core import batching, host, validate
+from drjax.core import batching, host, streamed, validate
 from drjax.core.linalg import compute_dtype
 from drjax.core.types import Array, DRMethod, Embedding, PyTree
+from drjax.dr.factored import FactoredCoords, Linear, checked
 
 Randomness = Literal["fresh", "shared"]
 RANDOMNESS: tuple[Randomness, ...] = ("fresh", "shared")
@@ -25,6 +26,30 @@ DENSE_FLOPS = 2e10
 """Operations a second of products and decompositions of matrices, to a factor of about two."""
 
 
+class Prepared:
+    """Known records as a method prepared them, kept for the next call with the same method, records and seed.
+
+        kept = Prepared()
+        size = shadow_batch_size(method, known, targets, kept=kept)
+        chunks = iter_shadow_embeddings(key, method, known, targets, batch_size=size, kept=kept)
+
+    "The same" records are the same array; whoever changes them in place makes another `Prepared`.
+    """
+
+    def __init__(self) -> None:
+        """Keeps nothing yet."""
+        self._of: tuple[Any, ...] | None = None
+        self._found: Any = None
+
+    def get(self, known: Array, settings: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+        """What `make` returned for these records and settings, or what it returns now."""
+        if self._of is None or self._of[0] is not known or self._of[1:] != settings:
+            self._of, self._found = None, None  # not two at a time
+            self._found = make()
+            self._of = (known, *settings)
+        return self._found
+
+
 def shadow_embeddings(
     key: Array,
     method: DRMethod,
@@ -34,6 +59,8 @@ def shadow_embeddings(
     randomness: Randomness = "fresh",
     batch_size: int | None = None,
     mesh: Mesh | None = None,
+    factored: bool = False,
+    dtype: Any = None,
     progress: bool = False,
 ) -> Embedding:
     """Embeds [target_i; known] for every target; row 0 of each embedding is its target's.
@@ -46,14 +73,20 @@ def shadow_embeddings(
         randomness: "fresh" if the adversary does not know the seed of the release, "shared" if they do.
         batch_size: Shadows per chunk; from the memory of the device if None.
         mesh: Devices to spread each chunk over.
+        factored: Keep of each embedding what it does not share with the others, kilobytes whatever n is, and make
+            coordinates when they are asked for: `coords[i]`, `coords[:, 0]` or `np.asarray(coords)`. Of PCA, truncated
+            SVD and random projections; `known` may then be mapped from a file and is never copied.
+        dtype: Floating-point type that embeddings are computed in; that of `known` if None.
         progress: Show a bar with rate and time left.
 
     Returns:
-        An Embedding of host arrays with a leading axis m: coords (m, n, k). On the device there is never more than
-        one chunk. Statuses are per lane; count them with `core.types.count_status`.
+        An Embedding of host arrays with a leading axis m: coords (m, n, k), a `drjax.dr.factored.FactoredCoords` if
+        `factored`. On the device there is never more than one chunk. Statuses are per lane; count them with
+        `core.types.count_status`.
 
     Raises:
-        ValueError: data not finite or of the wrong shape, an unknown randomness, a hyperparameter out of range for n.
+        ValueError: data not finite or of the wrong shape, an unknown randomness, a hyperparameter out of range for n,
+            or `factored` for a method without factors.
 
     Example:
         >>> import drjax, jax
@@ -61,9 +94,9 @@ def shadow_embeddings(
         >>> drjax.shadow_embeddings(jax.random.key(0), drjax.PCA(), x[:99], x[100:110]).coords.shape
         (10, 100, 2)
     """
-    context, lanes, kernel = _plan(key, method, known, targets, randomness)
+    plan = _plan(key, method, known, targets, randomness, factored=factored, dtype=dtype)
     options: dict[str, Any] = {"batch_size": batch_size, "mesh": mesh, "progress": progress}
-    return batching.map_lanes(kernel, context, lanes, description="shadows", **options)
+    return plan.whole(batching.map_lanes(plan.kernel, plan.context, plan.lanes, description="shadows", **options))
 
 
 def iter_shadow_embeddings(
@@ -76,77 +109,156 @@ def iter_shadow_embeddings(
     batch_size: int | None = None,
     mesh: Mesh | None = None,
     start: int = 0,
+    factored: bool = False,
+    dtype: Any = None,
+    kept: Prepared | None = None,
     progress: bool = False,
 ) -> Iterator[tuple[int, Embedding]]:
     """`shadow_embeddings` in chunks, for m too large to hold or to resume a run at a recorded chunk.
 
     Args:
         start: First shadow to compute, a multiple of the chunk size; with the same `batch_size` a resumed run
-            meets the same chunks and its results are bit-identical. Other arguments as `shadow_embeddings`.
+            meets the same chunks and its results are bit-identical.
+        kept: Keeps what the method makes of the known records for calls that follow. Other arguments as
+            `shadow_embeddings`.
 
     Yields:
         (index of the chunk's first shadow, Embedding with a leading axis of at most batch_size, on the device but for a
         last chunk that is not full).
     """
-    context, lanes, kernel = _plan(key, method, known, targets, randomness)
-    yield from batching.iter_chunks(
-        kernel,
-        context,
-        lanes,
+    plan = _plan(key, method, known, targets, randomness, factored=factored, dtype=dtype, kept=kept)
+    chunks = batching.iter_chunks(
+        plan.kernel,
+        plan.context,
+        plan.lanes,
         batch_size=batch_size,
         mesh=mesh,
         start=start,
         progress=progress,
         description="shadows",
     )
+    yield from ((offset, plan.whole(chunk)) for offset, chunk in chunks)
 
 
 def shadow_batch_size(
-    method: DRMethod, known: Array, targets: Array, *, randomness: Randomness = "fresh", also: Sequence[int] = ()
+    method: DRMethod,
+    known: Array,
+    targets: Array,
+    *,
+    randomness: Randomness = "fresh",
+    also: Sequence[int] = (),
+    dtype: Any = None,
+    kept: Prepared | None = None,
 ) -> int:
     """The chunk size that `shadow_embeddings` would choose: record it to resume with the same chunks.
 
     Args:
-        method, known, targets, randomness: Arguments as for `shadow_embeddings`.
+        method, known, targets, randomness, dtype: Arguments as for `shadow_embeddings`.
+        kept: As for `iter_shadow_embeddings`.
         also: Numbers of targets of other calls with as many known records; where one size suits all, it is found, and
             all of them run one program.
     """
-    context, lanes, kernel = _plan(jax.random.key(0), method, known, targets, randomness)
-    return batching.choose_batch_size(kernel, context, lanes, also=also)
+    plan = _plan(jax.random.key(0), method, known, targets, randomness, dtype=dtype, kept=kept)
+    return batching.choose_batch_size(plan.kernel, plan.context, plan.lanes, also=also)
 
 
-def shadow_needs(method: DRMethod, n: int, d: int, m: int, *, itemsize: int = 4) -> Cost:
+def factored_at(method: DRMethod, n: int, d: int) -> bool:
+    """Whether embeddings of n records of d features are better kept as factors: the method has them, and n is large."""
+    return isinstance(method, Linear) and streamed.is_large(n, d)
+
+
+def shadow_needs(method: DRMethod, n: int, d: int, m: int, *, itemsize: int = 4, factored: bool = False) -> Cost:
     """What `shadow_embeddings` of m data sets of n records with d features take, by the method's own `cost`.
 
-    Seconds are of this machine's cores, and bytes without the results.
+    Seconds are of this machine's cores, and bytes without the results; if `factored`, with the factors and the
+    coordinates of one.
 
     A method of a caller's own that does not say what it costs is taken to need no more than the records.
     """
     if not hasattr(method, "cost"):
         return Cost(0.0, 8.0 * n * d)
     cost, at_once = method.cost(n, d, itemsize=itemsize), min(m, host.n_cores())
+    if factored:
+        own = itemsize * (min(n, d) + 2.0) * method.n_components
+        return Cost(cost.shared_flops / DENSE_FLOPS, streamed.bytes_of(d) + 8.0 * n * method.n_components + m * own)
     # A chunk of lanes that XLA computes together is kept to a size of its own.
     own = max(at_once * cost.bytes, min(m * cost.bytes, batching.CPU_CHUNK_BYTES))
     return Cost((cost.shared_flops + m * cost.flops / at_once) / FLOPS, cost.shared_bytes + own)
 
 
+class _Plan(NamedTuple):
+    """Shadows as lanes.
+
+    Attributes:
+        kernel: What makes a chunk of them.
+        context: What they share on the device.
+        lanes: What they do not.
+        rows: What factored ones share on the host; None of others.
+        dtype: Type of the coordinates.
+    """
+
+    kernel: batching.BatchedFn
+    context: PyTree
+    lanes: PyTree
+    rows: Any
+    dtype: np.dtype
+
+    def whole(self, made: Embedding) -> Embedding:
+        """Embeddings with coordinates in place of factors alone."""
+        if self.rows is None:
+            return made
+        factors = jax.tree.map(np.asarray, made.coords)
+        return made._replace(coords=FactoredCoords(factors, self.rows, self.dtype))
+
+
 def _plan(
-    key: Array, method: DRMethod, known: Array, targets: Array, randomness: Randomness
-) -> tuple[PyTree, PyTree, batching.BatchedFn]:
+    key: Array,
+    method: DRMethod,
+    known: Array,
+    targets: Array,
+    randomness: Randomness,
+    *,
+    factored: bool = False,
+    dtype: Any = None,
+    kept: Prepared | None = None,
+) -> _Plan:
     validate.prng_key(key)
     validate.one_of(RANDOMNESS, randomness=randomness)
-    known = validate.matrix(known, "known")
+    given, known = known, validate.matrix(known, "known")
     targets = validate.matrix(targets, "targets", columns=known.shape[1])
     # The release is computed in the dtype of the known records; targets must not silently widen or narrow it.
-    targets = targets.astype(compute_dtype(known), copy=False)
+    in_dtype = dtype is not None and not factored
+    dtype = compute_dtype(known if dtype is None else np.empty(0, dtype))
+    targets = targets.astype(dtype, copy=False)
     draw_key, shared_key = jax.random.split(key)
-    shared = method.prepare(known, shared_key=shared_key if randomness == "shared" else None)
+    own_key = shared_key if randomness == "shared" else None
+
+    def prepare() -> tuple[PyTree, Any]:
+        if factored:
+            return checked(method).prepare_factored(known, dtype=dtype, shared_key=own_key)
+        return method.prepare(known.astype(dtype, copy=False) if in_dtype else known, shared_key=own_key), None
+
+    if kept is None:
+        shared, rows = prepare()
+    else:
+        seed = None if own_key is None else jax.random.key_data(own_key).tobytes()
+        shared, rows = kept.get(given, (type(method), repr(method), dtype, factored, seed), prepare)
     lanes = (np.arange(len(targets), dtype=np.uint32), targets)
-    return (method, draw_key, shared), lanes, _insert_chunk
+    kernel = _insert_factors_chunk if factored else _insert_chunk
+    return _Plan(kernel, (method, draw_key, shared), lanes, rows, dtype)
 
 
 def _insert_chunk(context: PyTree, lanes: PyTree) -> Embedding:
+    method, keys, shared, targets = _opened(context, lanes)
+    return method.insert_batch(keys, shared, targets)
+
+
+def _insert_factors_chunk(context: PyTree, lanes: PyTree) -> Embedding:
+    method, keys, shared, targets = _opened(context, lanes)
+    return method.insert_factors(keys, shared, targets)
+
+
+def _opened(context: PyTree, lanes: PyTree) -> tuple[Any, Array, PyTree, Array]:
     method, key, shared = context
     indices, targets = lanes
-    keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, indices)
-    return method.insert_batch(keys, shared, targets)
+    return method, jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, indices), shared, targets

@@ -50,7 +50,7 @@ class Scene(NamedTuple):
     @property
     def others(self) -> np.ndarray:
         """All released records but the target."""
-        return np.concatenate([self.known, self.hidden])
+        return np.concatenate([self.known, self.hidden]) if len(self.hidden) else self.known
 
     @property
     def features(self) -> KnownFeatures | None:

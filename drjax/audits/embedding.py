@@ -10,6 +10,7 @@ import numpy as np
 
 from drjax.attacks import metrics
 from drjax.attacks.attack import EmbeddingAttack, EmbeddingThreat, Shadows
+from drjax.attacks.shadow import Prepared
 from drjax.audits import adversary, choice, describe, needs, quality
 from drjax.audits import curve as curves
 from drjax.audits.adversary import Scene, View
@@ -76,7 +77,7 @@ class EmbeddingSetting(Setting):
         # A known seed is that of the attacked releases, so that both stages draw the same.
         same = (self._shadow_key, self._shadow_key)
         self._keys = same if config.seed_known else tuple(jax.random.split(self._shadow_key))
-        method = config.dr_method
+        method, kept = config.dr_method, Prepared()
         with jax.enable_x64(config.dtype == "float64"):
             session.say(f"Shadow releases: {method} on {config.n_known} known records of {self.data.name}")
             if n_hidden:
@@ -84,8 +85,8 @@ class EmbeddingSetting(Setting):
                     folder, self._keys[0], believed, scene.known, n_hidden, scene.public, progress=session.progress
                 )
             else:
-                self._shadows = self._embeddings(session, "shadows", believed, scene.known, scene.public)
-            self._released = self._embeddings(session, "releases", config, scene.others, scene.targets)
+                self._shadows = self._embeddings(session, "shadows", believed, scene.known, scene.public, kept)
+            self._released = self._embeddings(session, "releases", config, scene.others, scene.targets, kept)
             coords, objective, status = (self._released[name] for name in ("coords", "objective", "status"))
             self._quality = quality.measure(method, scene.others, scene.targets, coords, objective, status)
         self.statuses["shadow releases"] = count_status(self._shadows["status"])
@@ -99,10 +100,16 @@ class EmbeddingSetting(Setting):
         self.threat = self._threat(session)
 
     def _embeddings(
-        self, session: Session, stage: str, config: AuditConfig, known: np.ndarray, targets: np.ndarray
+        self,
+        session: Session,
+        stage: str,
+        config: AuditConfig,
+        known: np.ndarray,
+        targets: np.ndarray,
+        kept: Prepared,
     ) -> dict[str, np.ndarray]:
         key = self._keys[stage == "releases"]
-        return embeddings(session.folder, stage, key, config, known, targets, progress=session.progress)
+        return embeddings(session.folder, stage, key, config, known, targets, progress=session.progress, kept=kept)
 
     def _threat(self, session: Session) -> EmbeddingThreat:
         config, scene, made, n = self.config, self.scene, self._shadows, self.config.n_shadow

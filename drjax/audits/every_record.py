@@ -18,7 +18,7 @@ from drjax.attacks import exposure
 from drjax.attacks.attack import Attack, EmbeddingAttack, EveryRecord, Shadows
 from drjax.attacks.exposure import Exposure
 from drjax.attacks.registry import ATTACKS
-from drjax.attacks.shadow import shadow_embeddings
+from drjax.attacks.shadow import factored_at, shadow_embeddings
 from drjax.attacks.shadow_sets import stand_in_shadows
 from drjax.audits import choice, describe, exposure_report, needs, worst_off
 from drjax.audits.attempts import fields_of
@@ -71,7 +71,7 @@ class EveryRecordSetting(Setting):
         found = needs.require(need(n), "this audit", "the number of records in --data", need, n)
         announce(f"preparations for one release of {n:,} records", found.seconds, found.bytes, enabled=progress)
         if self.config.max_records is None and not self.config.each_record:
-            one = self._threat.threat(0)
+            one = self._threat.shapes
             each = sum(attack.cost(one).seconds for attack in self._attacks.values() if not attack.shares_each)
             most = MOST_ROWS if each == 0 else min(MOST_ROWS, max(LEAST_ROWS, int(MOST_SECONDS / each)))
             self._threat = dataclasses.replace(self._threat, rows=self._rows(most))
@@ -125,7 +125,7 @@ class EveryRecordSetting(Setting):
 
     def _leave_slow(self, found: dict[str, EmbeddingAttack]) -> None:
         """Takes out attacks that nobody asked for and that a few records would take too long, but not the last one."""
-        one, count = self._threat.threat(int(self._threat.rows[0])), min(LEAST_ROWS, len(self._threat.rows))
+        one, count = self._threat.shapes, min(LEAST_ROWS, len(self._threat.rows))
         costs = {name: attack.cost(one).seconds for name, attack in found.items() if not attack.shares_each}
         for name in sorted(costs, key=lambda name: -costs[name]):
             if count * costs[name] > choice.LEAST_SECONDS and len(found) > 1:
@@ -145,9 +145,12 @@ class EveryRecordSetting(Setting):
         config = self.config
         session.say(f"Release: {config.dr_method} on all {len(self.data.x):,} records of {self.data.name}")
         with jax.enable_x64(config.dtype == "float64"):
-            x = self.data.x.astype(config.dtype)
+            x, method = self.data.x, config.dr_method
             # One more record beside the others: the same embedding by the faster way.
-            embedding = shadow_embeddings(self._keys()[0], config.dr_method, x[1:], x[:1])
+            is_factored = factored_at(method, *x.shape)
+            embedding = shadow_embeddings(
+                self._keys()[0], method, x[1:], x[:1], factored=is_factored, dtype=config.dtype
+            )
             coords = np.asarray(embedding.coords[0])
         if not np.isfinite(coords).all():
             raise ValueError(f"data must have a finite release, got nan or infinity from {config.dr_method}")
@@ -158,6 +161,7 @@ class EveryRecordSetting(Setting):
     def attacks(self, session: Session) -> Mapping[str, Attack]:
         """See `Setting`."""
         del session
+        self._similar = exposure.nearest_others(self.data.x, self._threat.rows)
         self._results: dict[str, dict[str, np.ndarray]] = {}
         self._exposures: dict[str, Exposure] = {}
         self._seconds: dict[str, float] = {}
@@ -171,7 +175,9 @@ class EveryRecordSetting(Setting):
         else:
             result, seconds, words = self._guess(name), 0.0, exposure_report.BASELINES[name]
         self._results[name] = result
-        own = self._exposures[name] = exposure.measure(result["x"], self.data.x, self._threat.rows, result["status"])
+        own = self._exposures[name] = exposure.measure(
+            result["x"], self.data.x, self._threat.rows, result["status"], similar=self._similar
+        )
         row = exposure_report.ladder_row(
             self._keys()[2], words, result, seconds, own, self._exposures["mean"], self.data
         )
@@ -185,8 +191,8 @@ class EveryRecordSetting(Setting):
         )
 
     def _guess(self, name: str) -> dict[str, np.ndarray]:
-        x, rows = self.data.x.astype(np.float64), self._threat.rows
-        guess = exposure.means_of_others(x, rows) if name == "mean" else x[exposure.nearest_others(x, rows)]
+        x, rows = self.data.x, self._threat.rows
+        guess = exposure.means_of_others(x, rows) if name == "mean" else x[self._similar].astype(np.float64)
         return {"x": guess, "status": np.zeros(len(rows), np.uint32)}
 
     def _attacked(self, session: Session, attack: EmbeddingAttack) -> tuple[dict[str, np.ndarray], float]:

@@ -9,10 +9,10 @@ from typing import NoReturn
 import numpy as np
 
 from drjax.attacks.attack import EmbeddingAttack, EmbeddingThreat
-from drjax.attacks.shadow import shadow_needs
+from drjax.attacks.shadow import factored_at, shadow_needs
 from drjax.audits.config import AuditConfig
 from drjax.audits.quality import n_seen
-from drjax.core import memory
+from drjax.core import memory, streamed
 from drjax.core.types import DRMethod
 from drjax.dr import quality
 
@@ -68,7 +68,8 @@ def of_each(method: DRMethod, n: int, d: int, attacks: Iterable[EmbeddingAttack]
         attacks: Attacks that run.
         dtype: Floating-point type that the release is computed in.
     """
-    made = shadow_needs(method, n, d, 1, itemsize=np.dtype(dtype).itemsize)
+    is_factored = factored_at(method, n, d)
+    made = shadow_needs(method, n, d, 1, itemsize=np.dtype(dtype).itemsize, factored=is_factored)
     stages = {f"the release of {n:,} records by {method.name}": made.bytes}
     # Attacks ask for the shapes alone, which take no memory.
     threat = EmbeddingThreat(
@@ -78,7 +79,9 @@ def of_each(method: DRMethod, n: int, d: int, attacks: Iterable[EmbeddingAttack]
         shadows=_unmade,
     )
     for attack in attacks:
-        own = attack.cost(threat).bytes + 64.0 * n * d + 24.0 * min(n, d) ** 2
+        # Of many records, which are read in blocks, no copy is made.
+        scored = 0.0 if streamed.is_large(n, d) else 64.0 * n * d
+        own = attack.cost(threat).bytes + scored + 24.0 * min(n, d) ** 2
         stages[f"the attack {attack.name!r} on {n:,} records"] = own
     return _largest(stages, made.seconds)
 

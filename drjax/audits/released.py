@@ -227,7 +227,7 @@ class ReleasedSetting(EveryRecordSetting):
         found, left_out = super()._chosen()
         if self.config.attacks or any(attack.confirms for attack in found.values()):
             return found, left_out
-        one = self._threat.threat(int(self._threat.rows[0]))
+        one = self._threat.shapes
         for name, attack in ATTACKS["embedding"].items():
             if name in found or attack.is_baseline or attack.fits_each(self._threat) is not None:
                 continue

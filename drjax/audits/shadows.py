@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import numpy as np
 
-from drjax.attacks.shadow import iter_shadow_embeddings, shadow_batch_size
+from drjax.attacks.shadow import Prepared, iter_shadow_embeddings, shadow_batch_size
 from drjax.audits.config import AuditConfig
 from drjax.audits.folder import RunFolder
 from drjax.core.types import Array, DRMethod, count_status
@@ -26,6 +27,7 @@ def embeddings(
     *,
     progress: bool,
     method: DRMethod | None = None,
+    kept: Prepared | None = None,
 ) -> dict[str, np.ndarray]:
     """Embeddings of [target; known] for every target.
 
@@ -38,18 +40,20 @@ def embeddings(
         targets: (m, d).
         progress: Show a bar on standard error.
         method: Method to take instead of the configured one.
+        kept: Keeps what the method makes of the known records for stages that follow.
 
     Returns:
         coords (m, n, k), rounded as configured; objective, n_iter and status (m,).
     """
-    dtype = np.dtype(config.dtype)
-    known_x, target_x = known.astype(dtype), targets.astype(dtype)
     method = config.dr_method if method is None else method
+
+    kept = Prepared() if kept is None else kept
+    options: dict[str, Any] = {"randomness": config.randomness, "dtype": config.dtype, "kept": kept}
 
     def plan() -> dict[str, np.ndarray]:
         # The chunk size is part of the result's last bits: a resumed run takes the recorded one.
         also = (config.n_shadow + config.n_validation, config.n_targets)
-        size = shadow_batch_size(method, known_x, target_x, randomness=config.randomness, also=also)
+        size = shadow_batch_size(method, known, targets, also=also, **options)
         return {"batch_size": np.asarray(size)}
 
     size = int(folder.arrays(f"{stage}/plan", plan)["batch_size"])
@@ -62,12 +66,12 @@ def embeddings(
         for offset, embedding in iter_shadow_embeddings(
             key,
             method,
-            known_x,
-            target_x,
-            randomness=config.randomness,
+            known,
+            targets,
             batch_size=size,
             start=starts[done],
             progress=progress,
+            **options,
         ):
             coords = np.asarray(embedding.coords)
             if config.decimals is not None:

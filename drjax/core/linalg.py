@@ -18,6 +18,10 @@ HIGHEST = "highest"
 """Matmul precision of every kernel: a GPU's default (TF32) would break parity with the CPU."""
 
 
+MANY_ENTRIES = 2**24
+"""Entries of a matrix whose principal directions are worth the threads of a BLAS."""
+
+
 def compute_dtype(x: Array) -> np.dtype:
     """The dtype a kernel computes in: float64 only with x64 on, half precision as float32, integers as floats."""
     dtype = np.dtype(x.dtype)
@@ -82,8 +86,8 @@ def scatter_basis(x: Array, *, is_centred: bool = True) -> tuple[np.ndarray, np.
         scores (rows, r) = (x - mean) @ basis.T. Directions without variance are left out, but for one if all are.
     """
     # The threads of a BLAS go on spinning for tens of milliseconds after a call, and the kernel that follows this
-    # would pay for it with more than they save here.
-    with blas().limit(limits=1, user_api="blas"):
+    # would pay for it with more than they save here, unless that is long.
+    with blas().limit(limits=1 if np.size(x) < MANY_ENTRIES else None, user_api="blas"):
         x = np.asarray(x, np.float64)
         if not is_centred:
             return np.zeros(x.shape[1]), *_scatter_basis(x)

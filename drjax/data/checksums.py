@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+from pathlib import Path
 
 import numpy as np
 
@@ -14,6 +15,16 @@ ARRAYS = "arrays:"
 def sha256(blob: bytes) -> str:
     """Hexadecimal SHA-256."""
     return hashlib.sha256(blob).hexdigest()
+
+
+def file_sha256(path: Path) -> str:
+    """Hexadecimal SHA-256 of a file, which is never in memory as a whole.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def arrays_sha256(blob: bytes) -> str:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from drjax.core import streamed
 from drjax.data.plan import Plan
 
 
@@ -161,7 +162,9 @@ def unit_range(values: np.ndarray, *, axis: int | None = 0) -> tuple[np.ndarray,
             f"values must span less than {np.finfo(np.float64).max:.2g} from the least to the largest, got "
             f"[{values[:, at].min():.3g}, {values[:, at].max():.3g}] in feature {at}: rescale them"
         )
-    x = ((values - low) / np.where(scale > 0, scale, 1.0)).astype(np.float32)
+    x, unit = np.empty(values.shape, np.float32), np.where(scale > 0, scale, 1.0)
+    for at, block in streamed.blocks(values):
+        x[at] = (block - low) / unit
     return x, low, scale
 
 

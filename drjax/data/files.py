@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from drjax.core import validate
+from drjax.core import streamed, validate
 from drjax.data import table_cells, tables
-from drjax.data.checksums import sha256
+from drjax.data.checksums import file_sha256
 from drjax.data.dataset import OWN, Dataset, Provenance, coded, duplicates_note, unit_levels, unit_range
 from drjax.data.images import from_folder
 from drjax.data.own_table import Stated, dataset_of
@@ -22,6 +22,9 @@ from drjax.data.table_cells import Columns
 from drjax.data.table_files import columns_of, is_table
 
 _ARRAYS = (".npy", ".npz")
+
+MAPPED_BYTES = 2**28
+"""Size from which an .npy file is mapped into memory and not read as a whole."""
 
 PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".svg", ".pdf", ".webp", ".bmp", ".tif", ".tiff")
 """Endings of pictures, which hold no numbers of records."""
@@ -63,18 +66,18 @@ def load_file(
         if suffix not in (*SUFFIXES, *_ARRAYS):
             supported = ", ".join((*SUFFIXES, *_ARRAYS))
             raise ValueError(f"{path} must be a folder of images or end in one of {supported}, got {suffix!r}")
-        blob = path.read_bytes()
+        digest = file_sha256(path)
     except OSError as error:
         raise ValueError(f"{error.filename or path} cannot be read: {error.strerror or error}") from error
     provenance = Provenance(
         source=str(path),
         licence=OWN,
-        files={path.name: sha256(blob)},
+        files={path.name: digest},
         note="Columns scaled to [0, 1] by their own minimum and maximum.",
     )
     if suffix in SUFFIXES:
         return dataset_of(read_sheet(path), provenance, **options)
-    x, y = _read_arrays(path, blob)
+    x, y = _read_arrays(path)
     return from_array(x, y, provenance)
 
 
@@ -125,7 +128,7 @@ def read_values(path: str | Path, *, finite: bool = True) -> Values:
         return Values(x, tuple(columns), x.shape[1:])
     if suffix not in _ARRAYS:
         raise ValueError(f"{path} must end in one of {', '.join((*SUFFIXES, *_ARRAYS))}, got {suffix!r}")
-    x = _read_arrays(path, path.read_bytes())[0]
+    x = _read_arrays(path)[0]
     if x.dtype.kind not in "fiub" or x.ndim < 2 or 0 in x.shape:
         raise ValueError(f"{path} must hold a numeric array of rank 2 or more, got {x.dtype} of shape {x.shape}")
     values = x.reshape(len(x), -1)
@@ -147,9 +150,15 @@ def strict_columns(path: str | Path) -> Columns:
     return columns_of(path, path.read_bytes()) if is_table(path) else read_sheet(path).columns
 
 
-def _read_arrays(path: Path, blob: bytes) -> tuple[np.ndarray, np.ndarray | None]:
+def _read_arrays(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
+    """Records and labels; a large array stays in its file, from which what is looked at is read."""
+    is_mapped = path.suffix.lower() == ".npy" and path.stat().st_size >= MAPPED_BYTES
+    blob = b"" if is_mapped else path.read_bytes()
     try:
-        loaded = np.load(io.BytesIO(blob), allow_pickle=False)
+        if is_mapped:
+            loaded = np.load(path, mmap_mode="r", allow_pickle=False)
+        else:
+            loaded = np.load(io.BytesIO(blob), allow_pickle=False)
         arrays = {"x": loaded} if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
     except Exception as error:  # zipfile, zlib, struct and NumPy each raise errors of their own on damage
         if isinstance(error, MemoryError) and _may_hold(error, blob):
@@ -188,7 +197,10 @@ def from_array(x: np.ndarray, y: np.ndarray | None, provenance: Provenance) -> D
             f"width, ...), got shape {x.shape}: reshape it"
         )
     values = x.reshape(len(x), -1)
-    for column in np.flatnonzero(~np.isfinite(values).all(axis=0))[:1]:
+    finite = np.ones(values.shape[1], bool)
+    for _, block in streamed.blocks(values):
+        finite &= np.isfinite(block).all(axis=0)
+    for column in np.flatnonzero(~finite)[:1]:
         table_cells.require_finite(values[:, column], f"column {column} (counted from 0) of {path}")
     labels, class_names = (None, None) if y is None else _array_labels(y, len(x), path)
     if x.dtype == np.uint8:
@@ -196,7 +208,7 @@ def from_array(x: np.ndarray, y: np.ndarray | None, provenance: Provenance) -> D
         records, offset, scale = unit_levels(values)
     elif x.dtype.kind == "b" or (x.dtype.kind == "f" and values.min() >= 0 and values.max() <= 1):
         note = "Values already in [0, 1], kept as they are."
-        records, offset, scale = values.astype(np.float32), np.zeros(values.shape[1]), np.ones(values.shape[1])
+        records, offset, scale = np.asarray(values, np.float32), np.zeros(values.shape[1]), np.ones(values.shape[1])
     else:
         note = f"{'Columns' if x.ndim == 2 else 'All entries'} scaled to [0, 1] by their own minimum and maximum."
         records, offset, scale = unit_range(values, axis=0 if x.ndim == 2 else None)

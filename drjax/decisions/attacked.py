@@ -205,12 +205,11 @@ def scored(
         found: Attack, what it found and its seconds, by name.
     """
     data = dataclasses.replace(audited.data, x=audited.data.x[kept])
-    records = data.x.astype(np.float64)
-    guess = exposure.means_of_others(records, rows)
-    mean = exposure.measure(guess, records, rows, np.zeros(len(rows), np.uint32))
+    guess, similar = exposure.means_of_others(data.x, rows), exposure.nearest_others(data.x, rows)
+    mean = exposure.measure(guess, data.x, rows, np.zeros(len(rows), np.uint32), similar=similar)
     made = []
     for attack, result, seconds in found.values():
-        own = exposure.measure(result["x"], records, rows, result["status"])
+        own = exposure.measure(result["x"], data.x, rows, result["status"], similar=similar)
         words = attack.label, attack.description
         made.append(exposure_report.ladder_row(key, words, result, seconds, own, mean, data))
     return tuple(made)

@@ -123,7 +123,7 @@ def _in_turn(audited: Audited, options: Sequence[Option]) -> list[Option]:
 
 def _announce(audited: Audited, options: Sequence[Option], *, enabled: bool) -> None:
     """Says what the options take, and the final check of one of them."""
-    one = audited.every.threat(int(audited.every.rows[0]))
+    one = audited.every.shapes
     tried = attacked.searched(audited, N_ROWS).values()
 
     def attacking(n_rows: int) -> float:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import functools
 import math
 from numbers import Real
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.stats
 
-from drjax.core import linalg, validate
+from drjax.core import linalg, streamed, validate
 from drjax.core.types import Array, Cost, Embedding, hyperparams
 from drjax.dr import base
+from drjax.dr.factored import Factors
 
 SPARSE_SHARE = 0.25
 """A column with at most this share of non-zero entries is drawn and multiplied entry by entry, without its zeros."""
@@ -113,7 +114,8 @@ class SparseRandomProjection:
         """
         x = base.records(x)
         matrix = self._matrix(key, x.shape[1], x.dtype)
-        return _embedding(jnp.dot(x, matrix, precision=linalg.HIGHEST), jnp.sum(matrix != 0, dtype=jnp.int32))
+        coords = jnp.dot(x, matrix, precision=linalg.HIGHEST)
+        return _embedding(coords, jnp.sum(matrix != 0, dtype=jnp.int32), base.non_finite(coords))
 
     def objective(self, coords: Array, x: Array) -> Array:
         """nan: a random projection minimises nothing."""
@@ -158,7 +160,35 @@ class SparseRandomProjection:
             first, rest, n_nonzero = self._insert_sparse(keys, shared.columns, targets, slots)
         else:
             first, rest, n_nonzero = self._insert_dense(keys, shared.columns[:-1], targets)
-        return jax.vmap(_embedding)(jnp.concatenate([first[:, None], rest], axis=1), n_nonzero)
+        coords = jnp.concatenate([first[:, None], rest], axis=1)
+        return jax.vmap(_embedding)(coords, n_nonzero, base.non_finite(coords))
+
+    def prepare_factored(
+        self, known: Array, *, dtype: Any, shared_key: Array | None = None
+    ) -> tuple[FreshMatrices | SharedMatrix, Any]:
+        """As `prepare`, with the known records, or their projections, apart: rows are made when they are asked for.
+
+        Raises:
+            ValueError: known is not a finite numeric matrix.
+        """
+        known, dtype = validate.matrix(known, "known"), np.dtype(dtype)
+        d = known.shape[1]
+        if shared_key is None:
+            return FreshMatrices(jnp.zeros((d + 1, 0), dtype)), streamed.Product(known)
+        matrix = self._matrix(shared_key, d, dtype)
+        rows = streamed.Product(known, weights=np.asarray(matrix, np.float64))
+        return SharedMatrix(matrix, jnp.zeros((0, self.n_components), dtype)), rows
+
+    def insert_factors(self, keys: Array, shared: FreshMatrices | SharedMatrix, targets: Array) -> Embedding:
+        """`insert_batch` with `Factors` for coordinates: the matrix and a product with it, whatever n is."""
+        b, k = targets.shape[0], self.n_components
+        if isinstance(shared, SharedMatrix):
+            first, _, n_nonzero = self._insert_shared(shared, targets)
+            turn = jnp.broadcast_to(jnp.eye(k, dtype=first.dtype), (b, k, k))
+        else:
+            first, turn, n_nonzero = self._drawn(keys, shared.columns[:-1], targets)
+        factors = Factors(first, turn, jnp.zeros_like(first))
+        return jax.vmap(_embedding)(factors, n_nonzero, base.non_finite(first[:, None]))
 
     def _insert_shared(self, shared: SharedMatrix, targets: Array) -> tuple[Array, Array, Array]:
         b = targets.shape[0]
@@ -169,14 +199,18 @@ class SparseRandomProjection:
 
     def _insert_dense(self, keys: Array, columns: Array, targets: Array) -> tuple[Array, Array, Array]:
         d, b = columns.shape[0], targets.shape[0]
-        targets = jnp.asarray(targets, columns.dtype)
-        matrices = jax.vmap(lambda key: self._matrix(key, d, targets.dtype))(keys)
-        first = jnp.einsum("bd,bdk->bk", targets, matrices, precision=linalg.HIGHEST)
+        first, turn, n_nonzero = self._drawn(keys, columns, targets)
         # A GEMM batched over shadows has only k columns each and runs at a fraction of this one's rate.
-        side_by_side = matrices.transpose(1, 0, 2).reshape(d, -1)
+        side_by_side = turn.transpose(2, 0, 1).reshape(d, -1)
         rest = jnp.dot(columns.T, side_by_side, precision=linalg.HIGHEST)
-        rest = rest.reshape(-1, b, self.n_components).transpose(1, 0, 2)
-        return first, rest, jnp.sum(matrices != 0, axis=(1, 2), dtype=jnp.int32)
+        return first, rest.reshape(-1, b, self.n_components).transpose(1, 0, 2), n_nonzero
+
+    def _drawn(self, keys: Array, columns: Array, targets: Array) -> tuple[Array, Array, Array]:
+        """Targets' projections (b, k), the matrices (b, k, d) that make them, and their numbers of entries (b,)."""
+        targets = jnp.asarray(targets, columns.dtype)
+        matrices = jax.vmap(lambda key: self._matrix(key, columns.shape[0], targets.dtype))(keys)
+        first = jnp.einsum("bd,bdk->bk", targets, matrices, precision=linalg.HIGHEST)
+        return first, matrices.transpose(0, 2, 1), jnp.sum(matrices != 0, axis=(1, 2), dtype=jnp.int32)
 
     def _insert_sparse(self, keys: Array, columns: Array, targets: Array, slots: int) -> tuple[Array, Array, Array]:
         """Adds up the picked features: with 1 / density times fewer operations it beats a GEMM at full speed."""
@@ -267,11 +301,11 @@ def _gap_tables(d: int, density: float) -> tuple[int, np.ndarray, np.ndarray]:
     return bits, threshold, alias
 
 
-def _embedding(coords: Array, n_nonzero: Array) -> Embedding:
+def _embedding(coords: Array | Factors, n_nonzero: Array, flags: Array) -> Embedding:
     return Embedding(
         coords=coords,
-        objective=jnp.full((), jnp.nan, coords.dtype),
+        objective=jnp.full((), jnp.nan, jax.tree.leaves(coords)[0].dtype),
         n_iter=jnp.int32(0),
-        status=base.non_finite(coords),
+        status=flags,
         info=SRPInfo(n_nonzero=n_nonzero),
     )

@@ -17,6 +17,7 @@ from drjax.attacks.reconstruction.closed_form.downdate import decompose, leave_o
 from drjax.attacks.reconstruction.closed_form.srp import RecoveredMatrix
 from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.attacks.shadow import shadow_embeddings
+from drjax.core import streamed
 from drjax.core.types import Status
 from drjax.dr import PCA
 
@@ -186,3 +187,33 @@ def test_bad_input_names_the_argument(attack, change, match):
 def test_an_unknown_expectation_is_refused_by_name():
     with pytest.raises(ValueError, match="expectation must be one of"):
         reconstruct_srp_each(np.eye(10, 4), np.ones((10, 2)), expectation="public")
+
+
+@pytest.mark.parametrize("make", [lambda c: c, lambda c: c.astype(np.float32), lambda c: np.round(c, 2)])
+def test_records_that_are_read_in_blocks_are_reconstructed_as_by_one_decomposition(digits, make, monkeypatch):
+    x = digits.astype(np.float32)
+    coords = make(SklearnPCA(2, svd_solver="full").fit_transform(x.astype(np.float64)))
+    rows = np.arange(0, len(x), 90)
+    expected = reconstruct_pca_each(x, coords, rows=rows, bounds=(0, 1))
+    of_one = reconstruct_pca(np.delete(x, 90, axis=0), coords, target_index=90)
+    monkeypatch.setattr(streamed, "is_large", lambda *_: True)
+    monkeypatch.setattr(streamed, "BLOCK_ENTRIES", 500 * x.shape[1])
+    found = reconstruct_pca_each(x, coords, rows=rows, bounds=(0, 1))
+    np.testing.assert_array_equal(found.status, expected.status)
+    np.testing.assert_allclose(found.x, expected.x, atol=1e-7)
+    np.testing.assert_allclose(found.expected_mse, expected.expected_mse, rtol=1e-5, atol=1e-9)  # to rounding
+    again = reconstruct_pca(np.delete(x, 90, axis=0), coords, target_index=90)
+    assert again.status == of_one.status
+    np.testing.assert_allclose(again.x, of_one.x, atol=1e-7)
+    np.testing.assert_allclose(again.feature_mse, of_one.feature_mse, rtol=1e-5, atol=1e-12)
+
+
+def test_truncated_svd_is_reconstructed_from_blocks_too(digits, monkeypatch):
+    x = digits[:400]
+    u, s, _ = np.linalg.svd(x, full_matrices=False)
+    coords = u[:, :2] * s[:2]
+    expected = reconstruct_pca(x[1:], coords, is_centred=False)
+    monkeypatch.setattr(streamed, "is_large", lambda *_: True)
+    found = reconstruct_pca(x[1:], coords, is_centred=False)
+    np.testing.assert_allclose(found.x, expected.x, atol=1e-8)
+    np.testing.assert_allclose(found.feature_mse, expected.feature_mse, rtol=1e-5, atol=1e-12)

@@ -64,3 +64,35 @@ def test_the_mean_of_the_others_exposes_nobody_though_it_is_closer_than_any_othe
 def test_a_status_of_another_length_is_an_error():
     with pytest.raises(ValueError, match="status must have shape"):
         exposure.measure(np.ones((2, 3)), np.eye(3), np.arange(2), OK)
+
+
+@pytest.mark.parametrize("n_twins", [0, 8])
+def test_nearness_to_the_record_decides_as_a_search_among_all_does(n_twins, monkeypatch):
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(30, 4))
+    x[:n_twins] = x[8 : 8 + n_twins]
+    # From exact to hopeless, and some just about half as far as the most similar other record.
+    guess = x + rng.normal(size=x.shape) * np.geomspace(1e-9, 2, 30)[:, None]
+    between = cdist(x, x) + np.diag(np.full(30, np.inf))
+    nearest = x[between.argmin(axis=1)]
+    guess[10:20] = x[10:20] + 0.51 * (nearest - x)[10:20]
+    found = exposure.measure(guess, x, np.arange(30), OK)
+    to_all = cdist(guess, x)
+    np.testing.assert_array_equal(found.is_identified, np.diag(to_all) <= to_all.min(axis=1) * (1 + 1e-12))
+    assert 0 < found.is_identified.sum() < 30
+
+    sought = []
+    search = exposure.metrics.nearest
+    monkeypatch.setattr(exposure.metrics, "nearest", lambda q, r: sought.append(len(q)) or search(q, r))
+    again = exposure.measure(guess, x, np.arange(30), OK, similar=between.argmin(axis=1))
+    np.testing.assert_array_equal(again.is_identified, found.is_identified)
+    np.testing.assert_array_equal(again.nearest_error, found.nearest_error)
+    assert 10 <= sought[0] < 30
+
+
+def test_records_of_float32_are_measured_in_float64():
+    x = np.random.default_rng(2).uniform(size=(30, 4)).astype(np.float32)
+    guess = x + 1e-9
+    found, wide = (exposure.measure(guess, one, np.arange(30), OK) for one in (x, x.astype(np.float64)))
+    for field in exposure.Exposure._fields:
+        np.testing.assert_array_equal(getattr(found, field), getattr(wide, field))

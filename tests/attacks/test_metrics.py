@@ -306,3 +306,18 @@ def test_equation_12_is_the_mean_squared_distance_of_two_reconstructions_and_bli
         metrics.noisy_reconstruction_shift(a, b[1:])
     with pytest.raises(ValueError, match="noisy must be finite"):
         metrics.noisy_reconstruction_shift(a, np.full_like(b, np.nan))
+
+
+@pytest.mark.parametrize("entries", [12, 4 * 2**20])
+def test_rows_that_are_left_out_are_not_found(monkeypatch, entries):
+    monkeypatch.setattr(metrics, "CHUNK_ENTRIES", entries)
+    pool = records(31, seed=11)
+    between = np.sum((pool[:, None] - pool) ** 2, axis=2)
+    but = [[i, (i + 1) % 31] for i in range(31)]
+    for i, rows in enumerate(but):
+        between[i, rows] = np.inf
+    row, squared = metrics.nearest(pool.astype(np.float32).astype(float), pool, but=but)
+    np.testing.assert_array_equal(row, between.argmin(axis=1))
+    np.testing.assert_allclose(squared, between.min(axis=1), rtol=1e-5)
+    row, squared = metrics.nearest(pool[:1], pool, but=[range(31)])
+    assert (row.tolist(), squared.tolist()) == ([-1], [np.inf])

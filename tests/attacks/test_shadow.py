@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA as SklearnPCA
 
-from drjax.attacks.shadow import iter_shadow_embeddings, shadow_batch_size, shadow_embeddings
+from drjax.attacks.shadow import Prepared, iter_shadow_embeddings, shadow_batch_size, shadow_embeddings
 from drjax.core.types import Status
 from drjax.dr import METHODS, PCA, SparseRandomProjection
 
@@ -143,3 +143,42 @@ def test_bad_input_is_refused_by_name(change, match):
 def test_a_restart_inside_a_chunk_is_refused(records):
     with pytest.raises(ValueError, match="start must be a multiple of the chunk size 8, got 3"):
         next(iter_shadow_embeddings(KEY, PCA(), *records, batch_size=8, start=3))
+
+
+def test_known_records_are_prepared_once_for_calls_that_keep_them(records, monkeypatch):
+    known, targets = records
+    calls = []
+    prepare = PCA.prepare
+    monkeypatch.setattr(PCA, "prepare", lambda self, x, **k: calls.append(len(x)) or prepare(self, x, **k))
+    kept = Prepared()
+    size = shadow_batch_size(PCA(), known, targets, kept=kept)
+    whole = [
+        np.concatenate([np.asarray(e.coords) for _, e in iter_shadow_embeddings(key, PCA(), known, some, kept=kept)])
+        for key, some in ((KEY, targets), (jax.random.key(7), targets[:5]))
+    ]
+    assert calls == [20]
+    assert size == shadow_batch_size(PCA(), known, targets)
+    np.testing.assert_allclose(whole[0], shadow_embeddings(KEY, PCA(), known, targets).coords, atol=ROUNDING)
+    calls.clear()
+    for other in (
+        {"method": PCA(n_components=3)},
+        {"known": known.copy()},
+        {"dtype": "float16"},
+        {"randomness": "shared"},
+    ):
+        settings = {"method": PCA(), "known": known} | other
+        method, same = settings.pop("method"), settings.pop("known")
+        shadow_batch_size(method, same, targets, kept=kept, **settings)
+    assert calls == [20] * 4
+
+
+def test_a_known_seed_is_kept_apart_from_another(records):
+    known, targets = records
+    kept = Prepared()
+    options = {"randomness": "shared", "kept": kept}
+    method = SparseRandomProjection()
+    for key in (KEY, jax.random.key(8), KEY):
+        [(_, found)] = iter_shadow_embeddings(key, method, known, targets, **options)
+        np.testing.assert_array_equal(
+            np.asarray(found.coords), shadow_embeddings(key, method, known, targets, randomness="shared").coords
+        )

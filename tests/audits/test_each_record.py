@@ -13,9 +13,11 @@ from drjax.attacks.attack import Cost, EmbeddingAttack
 from drjax.attacks.reconstruction.closed_form import reconstruct_pca
 from drjax.attacks.reconstruction.stationarity.attacks import Stationarity
 from drjax.attacks.registry import ATTACKS
-from drjax.audits import AuditConfig, exposure_report, run
+from drjax.audits import AuditConfig, exposure_report, needs, run
+from drjax.core import streamed
 from drjax.core.types import Status
-from drjax.data import load
+from drjax.data import files, load
+from drjax.dr import PCA, Isomap
 from drjax.reports import records
 from drjax.reports.ladder import percent
 
@@ -197,3 +199,24 @@ def test_bad_configurations_are_errors_before_anything_is_written(images, tmp_pa
     with pytest.raises(ValueError, match="at least 4 records"):
         run(config(str(tmp_path / "few.npy")), tmp_path / "o")
     assert not (tmp_path / "o").exists()
+
+
+def test_records_of_a_large_file_are_audited_as_those_of_a_small_one(images, tmp_path, monkeypatch):
+    settings = {"attacks": ("closed-form",), "max_records": 25, "dtype": "float64"}
+    small = run(config(images, **settings), tmp_path / "small")
+    monkeypatch.setattr(streamed, "is_large", lambda *_: True)
+    monkeypatch.setattr(streamed, "BLOCK_ENTRIES", 7 * 64)
+    monkeypatch.setattr(files, "MAPPED_BYTES", 100)
+    large = run(config(images, **settings), tmp_path / "large")
+    np.testing.assert_allclose(large.reconstructions["closed-form"], small.reconstructions["closed-form"], atol=1e-6)
+    np.testing.assert_array_equal(large.exposure.row, small.exposure.row)
+    np.testing.assert_array_equal(large.exposure.is_identified, small.exposure.is_identified)
+    np.testing.assert_allclose(large.exposure.nearest_error, small.exposure.nearest_error, rtol=1e-12)
+
+
+def test_a_million_records_are_said_to_take_no_copy_of_them():
+    attack = ATTACKS["embedding"]["closed-form"]
+    found = needs.of_each(PCA(), 1_000_000, 784, [attack])
+    assert found.bytes < 1e9 < 4.0 * 1e6 * 784
+    # Where the method has no factors the records are copied.
+    assert needs.of_each(Isomap(), 100_000, 784, [attack]).bytes > 8.0 * 1e5 * 784

@@ -5,7 +5,8 @@ import pyarrow.parquet
 import pytest
 from PIL import Image
 
-from drjax.data import count_duplicates, load, load_file, load_values
+from drjax.core import streamed
+from drjax.data import count_duplicates, files, load, load_file, load_values
 
 
 def write(path, text):
@@ -295,3 +296,35 @@ def test_paths_that_lead_nowhere_and_other_files_are_refused(tmp_path):
     (tmp_path / "folder.csv").mkdir()
     with pytest.raises(ValueError, match="holds no images"):
         load(tmp_path / "folder.csv")
+
+
+def test_large_arrays_stay_in_their_file(tmp_path, monkeypatch):
+    x = np.random.default_rng(0).uniform(size=(50, 3)).astype(np.float32)
+    np.save(tmp_path / "a.npy", x)
+    np.save(tmp_path / "b.npy", (x * 7 - 2).astype(np.float64))
+    small = [load(tmp_path / name) for name in ("a.npy", "b.npy")]
+    monkeypatch.setattr(files, "MAPPED_BYTES", 100)
+    monkeypatch.setattr(streamed, "BLOCK_ENTRIES", 60)
+    large = [load(tmp_path / name) for name in ("a.npy", "b.npy")]
+    for one, other in zip(small, large, strict=True):
+        np.testing.assert_array_equal(one.x, other.x)
+        np.testing.assert_array_equal(one.scale, other.scale)
+        assert one.provenance == other.provenance
+    assert isinstance(large[0].x.base, np.memmap)
+    np.testing.assert_array_equal(load_values(tmp_path / "a.npy"), x)
+
+
+def test_large_arrays_that_are_bad_are_refused_as_small_ones_are(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "MAPPED_BYTES", 100)
+    x = np.random.default_rng(0).uniform(size=(50, 3))
+    np.save(tmp_path / "a.npy", x)
+    (tmp_path / "cut.npy").write_bytes((tmp_path / "a.npy").read_bytes()[:-40])
+    with pytest.raises(ValueError, match="is damaged or holds Python objects"):
+        load(tmp_path / "cut.npy")
+    x[40, 2] = np.nan
+    np.save(tmp_path / "nan.npy", x)
+    with pytest.raises(ValueError, match=r"column 2 \(counted from 0\)"):
+        load(tmp_path / "nan.npy")
+    np.save(tmp_path / "objects.npy", np.full(200, "text", object), allow_pickle=True)
+    with pytest.raises(ValueError, match="is damaged or holds Python objects"):
+        load(tmp_path / "objects.npy")

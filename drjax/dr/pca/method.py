@@ -5,16 +5,17 @@ The functions below the class are those of a decomposition of records about a po
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from drjax.core import validate
+from drjax.core import streamed, validate
 from drjax.core.linalg import HIGHEST, compute_dtype, on_device, scatter_basis, sign_and_margin
 from drjax.core.types import Array, Cost, Embedding, Status, hyperparams
 from drjax.dr import base
+from drjax.dr.factored import Factors, expanded
 from drjax.dr.pca import secular
 
 
@@ -40,7 +41,8 @@ class PCAShared(NamedTuple):
         mean: (d,), or zeros where records are not centred.
         scale: (), largest singular value of the known records less the mean; everything below is in this unit.
         basis: (r, d), orthonormal rows.
-        scores: (n-1, r), known records less the mean in the basis, in input units.
+        scores: (n-1, r), known records less the mean in the basis, in input units; (n-1, 0) where embeddings are made
+            as factors.
         poles: squared singular values over scale^2, then 0 for the direction outside the basis.
         scatter: (), sum of squares of the known records less the mean over scale^2.
     """
@@ -143,6 +145,22 @@ class PCA:
         del keys
         return inserted(shared, targets, self.n_components, share=1 / (shared.scores.shape[0] + 1))
 
+    def prepare_factored(
+        self, known: Array, *, dtype: Any, shared_key: Array | None = None
+    ) -> tuple[PCAShared, np.ndarray]:
+        """As `prepare`, with the known records' scores apart; known records of any number are read in blocks.
+
+        Raises:
+            ValueError: as of `prepare`.
+        """
+        del shared_key
+        return prepared_factored(known, self.n_components, dtype, is_centred=True)
+
+    def insert_factors(self, keys: Array, shared: PCAShared, targets: Array) -> Embedding:
+        """`insert_batch` with `Factors` for coordinates: about 2 r d operations per target, whatever n is."""
+        del keys
+        return inserted_factors(shared, targets, self.n_components, share=1 / (shared.scores.shape[0] + 1))
+
 
 def scores_of(rows: Array, k: int) -> Embedding:
     """Scores (n, k) of rows (n, d), less their mean or not, on their leading k right singular vectors."""
@@ -160,6 +178,7 @@ def scores_of(rows: Array, k: int) -> Embedding:
         margin=margin,
         converged=jnp.bool_(True),
         n_iter=jnp.int32(0),
+        flags=base.non_finite(coords),
     )
 
 
@@ -177,8 +196,32 @@ def prepared(known: Array, n_components: int, *, is_centred: bool) -> PCAShared:
     """
     array = validate.matrix(known, "known")
     base.check_components(n_components, array.shape[0] + 1, array.shape[1])
-    dtype = compute_dtype(array)
     mean, basis, singular, scores = scatter_basis(array, is_centred=is_centred)
+    return _shared(mean, basis, singular, scores, n_components, compute_dtype(array))
+
+
+def prepared_factored(known: Array, n_components: int, dtype: Any, *, is_centred: bool) -> tuple[PCAShared, np.ndarray]:
+    """What `inserted_factors` takes, and the scores (n-1, r) of the known records (n-1, d), made when asked for.
+
+    Raises:
+        ValueError: known is not a finite numeric matrix, or n_components > min(n, d).
+    """
+    array = validate.matrix(known, "known")
+    base.check_components(n_components, array.shape[0] + 1, array.shape[1])
+    if streamed.is_large(*array.shape):
+        mean, singular, basis = streamed.principal_directions(array, is_centred=is_centred)
+        if not len(singular):
+            singular, basis = np.zeros(1), np.eye(1, array.shape[1])
+        scores: Any = streamed.Product(array, mean, basis.T)
+    else:
+        mean, basis, singular, scores = scatter_basis(array, is_centred=is_centred)
+    apart = np.zeros((len(array), 0))
+    return _shared(mean, basis, singular, apart, n_components, np.dtype(dtype)), scores
+
+
+def _shared(
+    mean: np.ndarray, basis: np.ndarray, singular: np.ndarray, scores: np.ndarray, n_components: int, dtype: np.dtype
+) -> PCAShared:
     scale = float(singular[0]) if singular[0] > 0 else 1.0
     squares = np.append((singular / scale) ** 2, 0.0)
     n_roots = min(n_components + 1, len(squares))
@@ -194,7 +237,14 @@ def prepared(known: Array, n_components: int, *, is_centred: bool) -> PCAShared:
 
 
 def inserted(shared: PCAShared, targets: Array, k: int, *, share: float) -> Embedding:
-    """The scores (b, n, k) of [target; known] for targets (b, d).
+    """The scores (b, n, k) of [target; known] for targets (b, d); arguments as of `inserted_factors`."""
+    found = inserted_factors(shared, targets, k, share=share)
+    coords = expanded(found.coords, shared.scores)
+    return found._replace(coords=coords, status=found.status | base.non_finite(coords))
+
+
+def inserted_factors(shared: PCAShared, targets: Array, k: int, *, share: float) -> Embedding:
+    """The factors of the scores of [target; known] for targets (b, d).
 
     Args:
         shared: Known records from `prepared`.
@@ -231,20 +281,22 @@ def inserted(shared: PCAShared, targets: Array, k: int, *, share: float) -> Embe
     sign, margin = _certain_signs(shared, offset, inside, roots, coefficients, beyond, gap[:, :kept], weight)
     # The secular equation itself says that offset . eigenvector = -1 / (weight norm).
     along = -sign * shared.scale / (weight * norm)
-    rows = jnp.einsum("bkr,nr->bkn", coefficients * sign[..., None], shared.scores, precision=HIGHEST)
-    coords = jnp.concatenate([along[..., None] * weight, rows - along[..., None] * share], axis=-1)
-    coords = jnp.where(finite[:, None], jnp.swapaxes(coords, 1, 2), jnp.nan)
-
     # Directions beyond those of the data have no variance: their coordinates are 0.
     fill = ((0, 0), (0, k - kept))
+    factors = Factors(
+        target=jnp.pad(jnp.where(finite, along * weight, jnp.nan), fill),
+        turn=jnp.pad(jnp.where(finite[..., None], coefficients * sign[..., None], jnp.nan), (*fill, (0, 0))),
+        shift=jnp.pad(jnp.where(finite, -along * share, jnp.nan), fill),
+    )
     return jax.vmap(embedding_of)(
-        jnp.pad(coords, ((0, 0), *fill)),
+        factors,
         eigenvalues=eigenvalues * shared.scale**2,
         scatter=(shared.scatter + weight * squared_norm[:, 0]) * shared.scale**2,
         gap=gap,
         margin=jnp.pad(margin, fill),
         converged=roots.converged,
         n_iter=jnp.broadcast_to(roots.n_iter, (targets.shape[0],)),
+        flags=base.non_finite(factors.target[:, None]) | base.non_finite(factors.turn),
     )
 
 
@@ -296,15 +348,23 @@ def _certain_signs(
 
 
 def embedding_of(
-    coords: Array, *, eigenvalues: Array, gap: Array, scatter: Array, margin: Array, converged: Array, n_iter: Array
+    coords: Array | Factors,
+    *,
+    eigenvalues: Array,
+    gap: Array,
+    scatter: Array,
+    margin: Array,
+    converged: Array,
+    n_iter: Array,
+    flags: Array,
 ) -> Embedding:
-    """Puts flags and diagnostics beside the coordinates of one PCA; eigenvalues (k+1,) decreasing."""
-    k = coords.shape[-1]
-    eps = float(jnp.finfo(coords.dtype).eps)
+    """Puts flags and diagnostics beside the coordinates of one PCA; eigenvalues (k+1,) decreasing, flags of coords."""
+    k = eigenvalues.shape[0] - 1
+    eps = float(jnp.finfo(eigenvalues.dtype).eps)
     status = (
         base.flag(~converged, Status.NOT_CONVERGED)
         | base.flag((eigenvalues[k - 1] <= 8 * eps * eigenvalues[0]) | (scatter <= 0), Status.DEGENERATE)
-        | base.non_finite(coords)
+        | flags
         | base.sign_flags(margin, gap)
     )
     objective = jnp.maximum(scatter - jnp.sum(eigenvalues[:k]), 0)

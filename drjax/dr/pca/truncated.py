@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
+import numpy as np
 
 from drjax.core import validate
 from drjax.core.types import Array, Cost, Embedding, hyperparams
 from drjax.dr import base
-from drjax.dr.pca.method import PCA, PCAShared, inserted, prepared, scores_of, unexplained
+from drjax.dr.pca.method import (
+    PCA,
+    PCAShared,
+    inserted,
+    inserted_factors,
+    prepared,
+    prepared_factored,
+    scores_of,
+    unexplained,
+)
 
 
 @hyperparams
@@ -90,3 +100,15 @@ class TruncatedSVD:
         """`insert` for targets (b, d); see `PCA.insert_batch`."""
         del keys
         return inserted(shared, targets, self.n_components, share=0.0)
+
+    def prepare_factored(
+        self, known: Array, *, dtype: Any, shared_key: Array | None = None
+    ) -> tuple[PCAShared, np.ndarray]:
+        """See `PCA.prepare_factored`."""
+        del shared_key
+        return prepared_factored(known, self.n_components, dtype, is_centred=False)
+
+    def insert_factors(self, keys: Array, shared: PCAShared, targets: Array) -> Embedding:
+        """See `PCA.insert_factors`."""
+        del keys
+        return inserted_factors(shared, targets, self.n_components, share=0.0)

@@ -267,6 +267,7 @@ class Pipeline:
             margin=margin,
             converged=found.converged,
             n_iter=found.n_iter,
+            flags=base.non_finite(coords),
         )
 
     def _released(self, own: Embedding) -> Embedding:

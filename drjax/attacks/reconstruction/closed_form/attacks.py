@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from drjax.attacks.attack import Cost, EmbeddingAttack, EmbeddingThreat, EveryRecord
+from drjax.attacks.reconstruction.closed_form.downdate import decompose
 from drjax.attacks.reconstruction.closed_form.each import reconstruct_pca_each
 from drjax.attacks.reconstruction.closed_form.left_over import ENTRIES, n_curves
 from drjax.attacks.reconstruction.closed_form.pca import misfit, noise_of, reconstruct_pca
@@ -16,6 +17,7 @@ from drjax.attacks.reconstruction.closed_form.unknown import reconstruct_pca_man
 from drjax.attacks.reconstruction.mixture_prior import MixturePrior
 from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.attacks.shadow import DENSE_FLOPS
+from drjax.core import streamed
 from drjax.core.types import Array, DRMethod, Reconstruction
 from drjax.dr import SparseRandomProjection, TruncatedSVD, publishes_scores
 
@@ -62,7 +64,8 @@ class KnownOnly(EmbeddingAttack):
         k = threat.coords.shape[2]
         flops = 4.0 * p * d * r + m * (4.0 * r * d + 20.0 * r**2 + 8.0 * p * k * r)
         curves = 3 * n_curves(k) * min(m * p, ENTRIES)
-        return Cost(flops / DENSE_FLOPS, 8.0 * (4 * p * d + 7 * m * (2 * d + p) + curves))
+        copies = streamed.bytes_of(d) if streamed.is_large(p, d) else 32.0 * p * d
+        return Cost(flops / DENSE_FLOPS, copies + 8.0 * (7 * m * (2 * d + p) + curves))
 
     def prior(self, threat: EmbeddingThreat) -> GaussianPrior | MixturePrior | None:
         """What is expected of a record."""
@@ -196,20 +199,21 @@ class MatrixRecovery(EmbeddingAttack):
     def run_each(self, key: Array, every: EveryRecord) -> Reconstruction:
         """See `EmbeddingAttack`; nothing is drawn."""
         del key
-        precision = every.threat(0).precision
+        precision = every.shapes.precision
         return reconstruct_srp_each(every.x, every.coords, rows=every.rows, precision=precision, bounds=every.bounds)
 
 
 def _of_one(threat: EmbeddingThreat, prior: GaussianPrior | MixturePrior | None) -> Reconstruction:
     """All records but the target known; features of the target count as equations."""
-    noise, features = None, None
+    noise, features, is_centred = None, None, _is_centred(threat)
+    span = decompose(threat.known, is_centred=is_centred)
     if threat.features is not None:
         features = np.full((threat.n_releases, threat.known.shape[1]), np.nan)
         features[:, threat.features.which] = threat.features.values
     elif threat.public is not None and threat.alike:
         # Shadow releases carry the noise of a defence, and the adversary knows that they are of PCA.
         used = threat.shadows().coords[:CALIBRATION_RELEASES]
-        noise = noise_of(threat.known, used, is_centred=_is_centred(threat)) if len(used) else None
+        noise = noise_of(threat.known, used, is_centred=is_centred, span=span) if len(used) else None
     return reconstruct_pca(
         threat.known,
         threat.coords,
@@ -217,7 +221,8 @@ def _of_one(threat: EmbeddingThreat, prior: GaussianPrior | MixturePrior | None)
         bounds=threat.bounds,
         noise=noise,
         known_features=features,
-        is_centred=_is_centred(threat),
+        is_centred=is_centred,
+        span=span,
     )
 
 

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from drjax.core import streamed
 from drjax.core.compiled import njit
 
 MAX_ITER = 100
@@ -34,13 +35,13 @@ class Decomposition(NamedTuple):
 
     Attributes:
         mean: (d,).
-        left: (n, r), orthonormal columns.
+        left: (n, r), orthonormal columns; of a large matrix a product whose rows are made when they are asked for.
         singular: (r,), decreasing, all above rounding.
         basis: (r, d), orthonormal rows.
     """
 
     mean: np.ndarray
-    left: np.ndarray
+    left: streamed.Matrix
     singular: np.ndarray
     basis: np.ndarray
 
@@ -62,7 +63,14 @@ class LeftOut(NamedTuple):
 
 
 def decompose(x: np.ndarray, *, is_centred: bool = True) -> Decomposition:
-    """The decomposition of the rows of x (n, d), finite, less their mean or, not centred, less 0; O(n d min(n, d))."""
+    """The decomposition of the rows of x (n, d), finite, less their mean or, not centred, less 0; O(n d min(n, d)).
+
+    A large matrix, which may be mapped from a file, is read in blocks and never copied.
+    """
+    if streamed.is_large(*x.shape):
+        mean, singular, basis = streamed.principal_directions(x, is_centred=is_centred)
+        return Decomposition(mean, streamed.Product(x, mean, basis.T / singular), singular, basis)
+    x = np.asarray(x, np.float64)
     mean = x.mean(axis=0) if is_centred else np.zeros(x.shape[1])
     left, singular, basis = np.linalg.svd(x - mean, full_matrices=False)
     rank = int((singular > EPS * max(x.shape) * singular[0]).sum())

@@ -50,7 +50,7 @@ def reconstruct_pca_each(
 
     Source: `downdate`.
     """
-    x = validate.matrix(x, "x", min_rows=3).astype(np.float64)
+    x = validate.matrix(x, "x", min_rows=3)
     given = np.asarray(coords)
     if given.ndim != 2:
         raise ValueError(f"coords must have shape ({len(x)}, k), one release of all records, got {given.shape}")
@@ -71,11 +71,11 @@ def reconstruct_pca_each(
     beyond = scores - scores.mean(axis=0) - everything.left @ projected
     beyond_squares = float((beyond**2).sum())
     is_curve = follows_curve(everything.left @ projected, beyond, everything.left)
-    spread = x.var(axis=0)
+    spread = everything.singular**2 @ everything.basis**2 / n  # variance of each feature
     found, error = np.empty((len(chosen), d)), np.empty(len(chosen))
     residual, status = np.empty(len(chosen)), np.empty(len(chosen), np.uint32)
     for lane, row in enumerate(chosen):
-        own = x[row] - everything.mean
+        own = np.asarray(x[row], np.float64) - everything.mean
         mean = everything.mean - own / (n - 1)
         # Of the others, about their own mean.
         error[lane] = np.mean(n / (n - 1) * spread - n / (n - 1) ** 2 * own**2)

@@ -8,6 +8,7 @@ import numpy as np
 from scipy import stats
 
 from drjax.attacks.reconstruction.closed_form.components import FEW, Measured, Scores
+from drjax.core.streamed import Matrix
 
 ENTRIES = 2**19
 """Entries of scores that are looked at together."""
@@ -25,7 +26,7 @@ MEDIAN_OF_SIZE = 0.6745
 """Median of the size of a standard normal variable."""
 
 
-def odd_row(found: Measured, scores: Scores, others: np.ndarray, left: np.ndarray, singular: np.ndarray) -> np.ndarray:
+def odd_row(found: Measured, scores: Scores, others: np.ndarray, left: Matrix, singular: np.ndarray) -> np.ndarray:
     """(m,) bool: where PCA of the found record and the known ones fits the scores but for those of one known record.
 
     Args:
@@ -45,14 +46,14 @@ def odd_row(found: Measured, scores: Scores, others: np.ndarray, left: np.ndarra
         v = (singular * scores.along + scores.target[..., None] * z[:, None]) / eigenvalue[..., None]
         across = scores.target * outside[:, None] / eigenvalue
         own = np.einsum("mkr,mr->mk", v, z) + across * outside[:, None]
-        amiss = explained(left * singular, v) - own[:, None] * (1 - scores.weight) - others
+        amiss = explained(left, singular * v) - own[:, None] * (1 - scores.weight) - others
     squares = (amiss**2).sum(axis=2)
     size = np.sqrt(squares.mean(axis=1) / others.shape[2])
     is_one = squares.max(axis=1) > 0.5 * squares.sum(axis=1)
     return is_one & (found.level > 10 * scores.floor) & (size > 0.1 * found.level) & (n > 8)
 
 
-def bent(found: Measured, scores: Scores, others: np.ndarray, left: np.ndarray) -> np.ndarray:
+def bent(found: Measured, scores: Scores, others: np.ndarray, left: Matrix) -> np.ndarray:
     """(m,) bool: where the known records' scores follow a curve in the known records; arguments as of `odd_row`."""
     is_bent = exceeds(found, scores.floor)
     lanes = np.flatnonzero(is_bent)
@@ -63,10 +64,10 @@ def bent(found: Measured, scores: Scores, others: np.ndarray, left: np.ndarray) 
     return is_bent
 
 
-def explained(left: np.ndarray, along: np.ndarray) -> np.ndarray:
+def explained(left: Matrix, along: np.ndarray) -> np.ndarray:
     """(m, n, k) sums of columns left (n, r) by coefficients (m, k, r), as one product of matrices."""
     m, k, r = along.shape
-    return (along.reshape(m * k, r) @ left.T).reshape(m, k, len(left)).transpose(0, 2, 1)
+    return (left @ along.reshape(m * k, r).T).reshape(len(left), m, k).transpose(1, 0, 2)
 
 
 def exceeds(found: Measured, floor: np.ndarray) -> np.ndarray:
@@ -74,7 +75,7 @@ def exceeds(found: Measured, floor: np.ndarray) -> np.ndarray:
     return found.levels.get("span", np.zeros_like(floor)) > LOUD * floor
 
 
-def follows_curve(fitted: np.ndarray, rest: np.ndarray, left: np.ndarray) -> bool:
+def follows_curve(fitted: np.ndarray, rest: np.ndarray, left: Matrix) -> bool:
     """Whether the rest (n, k) of scores is a function, of degree 2 or 3, of what is linear in them (n, k).
 
     By F tests, one for each component, on what lies beyond the records' own columns left (n, r). White noise is no such
@@ -88,7 +89,7 @@ def n_curves(k: int) -> int:
     return k * (k + 1) // 2 + k
 
 
-def _follow_curves(fitted: np.ndarray, rest: np.ndarray, left: np.ndarray) -> np.ndarray:
+def _follow_curves(fitted: np.ndarray, rest: np.ndarray, left: Matrix) -> np.ndarray:
     """(m,) bool as `follows_curve` of m releases, fitted and rest (m, n, k); no release has a part in another's."""
     m, n, _ = fitted.shape
     size = np.abs(fitted).max(axis=1, keepdims=True)

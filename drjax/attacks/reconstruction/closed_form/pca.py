@@ -36,6 +36,7 @@ def reconstruct_pca(
     bounds: tuple[float, float] | None = None,
     noise: float | None = None,
     is_centred: bool = True,
+    span: Decomposition | None = None,
 ) -> Reconstruction:
     """Reconstructs the one unknown record from published PCA scores and the other n-1 records.
 
@@ -58,6 +59,7 @@ def reconstruct_pca(
             nothing checks, is never certified.
         is_centred: Whether the records were centred; False for truncated SVD, of which the same holds with c = 1,
             K_c = K and offsets from 0.
+        span: The known records as `decompose` finds them, where the caller has them so.
 
     Returns:
         x (m, d); residual_norm (m,) the length of the part that the release leaves undetermined; expected_mse (m,) and
@@ -72,7 +74,7 @@ def reconstruct_pca(
 
     Source: the eigenvector equation above, first used by drjax (docs/attacks.md has the derivation).
     """
-    known = validate.matrix(known, "known").astype(np.float64)
+    known = validate.matrix(known, "known")
     given = np.asarray(coords)
     scores = check_coords(given, len(known) + 1)
     validate.integer(minimum=0, target_index=target_index)
@@ -82,8 +84,8 @@ def reconstruct_pca(
     m, d = len(scores), known.shape[1]
     lower, upper = _limits(bounds, known_features, (m, d))
 
-    span = decompose(known, is_centred=is_centred)
-    mean = known.mean(axis=0)
+    span = decompose(known, is_centred=is_centred) if span is None else span
+    mean = known.mean(axis=0, dtype=np.float64)
     if not len(span.basis):
         x, nothing = np.tile(mean if prior is None else prior.mean, (m, 1)), np.full(m, np.nan)
         degenerate, each = np.full(m, np.uint32(Status.DEGENERATE)), np.full((m, d), np.nan)
@@ -97,7 +99,8 @@ def reconstruct_pca(
 
     usable = is_answer(status)
     x = np.tile(mean if prior is None else np.asarray(prior.mean, np.float64), (m, 1))
-    each = np.tile(known.var(axis=0), (m, 1))
+    squares = span.singular**2 @ span.basis**2 / len(known)
+    each = np.tile(squares if is_centred else squares - mean**2, (m, 1))  # variance of each feature
     expected = np.full(m, float(each[0].mean()))
     if usable.any():
         alone = GaussianPrior.along(mean, span.basis, found.expected[0])
@@ -131,7 +134,7 @@ def misfit(
 
     Empty where they can be. Arguments and errors as of `reconstruct_pca`.
     """
-    known = validate.matrix(known, "known").astype(np.float64)
+    known = validate.matrix(known, "known")
     given = np.asarray(coords)
     scores = check_coords(given, len(known) + 1)
     span = decompose(known, is_centred=is_centred)
@@ -156,15 +159,19 @@ def is_answer(status: np.ndarray) -> np.ndarray:
     return (status & np.uint32(Status.DEGENERATE | Status.MISFIT)) == 0
 
 
-def noise_of(known: Array, coords: Array, *, is_centred: bool = True) -> float | None:
+def noise_of(
+    known: Array, coords: Array, *, is_centred: bool = True, span: Decomposition | None = None
+) -> float | None:
     """Noise of a score in releases (m, n, k) known to be of PCA, target in row 0, such as shadows under a defence.
 
     The median over releases of what the checks show; 0 where the digits say it all, None without known records that
-    differ. What `reconstruct_pca` takes for `noise` where the adversary knows how such releases come about.
+    differ. What `reconstruct_pca` takes for `noise` where the adversary knows how such releases come about, and `span`
+    as for it.
     """
-    known = validate.matrix(known, "known").astype(np.float64)
+    known = validate.matrix(known, "known")
     given = np.asarray(coords)
-    scores, span = check_coords(given, len(known) + 1), decompose(known, is_centred=is_centred)
+    scores = check_coords(given, len(known) + 1)
+    span = decompose(known, is_centred=is_centred) if span is None else span
     if not len(span.basis):
         return None
     found, seen, _ = _measured(span, given, scores, 0, None, is_centred=is_centred)
@@ -211,7 +218,8 @@ def _measured(
     others = np.delete(scores, target_index, axis=1)
     eigenvalue = target**2 + (others**2).sum(axis=1)
     centred = others - others.mean(axis=1, keepdims=True) if is_centred else others
-    along = np.tensordot(centred, span.left, axes=(1, 0))
+    m, _, k = centred.shape
+    along = (span.left.T @ centred.transpose(1, 0, 2).reshape(-1, m * k)).T.reshape(m, k, -1)
     beyond = ((centred - left_over.explained(span.left, along)) ** 2).sum(axis=(1, 2))
     digits = noise_floor(given, eigenvalue)
     floor = np.maximum(digits, noise or 0.0)

@@ -26,6 +26,7 @@ from drjax.attacks.reconstruction.closed_form.each import checked_rows
 from drjax.attacks.reconstruction.closed_form.pca import check_coords, noise_floor
 from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.core import validate
+from drjax.core.streamed import Matrix
 from drjax.core.types import Array, Reconstruction, Status
 
 
@@ -151,7 +152,7 @@ class _Equations(NamedTuple):
     shift: np.ndarray
 
 
-def _equations(release: np.ndarray, rows: np.ndarray, left: np.ndarray, singular: np.ndarray) -> _Equations:
+def _equations(release: np.ndarray, rows: np.ndarray, left: Matrix, singular: np.ndarray) -> _Equations:
     of_known = np.delete(release, rows, axis=0)
     eigenvalue = (release**2).sum(axis=0)[:, None]
     inside = (left.T @ of_known).T / singular

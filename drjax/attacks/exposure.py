@@ -194,4 +194,4 @@ def means_of_others(records: Array, rows: Array) -> np.ndarray:
 def nearest_others(records: Array, rows: Array) -> np.ndarray:
     """(m,) rows of the other records that are most similar to those of `rows`; 2 m n d FLOP."""
     records, rows = np.asarray(records), np.asarray(rows)
-    return metrics.nearest(records[rows], records, but=rows[:, None])[0]
+    return metrics.nearest(records[rows], records, excluded=rows[:, None])[0]

@@ -121,7 +121,7 @@ def evaluate(
     twins = _twins(truth, decoys)
     nearest_squared = _nearest_row(truth, neighbors)[1]
     closer = squared < nearest_squared
-    identified = squared < _nearest_row(recon, decoys, but=twins)[1]
+    identified = squared < _nearest_row(recon, decoys, excluded=twins)[1]
     found = by_column = None
     if blind is not None:
         by_column = column_gain(recon, truth, blind, columns, level=level)
@@ -133,7 +133,7 @@ def evaluate(
             mean_error=mean_squared / d,
             nearest_error=nearest_squared / d,
             identified=identified,
-            mean_identified=mean_squared < _nearest_row(blind, decoys, but=twins)[1],
+            mean_identified=mean_squared < _nearest_row(blind, decoys, excluded=twins)[1],
             level=level,
             n_bootstrap=n_bootstrap,
         )
@@ -212,7 +212,7 @@ def pairs(reconstructions: Array, targets: Array) -> tuple[np.ndarray, np.ndarra
 
 
 def nearest(
-    queries: Array, records: Array, *, but: Sequence[Sequence[int]] | np.ndarray | None = None
+    queries: Array, records: Array, *, excluded: Sequence[Sequence[int]] | np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """The nearest record of each query: its row (m,) and its squared Euclidean distance (m,), float64.
 
@@ -223,14 +223,14 @@ def nearest(
     Args:
         queries: (m, d), finite.
         records: (N, d), finite.
-        but: Rows that are left out for each query; row -1 and an infinite distance where that leaves none.
+        excluded: Rows that are left out for each query; row -1 and an infinite distance where that leaves none.
 
     Raises:
         ValueError: not finite numeric arrays with the same number of columns.
     """
     q = validate.matrix(queries, "queries")
     r = validate.matrix(records, "records", columns=q.shape[1])
-    return _nearest_row(q.astype(np.float64), r, but=but)
+    return _nearest_row(q.astype(np.float64), r, excluded=excluded)
 
 
 def sample_decoys(key: Array, pool: Array, n: int) -> np.ndarray:
@@ -274,7 +274,7 @@ def _identity(row: np.ndarray) -> bytes:
 
 
 def _nearest_row(
-    queries: np.ndarray, records: np.ndarray, *, but: Sequence[Sequence[int]] | np.ndarray | None = None
+    queries: np.ndarray, records: np.ndarray, *, excluded: Sequence[Sequence[int]] | np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """`nearest` of queries in float64."""
     m, d = queries.shape
@@ -286,7 +286,7 @@ def _nearest_row(
         r = records[start : start + step] - center
         # |q|^2 is the same for every record and would only cost digits.
         partial = np.einsum("ij,ij->i", r, r) - 2 * (q @ r.T)
-        for i, rows in enumerate(() if but is None else but):
+        for i, rows in enumerate(() if excluded is None else excluded):
             partial[i, [j - start for j in rows if start <= j < start + r.shape[0]]] = np.inf
         here = partial.argmin(axis=1)
         value = partial[np.arange(m), here]

@@ -79,9 +79,9 @@ def of_each(method: DRMethod, n: int, d: int, attacks: Iterable[EmbeddingAttack]
         shadows=_unmade,
     )
     for attack in attacks:
-        # Of many records, which are read in blocks, no copy is made.
-        scored = 0.0 if streamed.is_large(n, d) else 64.0 * n * d
-        own = attack.cost(threat).bytes + scored + 24.0 * min(n, d) ** 2
+        # Many records are read in blocks, but one at a time an attack has its own copy of the others.
+        copies = 0.0 if streamed.is_large(n, d) and attack.shares_each else 64.0 * n * d
+        own = attack.cost(threat).bytes + copies + 24.0 * min(n, d) ** 2
         stages[f"the attack {attack.name!r} on {n:,} records"] = own
     return _largest(stages, made.seconds)
 

@@ -208,7 +208,9 @@ def from_array(x: np.ndarray, y: np.ndarray | None, provenance: Provenance) -> D
         records, offset, scale = unit_levels(values)
     elif x.dtype.kind == "b" or (x.dtype.kind == "f" and values.min() >= 0 and values.max() <= 1):
         note = "Values already in [0, 1], kept as they are."
-        records, offset, scale = np.asarray(values, np.float32), np.zeros(values.shape[1]), np.ones(values.shape[1])
+        # A caller may go on to change an array, but no file that is mapped for reading.
+        own = values.astype(np.float32, copy=not isinstance(values, np.memmap))
+        records, offset, scale = np.asarray(own), np.zeros(values.shape[1]), np.ones(values.shape[1])
     else:
         note = f"{'Columns' if x.ndim == 2 else 'All entries'} scaled to [0, 1] by their own minimum and maximum."
         records, offset, scale = unit_range(values, axis=0 if x.ndim == 2 else None)

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from drjax.core.linalg import HIGHEST
+from drjax.core.streamed import Matrix
 from drjax.core.types import Array, DRMethod, Embedding, PyTree
 
 MADE_ENTRIES = 2**24
@@ -38,9 +39,7 @@ class Factors(NamedTuple):
 class Linear(Protocol):
     """A `DRMethod` whose embeddings have factors."""
 
-    def prepare_factored(
-        self, known: Array, *, dtype: Any, shared_key: Array | None = None
-    ) -> tuple[PyTree, np.ndarray]:
+    def prepare_factored(self, known: Array, *, dtype: Any, shared_key: Array | None = None) -> tuple[PyTree, Matrix]:
         """What all embeddings share: for `insert_factors`, and the rows (n-1, r) on the host.
 
         Args:
@@ -85,7 +84,7 @@ class FactoredCoords:
     """
 
     factors: Factors
-    rows: Any
+    rows: Matrix
     dtype: np.dtype
 
     ndim = 3
@@ -145,7 +144,7 @@ class FactoredCoords:
         return made.astype(dtype or self.dtype, copy=False)
 
     @staticmethod
-    def _others(factors: Factors, rows: Any) -> np.ndarray:
+    def _others(factors: Factors, rows: Matrix) -> np.ndarray:
         """(..., n', k) of the factors of one lane or several, in one product with the rows (n', r)."""
         *lanes, k, r = factors.turn.shape
         made = rows @ factors.turn.reshape(-1, r).astype(np.float64).T

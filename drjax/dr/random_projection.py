@@ -165,7 +165,7 @@ class SparseRandomProjection:
 
     def prepare_factored(
         self, known: Array, *, dtype: Any, shared_key: Array | None = None
-    ) -> tuple[FreshMatrices | SharedMatrix, Any]:
+    ) -> tuple[FreshMatrices | SharedMatrix, streamed.Matrix]:
         """As `prepare`, with the known records, or their projections, apart: rows are made when they are asked for.
 
         Raises:

@@ -313,11 +313,11 @@ def test_rows_that_are_left_out_are_not_found(monkeypatch, entries):
     monkeypatch.setattr(metrics, "CHUNK_ENTRIES", entries)
     pool = records(31, seed=11)
     between = np.sum((pool[:, None] - pool) ** 2, axis=2)
-    but = [[i, (i + 1) % 31] for i in range(31)]
-    for i, rows in enumerate(but):
+    excluded = [[i, (i + 1) % 31] for i in range(31)]
+    for i, rows in enumerate(excluded):
         between[i, rows] = np.inf
-    row, squared = metrics.nearest(pool.astype(np.float32).astype(float), pool, but=but)
+    row, squared = metrics.nearest(pool.astype(np.float32).astype(float), pool, excluded=excluded)
     np.testing.assert_array_equal(row, between.argmin(axis=1))
     np.testing.assert_allclose(squared, between.min(axis=1), rtol=1e-5)
-    row, squared = metrics.nearest(pool[:1], pool, but=[range(31)])
+    row, squared = metrics.nearest(pool[:1], pool, excluded=[range(31)])
     assert (row.tolist(), squared.tolist()) == ([-1], [np.inf])

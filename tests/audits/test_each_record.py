@@ -218,5 +218,8 @@ def test_a_million_records_are_said_to_take_no_copy_of_them():
     attack = ATTACKS["embedding"]["closed-form"]
     found = needs.of_each(PCA(), 1_000_000, 784, [attack])
     assert found.bytes < 1e9 < 4.0 * 1e6 * 784
-    # Where the method has no factors the records are copied.
+    # Where the method has no factors the records are copied, and where an attack takes one record after the other.
     assert needs.of_each(Isomap(), 100_000, 784, [attack]).bytes > 8.0 * 1e5 * 784
+    slow = ATTACKS["embedding"]["nearest"]
+    assert not slow.shares_each
+    assert needs.of_each(PCA(), 1_000_000, 784, [slow]).bytes > 8.0 * 1e6 * 784

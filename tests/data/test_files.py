@@ -298,6 +298,11 @@ def test_paths_that_lead_nowhere_and_other_files_are_refused(tmp_path):
         load(tmp_path / "folder.csv")
 
 
+def test_records_are_not_the_array_that_was_given():
+    x = np.random.default_rng(0).uniform(size=(5, 3)).astype(np.float32)
+    assert not np.shares_memory(load(x).x, x)
+
+
 def test_large_arrays_stay_in_their_file(tmp_path, monkeypatch):
     x = np.random.default_rng(0).uniform(size=(50, 3)).astype(np.float32)
     np.save(tmp_path / "a.npy", x)

@@ -5,6 +5,7 @@ from sklearn.datasets import load_digits
 
 from drjax.attacks.shadow import iter_shadow_embeddings, shadow_embeddings
 from drjax.core import streamed
+from drjax.core.types import Status
 from drjax.dr import METHODS, PCA, SparseRandomProjection, TruncatedSVD
 from drjax.dr.factored import FactoredCoords, Linear
 
@@ -78,11 +79,21 @@ def test_chunks_of_factors_are_parts_of_the_whole():
         np.testing.assert_allclose(np.asarray(chunk.coords), whole[start : start + 4, :], atol=1e-6)
 
 
-def test_records_that_are_not_finite_leave_their_lane_alone():
-    targets = TARGETS.copy()
+@pytest.mark.parametrize("method", [PCA(), TruncatedSVD(), SparseRandomProjection()], ids=repr)
+def test_a_target_that_is_not_finite_spoils_its_own_lane_alone(method):
+    targets = TARGETS.astype(np.float32)
+    keys = jax.random.split(KEY, len(targets))
+    shared, _ = method.prepare_factored(KNOWN, dtype=np.float32)
+    fine = method.insert_factors(keys, shared, targets)
     targets[1, 3] = np.inf
+    found = method.insert_factors(keys, shared, targets)
+    is_bad = (np.asarray(found.status) & np.uint32(Status.NON_FINITE)) != 0
+    assert is_bad.tolist() == [False, True, False, False, False, False]
+    assert not np.isfinite(found.coords.target[1]).all()
+    for one, other in zip(found.coords, fine.coords, strict=True):
+        np.testing.assert_array_equal(np.asarray(one)[~is_bad], np.asarray(other)[~is_bad])
     with pytest.raises(ValueError, match="targets must be finite"):
-        shadow_embeddings(KEY, PCA(), KNOWN, targets, factored=True)
+        shadow_embeddings(KEY, method, KNOWN, targets, factored=True)
 
 
 @pytest.mark.parametrize("name", [name for name, make in METHODS.items() if not isinstance(make(), Linear)])

@@ -147,8 +147,8 @@ class PCA:
 
     def prepare_factored(
         self, known: Array, *, dtype: Any, shared_key: Array | None = None
-    ) -> tuple[PCAShared, np.ndarray]:
-        """As `prepare`, with the known records' scores apart; known records of any number are read in blocks.
+    ) -> tuple[PCAShared, streamed.Matrix]:
+        """As `prepare`, with the scores (n-1, r) of the known records (n-1, d) apart; many are read in blocks.
 
         Raises:
             ValueError: as of `prepare`.
@@ -200,7 +200,9 @@ def prepared(known: Array, n_components: int, *, is_centred: bool) -> PCAShared:
     return _shared(mean, basis, singular, scores, n_components, compute_dtype(array))
 
 
-def prepared_factored(known: Array, n_components: int, dtype: Any, *, is_centred: bool) -> tuple[PCAShared, np.ndarray]:
+def prepared_factored(
+    known: Array, n_components: int, dtype: Any, *, is_centred: bool
+) -> tuple[PCAShared, streamed.Matrix]:
     """What `inserted_factors` takes, and the scores (n-1, r) of the known records (n-1, d), made when asked for.
 
     Raises:
@@ -212,7 +214,7 @@ def prepared_factored(known: Array, n_components: int, dtype: Any, *, is_centred
         mean, singular, basis = streamed.principal_directions(array, is_centred=is_centred)
         if not len(singular):
             singular, basis = np.zeros(1), np.eye(1, array.shape[1])
-        scores: Any = streamed.Product(array, mean, basis.T)
+        scores: streamed.Matrix = streamed.Product(array, mean, basis.T)
     else:
         mean, basis, singular, scores = scatter_basis(array, is_centred=is_centred)
     apart = np.zeros((len(array), 0))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
-import numpy as np
 
 from drjax.core import validate
+from drjax.core.streamed import Matrix
 from drjax.core.types import Array, Cost, Embedding, hyperparams
 from drjax.dr import base
 from drjax.dr.pca.method import (
@@ -103,7 +103,7 @@ class TruncatedSVD:
 
     def prepare_factored(
         self, known: Array, *, dtype: Any, shared_key: Array | None = None
-    ) -> tuple[PCAShared, np.ndarray]:
+    ) -> tuple[PCAShared, Matrix]:
         """See `PCA.prepare_factored`."""
         del shared_key
         return prepared_factored(known, self.n_components, dtype, is_centred=False)

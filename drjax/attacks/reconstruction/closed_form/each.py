@@ -31,11 +31,11 @@ def reconstruct_pca_each(
 
     Agrees up to rounding with `reconstruct_pca(np.delete(x, i, 0), coords, target_index=i)` for every row i (where one
     row alone is amiss that one looks closer): there are no public data. Host, float64; one SVD of all records,
-    O(n d min(n, d)), then O(r^2 + r d) per record of rank r, and O(r d) more for each step that fits a record which
-    leaves the bounds into them.
+    O(n d min(n, d)), of many in blocks of rows without a copy; then O(r^2 + r d) per record of rank r, and O(r d) more
+    for each step that fits a record which leaves the bounds into them.
 
     Args:
-        x: (n, d), all records in the order of the release, n >= 3.
+        x: (n, d), all records in the order of the release, n >= 3; possibly mapped from a file.
         coords: (n, k) scores of the release.
         rows: The records to reconstruct; all if None.
         bounds: Least and greatest possible value of every feature.

@@ -100,7 +100,8 @@ def reconstruct_pca(
     usable = is_answer(status)
     x = np.tile(mean if prior is None else np.asarray(prior.mean, np.float64), (m, 1))
     squares = span.singular**2 @ span.basis**2 / len(known)
-    each = np.tile(squares if is_centred else squares - mean**2, (m, 1))  # variance of each feature
+    variance = squares if is_centred else np.maximum(squares - mean**2, 0)
+    each = np.tile(variance, (m, 1))
     expected = np.full(m, float(each[0].mean()))
     if usable.any():
         alone = GaussianPrior.along(mean, span.basis, found.expected[0])

@@ -131,3 +131,27 @@ def _replace_top(heap, k, value):
         heap[place] = heap[child]
         place = child
     heap[place] = value
+
+
+@njit
+def with_first(row, indices, distances, k):
+    """Lists of [target; known], k long, without the record itself, from those of the known ones, k or k - 1 long.
+
+    The target has index 0 and distances row (m,) to the known: it comes before those at its distance.
+    """
+    m, width = distances.shape
+    listed, apart = np.empty((m + 1, k), np.int64), np.empty((m + 1, k))
+    order = np.argsort(row, kind="mergesort")[:k]
+    for c in range(k):
+        listed[0, c], apart[0, c] = order[c] + 1, row[order[c]]
+    for i in range(m):
+        place = width
+        while place > 0 and row[i] <= distances[i, place - 1]:
+            place -= 1
+        for c in range(k):
+            if c == place:
+                listed[i + 1, c], apart[i + 1, c] = 0, row[i]
+            else:
+                old = c - (c > place)
+                listed[i + 1, c], apart[i + 1, c] = indices[i, old] + 1, distances[i, old]
+    return listed, apart

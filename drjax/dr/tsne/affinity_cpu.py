@@ -63,7 +63,7 @@ def _search_rows(between, target, begin, end, search):
             error = target - (math.log(total) + beta * moment / total)
             if abs(error) <= ENTROPY_TOL or step + 1 == MAX_STEPS:
                 break
-            beta, low, high = _next(error, beta, low, high)
+            beta, low, high = next_precision(error, beta, low, high)
         search.shift[i] = shift
         for j in range(between.shape[0]):
             if j != i:
@@ -75,7 +75,7 @@ def _search_rows(between, target, begin, end, search):
 
 
 @njit(inline="always")
-def _next(error, beta, low, high):
+def next_precision(error, beta, low, high):
     """One step of `bandwidth.bisect`, whose function is the negative entropy."""
     if error < 0:
         low = beta
@@ -139,7 +139,7 @@ def _precision(between, i, new, target, search):
         error = target - (math.log(total) + beta * moment / total)
         if abs(error) <= ENTROPY_TOL or step + 1 == MAX_STEPS:
             break
-        beta, low, high = _next(error, beta, low, high)
+        beta, low, high = next_precision(error, beta, low, high)
     return beta, shift, total
 
 
@@ -177,7 +177,7 @@ def joint_probabilities(between, row, target, search, p):
         error = target - (math.log(total) + beta * moment / total)
         if abs(error) <= ENTROPY_TOL or step + 1 == MAX_STEPS:
             break
-        beta, low, high = _next(error, beta, low, high)
+        beta, low, high = next_precision(error, beta, low, high)
     p[0, 0] = 0
     _fill(row, beta, shift, total, p[0, 1:n])
     for i in range(n - 1):
@@ -225,7 +225,7 @@ def joint_probabilities_alone(squared, target, p):
             error = target - (math.log(total) + beta * moment / total)
             if abs(error) <= ENTROPY_TOL or step + 1 == MAX_STEPS:
                 break
-            beta, low, high = _next(error, beta, low, high)
+            beta, low, high = next_precision(error, beta, low, high)
         for j in range(n):
             p[i, j] = weights[j] / total
     _make_joint(p)

@@ -1,4 +1,4 @@
-"""Exact t-SNE, whose shadows share all squared distances but one row."""
+"""t-SNE, whose shadows share all squared distances but one row; of many records, the lists of neighbours."""
 
 from __future__ import annotations
 
@@ -11,51 +11,29 @@ import numpy as np
 
 from drjax.core import host, lanes, platforms, validate
 from drjax.core.linalg import compute_dtype, on_device
-from drjax.core.types import Array, Cost, Embedding, PyTree, Status, hyperparams
+from drjax.core.types import Array, Cost, Embedding, Status, hyperparams
 from drjax.dr import base, metrics, quality
 from drjax.dr.pca.leading import leading_scores
 from drjax.dr.pca.method import PCA
-from drjax.dr.tsne import reference
+from drjax.dr.tsne import near, near_affinities, reference
 from drjax.dr.tsne.affinity import joint_probabilities
-from drjax.dr.tsne.cpu import Descent, tsne_batch
+from drjax.dr.tsne.cpu import Descent
 from drjax.dr.tsne.fits_cpu import START_STD, tsne_fits
+from drjax.dr.tsne.mapped import results, tsne_mapped
+from drjax.dr.tsne.shared import NearShared, TSNEPool, TSNEShared
 from drjax.dr.tsne.xla import UNROLLED_ITER, descend_batch
 
 INITS = ("pca", "random")
+GRADIENTS = ("auto", "exact", "mesh")
+
+MESH_FROM = 5000
+"""Records from which on "auto" is "mesh"."""
 
 EXPLORATION = 250
 """scikit-learn's: most iterations under exaggeration."""
 
 POOL_BYTES = 2**30
 """Squared distances of a pool of records are kept up to this size; beyond it each data set computes its own."""
-
-
-class TSNEShared(NamedTuple):
-    """What all shadows share.
-
-    Attributes:
-        known: (n-1, d).
-        between: (n-1, n-1), squared distances of the known records, computed in float64.
-        start: (n, k) drawn once if all shadows share their randomness, else None.
-        pca: Shared part of the PCA that gives the start, else None.
-    """
-
-    known: Array
-    between: Array
-    start: Array | None
-    pca: PyTree
-
-
-class TSNEPool(NamedTuple):
-    """Records that data sets are drawn from.
-
-    Attributes:
-        x: (N, d).
-        squared: (N, N), squared distances computed in float64; None above `POOL_BYTES`, and where no CPU computes.
-    """
-
-    x: Array
-    squared: Array | None
 
 
 class TSNEInfo(NamedTuple):
@@ -66,7 +44,7 @@ class TSNEInfo(NamedTuple):
 
 @hyperparams
 class TSNE:
-    """Coordinates whose Student-t affinities are closest to the records' Gaussian ones, by the exact gradient.
+    """Coordinates whose Student-t affinities are closest to the records' Gaussian ones.
 
     Follows scikit-learn's `TSNE(method="exact")` 1.9: search for the bandwidths, early exaggeration, momentum, gains,
     learning rate and both stopping rules. The descent is chaotic: from states that differ by rounding it ends in
@@ -74,6 +52,11 @@ class TSNE:
     final maps in distribution. Where scikit-learn rounds squared distances to float32, float64 is kept.
 
     O(n^2 k) per iteration. On a CPU a compiled loop per data set; elsewhere XLA.
+
+    From `MESH_FROM` records on, in the plane: affinities of each record with its 3 perplexity + 1 nearest, all others
+    taken for 0, as in scikit-learn's Barnes-Hut algorithm and in openTSNE, and repulsion by a mesh, right to about 1%;
+    on the host, all cores on one map. An iteration is then O(n), and distances, once, O(n^2 d). The objective is over
+    those affinities; `objective` is the exact one.
 
     Attributes:
         n_components: Output dimension k >= 1; k <= min(n, d) with init="pca".
@@ -87,6 +70,7 @@ class TSNE:
             deviation 1e-4.
         metric: Metric of the records: "euclidean", "cosine", "manhattan" or "correlation". Affinities are Gaussian in
             its distances, as in scikit-learn and openTSNE.
+        gradient: "exact", "mesh" (n_components must be 2), or "auto": whichever is faster at n.
 
     Source: van der Maaten & Hinton (2008); scikit-learn 1.9 `manifold/_t_sne.py` for what the paper leaves open.
 
@@ -112,6 +96,7 @@ class TSNE:
     min_grad_norm: float = 1e-7
     init: str = "pca"
     metric: str = metrics.EUCLIDEAN
+    gradient: str = "auto"
 
     def __post_init__(self) -> None:
         validate.integer(n_components=self.n_components, max_iter=self.max_iter)
@@ -120,6 +105,9 @@ class TSNE:
         validate.non_negative(min_grad_norm=self.min_grad_norm)
         validate.one_of(INITS, init=self.init)
         metrics.check(self.metric)
+        validate.one_of(GRADIENTS, gradient=self.gradient)
+        if self.gradient == "mesh" and self.n_components != 2:
+            raise ValueError(f"n_components must be 2 with gradient='mesh', got {self.n_components}")
         if self.learning_rate != "auto":
             if isinstance(self.learning_rate, str):
                 raise ValueError(f"learning_rate must be a number > 0 or 'auto', got {self.learning_rate!r}")
@@ -136,6 +124,15 @@ class TSNE:
 
     def cost(self, n: int, d: int, *, itemsize: int = 4) -> Cost:
         """What shadows take: all distances, in float64 at first, and affinities of each map; see `DRMethod.cost`."""
+        if self.by_mesh(n):
+            near_ones = float(n) * near_affinities.n_near(n, self.perplexity)
+            return Cost(
+                # A product of matrices, fivefold as fast as what else is counted.
+                shared_flops=0.4 * n**2 * d + 10.0 * n**2,
+                shared_bytes=2.0**26 + (8.0 + 2 * itemsize) * n * d + 32 * near_ones,
+                flops=33.0 * self.max_iter * near_ones,
+                bytes=60.0 * near_ones,
+            )
         return Cost(
             shared_flops=3.0 * n**2 * d + 500.0 * n**2,
             shared_bytes=(12.0 + itemsize) * n**2 + (32.0 + 2 * itemsize) * n * d,
@@ -146,7 +143,7 @@ class TSNE:
     def fit_transform(self, key: Array, x: Array) -> Embedding:
         """Embeds x (n, d), n >= 2; coords (n, k). The objective is the Kullback-Leibler divergence in nats.
 
-        Differentiable for max_iter <= `UNROLLED_ITER`.
+        Differentiable for max_iter <= `UNROLLED_ITER` and the exact gradient.
 
         Raises:
             ValueError: at trace time, if x has not rank 2 or two rows, perplexity >= n, or k > min(n, d) with a PCA
@@ -158,6 +155,9 @@ class TSNE:
             start, status = self._scaled(self._pca.fit_transform(key, x).coords[None])
         else:
             start, status = self._draw(key, x.shape[0], x.dtype)[None], jnp.zeros(1, jnp.uint32)
+        if self.by_mesh(x.shape[0]):
+            found = near.fit(self.metric, float(self.perplexity), self._descent(x.shape[0]), x, start[0])
+            return self._embeddings(found, status[0])
         squared = self._squared(x)
         batch = self._optimise(squared[1:, 1:], squared[:1, 1:], start, status)
         return base.first(batch)
@@ -174,8 +174,14 @@ class TSNE:
         x = jnp.asarray(x, compute_dtype(x))
         return quality.kl_divergence(joint_probabilities(self._squared(x), self.perplexity), coords)
 
-    def prepare(self, known: Array, *, shared_key: Array | None = None) -> TSNEShared:
+    def by_mesh(self, n: int) -> bool:
+        """Whether a map of n records is made of near affinities and with a mesh."""
+        return self.gradient == "mesh" or (self.gradient == "auto" and n >= MESH_FROM and self.n_components == 2)
+
+    def prepare(self, known: Array, *, shared_key: Array | None = None) -> TSNEShared | NearShared:
         """Squared distances of the known records (n-1, d), in float64 on the host; O(n^2 d) once, 8 n^2 bytes.
+
+        With a mesh, lists of neighbours in their place.
 
         Raises:
             ValueError: known is not a finite numeric matrix, perplexity >= n, or k > min(n, d) with a PCA start.
@@ -183,15 +189,20 @@ class TSNE:
         array = validate.matrix(known, "known")
         n, dtype = len(array) + 1, compute_dtype(array)
         self._check_size(n)
+        start = None if shared_key is None or self.deterministic else self._draw(shared_key, n, dtype)
+        pca = self._pca.prepare(array) if self.deterministic else None
+        if self.by_mesh(n):
+            lists = near.prepared(self.metric, array.astype(dtype, copy=False), self.perplexity)
+            return NearShared(on_device(array, dtype), *map(jnp.asarray, lists), start=start, pca=pca)
         between = metrics.squared_among_records(self.metric, array)
         return TSNEShared(
             known=on_device(array, dtype),
             between=on_device(np.minimum(between, _farthest(dtype)), dtype),
-            start=None if shared_key is None or self.deterministic else self._draw(shared_key, n, dtype),
-            pca=self._pca.prepare(array) if self.deterministic else None,
+            start=start,
+            pca=pca,
         )
 
-    def insert(self, key: Array, shared: TSNEShared, target: Array) -> Embedding:
+    def insert(self, key: Array, shared: TSNEShared | NearShared, target: Array) -> Embedding:
         """The embedding of [target; known], target (d,), from the start that `fit_transform` has.
 
         Raises:
@@ -199,7 +210,7 @@ class TSNE:
         """
         return base.insert(self, key, shared, target)
 
-    def insert_batch(self, keys: Array, shared: TSNEShared, targets: Array) -> Embedding:
+    def insert_batch(self, keys: Array, shared: TSNEShared | NearShared, targets: Array) -> Embedding:
         """`insert` for targets (b, d); on a CPU one call of compiled code per batch, spread over the cores."""
         m, d = shared.known.shape
         base.check_targets(targets, d)
@@ -213,6 +224,9 @@ class TSNE:
             starts = jnp.broadcast_to(shared.start, (b, *shared.start.shape))
         else:
             starts = jax.vmap(lambda key: self._draw(key, n, dtype))(keys)
+        if isinstance(shared, NearShared):
+            settings = self.metric, float(self.perplexity), self._descent(n)
+            return self._embeddings(near.insert(*settings, shared, targets, starts), status)
         rows = metrics.squared_to_known(self.metric, targets, shared.known)
         rows = _cut_off(rows, targets, shared.known)
         return self._optimise(shared.between, rows, starts, status)
@@ -262,12 +276,14 @@ class TSNE:
 
     def _fit_many(self, keys: Array, x: Array, squared: Array | None, rows: Array | None) -> Embedding:
         b, n = x.shape[:2] if rows is None else rows.shape
+        if self.by_mesh(n):
+            return jax.vmap(self.fit_transform)(keys, x if rows is None else x[rows])
         starts = None if self.deterministic else jax.vmap(lambda key: self._draw(key, n, x.dtype))(keys)
 
         def on_host(_: Array, *operands: Any) -> Embedding:
             options = {"k": self.n_components, "perplexity": self.perplexity, "descent": self._descent(n)}
             options |= {"metric": self.metric}
-            like = (*_results(b, (n, self.n_components), x.dtype), jax.ShapeDtypeStruct((b,), jnp.bool_))
+            like = (*results(b, (n, self.n_components), x.dtype), jax.ShapeDtypeStruct((b,), jnp.bool_))
             *found, is_flat = host.call(functools.partial(tsne_fits, **options), like, *operands)
             return self._embeddings(found, base.flag(is_flat, Status.DEGENERATE))
 
@@ -351,41 +367,9 @@ class TSNE:
         return descend_batch(jax.vmap(affinities)(rows), starts, self._descent(starts.shape[1]))
 
     def _optimise_on_host(self, between: Array, rows: Array, starts: Array) -> tuple[Array, ...]:
-        like = _results(rows.shape[0], starts.shape[1:], starts.dtype)
-        on_host = functools.partial(_tsne_mapped, self.perplexity, self._descent(starts.shape[1]))
+        like = results(rows.shape[0], starts.shape[1:], starts.dtype)
+        on_host = functools.partial(tsne_mapped, self.perplexity, self._descent(starts.shape[1]))
         return host.call(on_host, like, between, rows, starts, vmap_method="expand_dims")
-
-
-def _results(b: int, shape: tuple[int, ...], dtype: Any) -> tuple[jax.ShapeDtypeStruct, ...]:
-    """What a descent of b data sets to maps of this shape finds."""
-    kinds = [((b, *shape), dtype), ((b,), dtype), ((b,), dtype), ((b,), jnp.int32), ((b,), jnp.bool_)]
-    return tuple(jax.ShapeDtypeStruct(*kind) for kind in kinds)
-
-
-def _tsne_mapped(
-    perplexity: float, descent: Descent, between: Array, rows: Array, starts: Array
-) -> tuple[np.ndarray, ...]:
-    """The callback: arrays carry leading axes where `_optimise` is mapped, of length 1 where they are not mapped."""
-    between, rows, starts = (np.asarray(array) for array in (between, rows, starts))
-    lead = np.broadcast_shapes(between.shape[:-2], rows.shape[:-2], starts.shape[:-3])
-    rows = np.broadcast_to(rows, (*lead, *rows.shape[-2:]))
-    starts = np.broadcast_to(starts, (*lead, *starts.shape[-3:]))
-    if all(length == 1 for length in between.shape[:-2]):
-        one = between.reshape(between.shape[-2:])
-        flat = rows.reshape(-1, rows.shape[-1]), starts.reshape(-1, *starts.shape[-2:])
-        found = tsne_batch(one, *flat, perplexity, descent)
-        return tuple(leaf.reshape(*rows.shape[:-1], *leaf.shape[1:]) for leaf in found)
-    between = np.broadcast_to(between, (*lead, *between.shape[-2:]))
-    everywhere = list(np.ndindex(lead))
-    each: list[Any] = [None] * len(everywhere)
-
-    def work(part: slice) -> None:
-        for i in range(part.start, part.stop):
-            at = everywhere[i]
-            each[i] = tsne_batch(between[at], rows[at], starts[at], perplexity, descent)
-
-    host.spread(work, len(everywhere))
-    return tuple(np.stack(leaf).reshape(*lead, *leaf[0].shape) for leaf in zip(*each, strict=True))
 
 
 def _cut_off(squared: Array, a: Array, b: Array) -> Array:

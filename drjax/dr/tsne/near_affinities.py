@@ -1,0 +1,83 @@
+"""t-SNE's affinities between near records alone, three times the perplexity of each, on the host in float64.
+
+Beyond them a Gaussian as wide as the perplexity asks for has next to nothing left: scikit-learn's Barnes-Hut algorithm
+and openTSNE leave the same out.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse
+
+from drjax.core import host
+from drjax.core.compiled import njit
+from drjax.dr.tsne.affinity import ENTROPY_TOL, MAX_STEPS
+from drjax.dr.tsne.affinity_cpu import next_precision
+
+
+def n_near(n: int, perplexity: float) -> int:
+    """Neighbours of each of n records: scikit-learn's number."""
+    return min(n - 1, int(3 * perplexity + 1))
+
+
+class Graph(NamedTuple):
+    """Joint probabilities (n, n), symmetric and sparse, by rows.
+
+    Attributes:
+        start: (n + 1,), where each row begins.
+        ends: (e,), int32, columns.
+        values: (e,), they sum to 1.
+    """
+
+    start: np.ndarray
+    ends: np.ndarray
+    values: np.ndarray
+
+
+def of_lists(indices: np.ndarray, distances: np.ndarray, perplexity: float, dtype: np.dtype) -> Graph:
+    """Joint probabilities of n records from each one's nearest others (n, k), by Gaussians of the wanted perplexity.
+
+    O(n k) a step of the search.
+    """
+    n = len(distances)
+    with np.errstate(over="ignore"):
+        squared = np.minimum(distances**2, np.finfo(np.float64).max / 8)
+    probabilities = np.empty_like(squared)
+    host.spread(lambda part: _search(squared[part], math.log(perplexity), probabilities[part]), n)
+    return _joint(indices, probabilities, dtype)
+
+
+def _joint(indices: np.ndarray, probabilities: np.ndarray, dtype: np.dtype) -> Graph:
+    n, k = indices.shape
+    start = np.arange(n + 1, dtype=np.int64) * k
+    directed = scipy.sparse.csr_array((probabilities.ravel(), indices.ravel(), start), shape=(n, n))
+    both = (directed + directed.T).tocsr()
+    both.sort_indices()
+    values = (both.data / both.data.sum()).astype(dtype)
+    return Graph(both.indptr.astype(np.int64), both.indices.astype(np.int32), values)
+
+
+@njit
+def _search(squared, target, out):
+    """`affinity.joint_probabilities`' search, over the neighbours (n, k) alone; writes their probabilities."""
+    n, k = squared.shape
+    for i in range(n):
+        shift = squared[i, 0]
+        beta, low, high, total = 1.0, 0.0, math.inf, 1.0
+        for step in range(MAX_STEPS):
+            total, moment = 0.0, 0.0
+            for j in range(k):
+                s = squared[i, j] - shift
+                weight = math.exp(-beta * s)
+                out[i, j] = weight
+                total += weight
+                moment += s * weight
+            error = target - (math.log(total) + beta * moment / total)
+            if abs(error) <= ENTROPY_TOL or step + 1 == MAX_STEPS:
+                break
+            beta, low, high = next_precision(error, beta, low, high)
+        for j in range(k):
+            out[i, j] /= total

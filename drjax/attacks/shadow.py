@@ -14,10 +14,15 @@ from drjax.core import batching, host, streamed, validate
 from drjax.core.linalg import compute_dtype
 from drjax.core.types import Array, DRMethod, Embedding, PyTree
 from drjax.dr.factored import FactoredCoords, Linear, checked
+from drjax.dr.frozen import Frozen
 
 Randomness = Literal["fresh", "shared"]
 RANDOMNESS: tuple[Randomness, ...] = ("fresh", "shared")
 """fresh: every shadow draws anew (the adversary does not know the seed); shared: all draw the same (seed known)."""
+
+Approximation = Literal["frozen"]
+APPROXIMATIONS: tuple[Approximation, ...] = ("frozen",)
+"""frozen: the target is put into one map of the known records, which does not move; see `drjax.dr.frozen`."""
 
 FLOPS = 4e9
 """Operations a second of compiled loops on one core, to a factor of about two: enough to say seconds or hours."""
@@ -60,6 +65,7 @@ def shadow_embeddings(
     batch_size: int | None = None,
     mesh: Mesh | None = None,
     factored: bool = False,
+    approx: Approximation | None = None,
     dtype: Any = None,
     progress: bool = False,
 ) -> Embedding:
@@ -76,6 +82,9 @@ def shadow_embeddings(
         factored: Keep of each embedding what it does not share with the others, kilobytes whatever n is, and make
             coordinates when they are asked for: `coords[i]`, `coords[:, 0]` or `np.asarray(coords)`. Of PCA, truncated
             SVD and random projections; `known` may then be mapped from a file and is never copied.
+        approx: "frozen" puts each target into one map of the known records that does not move, for t-SNE and UMAP: to
+            train an attack on, never a release nor an evaluation. Coordinates are then factored and have the status
+            FROZEN.
         dtype: Floating-point type that embeddings are computed in; that of `known` if None.
         progress: Show a bar with rate and time left.
 
@@ -86,7 +95,7 @@ def shadow_embeddings(
 
     Raises:
         ValueError: data not finite or of the wrong shape, an unknown randomness, a hyperparameter out of range for n,
-            or `factored` for a method without factors.
+            `factored` for a method without factors, or an unknown or impossible `approx`.
 
     Example:
         >>> import drjax, jax
@@ -94,7 +103,7 @@ def shadow_embeddings(
         >>> drjax.shadow_embeddings(jax.random.key(0), drjax.PCA(), x[:99], x[100:110]).coords.shape
         (10, 100, 2)
     """
-    plan = _plan(key, method, known, targets, randomness, factored=factored, dtype=dtype)
+    plan = _plan(key, method, known, targets, randomness, factored=factored, approx=approx, dtype=dtype)
     options: dict[str, Any] = {"batch_size": batch_size, "mesh": mesh, "progress": progress}
     return plan.whole(batching.map_lanes(plan.kernel, plan.context, plan.lanes, description="shadows", **options))
 
@@ -110,6 +119,7 @@ def iter_shadow_embeddings(
     mesh: Mesh | None = None,
     start: int = 0,
     factored: bool = False,
+    approx: Approximation | None = None,
     dtype: Any = None,
     kept: Prepared | None = None,
     progress: bool = False,
@@ -126,7 +136,7 @@ def iter_shadow_embeddings(
         (index of the chunk's first shadow, Embedding with a leading axis of at most batch_size, on the device but for a
         last chunk that is not full).
     """
-    plan = _plan(key, method, known, targets, randomness, factored=factored, dtype=dtype, kept=kept)
+    plan = _plan(key, method, known, targets, randomness, factored=factored, approx=approx, dtype=dtype, kept=kept)
     chunks = batching.iter_chunks(
         plan.kernel,
         plan.context,
@@ -219,11 +229,14 @@ def _plan(
     randomness: Randomness,
     *,
     factored: bool = False,
+    approx: Approximation | None = None,
     dtype: Any = None,
     kept: Prepared | None = None,
 ) -> _Plan:
     validate.prng_key(key)
     validate.one_of(RANDOMNESS, randomness=randomness)
+    if approx is not None:
+        validate.one_of(APPROXIMATIONS, approx=approx)
     given, known = known, validate.matrix(known, "known")
     targets = validate.matrix(targets, "targets", columns=known.shape[1])
     # The release is computed in the dtype of the known records; targets must not silently widen or narrow it.
@@ -232,20 +245,24 @@ def _plan(
     targets = targets.astype(dtype, copy=False)
     draw_key, shared_key = jax.random.split(key)
     own_key = shared_key if randomness == "shared" else None
+    if approx is not None:
+        # All shadows share the map, whose draws therefore are the shared ones.
+        factored, own_key = True, shared_key
+    made: Any = method if approx is None else Frozen(method=method)
 
     def prepare() -> tuple[PyTree, Any]:
         if factored:
-            return checked(method).prepare_factored(known, dtype=dtype, shared_key=own_key)
-        return method.prepare(known.astype(dtype, copy=False) if in_dtype else known, shared_key=own_key), None
+            return checked(made).prepare_factored(known, dtype=dtype, shared_key=own_key)
+        return made.prepare(known.astype(dtype, copy=False) if in_dtype else known, shared_key=own_key), None
 
     if kept is None:
         shared, rows = prepare()
     else:
         seed = None if own_key is None else jax.random.key_data(own_key).tobytes()
-        shared, rows = kept.get(given, (type(method), repr(method), dtype, factored, seed), prepare)
+        shared, rows = kept.get(given, (type(made), repr(made), dtype, factored, seed), prepare)
     lanes = (np.arange(len(targets), dtype=np.uint32), targets)
     kernel = _insert_factors_chunk if factored else _insert_chunk
-    return _Plan(kernel, (method, draw_key, shared), lanes, rows, dtype)
+    return _Plan(kernel, (made, draw_key, shared), lanes, rows, dtype)
 
 
 def _insert_chunk(context: PyTree, lanes: PyTree) -> Embedding:

@@ -40,6 +40,8 @@ class Status(enum.IntFlag):
     """The input cannot be what it is taken for, or its noise leaves nothing; the result is what one would guess."""
     PARTIAL = 256
     """Most of what the features vary by is left open: in those the result is about what one would guess."""
+    FROZEN = 512
+    """The record was put into a map that does not move: to train an attack on, no release."""
 
     @classmethod
     def excluded(cls) -> Status:

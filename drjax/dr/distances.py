@@ -19,6 +19,9 @@ from drjax.core.types import Array
 LANES = 16
 """Targets of one piece of work: they stay in the cache while the known records pass by."""
 
+DIFFERENCES = 2**30
+"""Differences of all pairs, features apart, that XLA may hold at a time, 4 GiB in float32."""
+
 
 def distances(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Euclidean distances of the rows of a (p, d) to those of b (q, d), both float64; (p, q)."""
@@ -61,7 +64,9 @@ def _derivative(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
 
 
 def squared_in_xla(a: Array, b: Array) -> Array:
-    """(p, q) squared distances of a (p, d) to b (q, d), by differences."""
+    """(p, q) squared distances of a (p, d) to b (q, d), by differences; by rows where their tensor would be large."""
+    if a.shape[0] * b.shape[0] * a.shape[1] > DIFFERENCES:
+        return jax.lax.map(jax.checkpoint(lambda row: jnp.sum((row - b) ** 2, axis=-1)), a)
     return jnp.sum((a[:, None] - b[None]) ** 2, axis=-1)
 
 

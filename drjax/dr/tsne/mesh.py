@@ -20,7 +20,7 @@ from drjax.core import host
 from drjax.core.compiled import njit
 
 SPACING = 1 / 3
-"""Most that mesh points are apart, in the map's units. Repulsion in maps of 5,000 and 20,000 digits is then right to 1.2% and 0.9%."""
+"""Most that mesh points are apart, in the map's units; see docs/scale.md for the error of the forces."""
 
 LEAST_CELLS = 40
 """Cells along the longer side of a map, at least."""
@@ -85,9 +85,9 @@ class Mesh:
             sizes = [_doubled(side) for side in shape]
             steps = [np.minimum(np.arange(size), size - np.arange(size)) * spacing for size in sizes]
             weights = 1.0 / (1.0 + steps[0][:, None] ** 2 + steps[1] ** 2)
-            found = np.real(scipy.fft.rfft2(weights, workers=host.n_cores()))
+            found: Any = scipy.fft.rfft2(weights, workers=host.n_cores())
             blur = [np.sinc(np.fft.fftfreq(size)) ** (2 * SUPPORT) for size in sizes]
-            self._kernel = (found / (blur[0][:, None] * blur[1][: found.shape[1]])).astype(kind)
+            self._kernel = (found.real / (blur[0][:, None] * blur[1][: found.shape[1]])).astype(kind)
             self._kept = (shape, spacing, kind)
         return self._kernel
 

@@ -15,7 +15,7 @@ from drjax.core.types import Array, Cost, Embedding, Status, hyperparams
 from drjax.dr import base, metrics, quality
 from drjax.dr.pca.leading import leading_scores
 from drjax.dr.pca.method import PCA
-from drjax.dr.tsne import near, near_affinities, reference
+from drjax.dr.tsne import frozen, near, near_affinities, reference
 from drjax.dr.tsne.affinity import joint_probabilities
 from drjax.dr.tsne.cpu import Descent
 from drjax.dr.tsne.fits_cpu import START_STD, tsne_fits
@@ -231,6 +231,25 @@ class TSNE:
         rows = _cut_off(rows, targets, shared.known)
         return self._optimise(shared.between, rows, starts, status)
 
+    def prepare_frozen(self, key: Array, known: Array) -> tuple[frozen.FrozenShared, Array]:
+        """The map of known (n-1, d), and what puts a record into it: see `drjax.dr.frozen`.
+
+        Raises:
+            ValueError: as `prepare`, or n_components > 2.
+        """
+        validate.at_most(2, "2 in a fixed map", n_components=self.n_components)
+        array = base.known_records(known)
+        coords = self.fit_transform(key, array).coords
+        return frozen.prepared(self.metric, float(self.perplexity), array, np.asarray(coords)), coords
+
+    def insert_frozen(self, keys: Array, shared: frozen.FrozenShared, targets: Array) -> Embedding:
+        """The places of targets (b, d) in that map, coords (b, k); draws nothing. O(n) a step of each."""
+        del keys
+        base.check_targets(targets, shared.known.shape[1])
+        coords, divergence, n_iter, ended = frozen.places(self.metric, float(self.perplexity), shared, targets)
+        status = base.flag(~ended, Status.NOT_CONVERGED) | base.non_finite(coords[:, None])
+        return Embedding(coords, divergence, n_iter, status, TSNEInfo(jnp.full_like(divergence, jnp.nan)))
+
     def fit_batch(self, keys: Array, x: Array) -> Embedding:
         """`fit_transform` of b data sets x (b, n, d), for keys (b,); every field gains a leading axis b.
 
@@ -281,10 +300,9 @@ class TSNE:
         starts = None if self.deterministic else jax.vmap(lambda key: self._draw(key, n, x.dtype))(keys)
 
         def on_host(_: Array, *operands: Any) -> Embedding:
-            options = {"k": self.n_components, "perplexity": self.perplexity, "descent": self._descent(n)}
-            options |= {"metric": self.metric}
+            settings = {"perplexity": self.perplexity, "descent": self._descent(n), "metric": self.metric}
             like = (*results(b, (n, self.n_components), x.dtype), jax.ShapeDtypeStruct((b,), jnp.bool_))
-            *found, is_flat = host.call(functools.partial(tsne_fits, **options), like, *operands)
+            *found, is_flat = host.call(functools.partial(tsne_fits, k=self.n_components, **settings), like, *operands)
             return self._embeddings(found, base.flag(is_flat, Status.DEGENERATE))
 
         def elsewhere(_: Array, x: Array, __: Any, rows: Array | None, starts: Array | None) -> Embedding:

@@ -42,12 +42,26 @@ def of_lists(indices: np.ndarray, distances: np.ndarray, perplexity: float, dtyp
 
     O(n k) a step of the search.
     """
+    return _joint(indices, gaussians(distances, perplexity)[0], dtype)
+
+
+def gaussians(distances: np.ndarray, perplexity: float) -> tuple[np.ndarray, np.ndarray]:
+    """Probabilities (n, k) of each record's nearest others, and precisions (n,) of the Gaussians around the records."""
     n = len(distances)
+    squared = squares(distances)
+    probabilities, precisions = np.empty_like(squared), np.empty(n)
+
+    def search(part: slice) -> None:
+        find_precisions(squared[part], math.log(perplexity), probabilities[part], precisions[part])
+
+    host.spread(search, n)
+    return probabilities, precisions
+
+
+def squares(distances: np.ndarray) -> np.ndarray:
+    """Squared distances, short of an overflow."""
     with np.errstate(over="ignore"):
-        squared = np.minimum(distances**2, np.finfo(np.float64).max / 8)
-    probabilities = np.empty_like(squared)
-    host.spread(lambda part: _search(squared[part], math.log(perplexity), probabilities[part]), n)
-    return _joint(indices, probabilities, dtype)
+        return np.minimum(distances**2, np.finfo(np.float64).max / 8)
 
 
 def _joint(indices: np.ndarray, probabilities: np.ndarray, dtype: np.dtype) -> Graph:
@@ -61,8 +75,8 @@ def _joint(indices: np.ndarray, probabilities: np.ndarray, dtype: np.dtype) -> G
 
 
 @njit
-def _search(squared, target, out):
-    """`affinity.joint_probabilities`' search, over the neighbours (n, k) alone; writes their probabilities."""
+def find_precisions(squared, target, out, precisions):
+    """`affinity.joint_probabilities`' search, over the neighbours (n, k) alone; writes their probabilities, too."""
     n, k = squared.shape
     for i in range(n):
         shift = squared[i, 0]
@@ -79,5 +93,6 @@ def _search(squared, target, out):
             if abs(error) <= ENTROPY_TOL or step + 1 == MAX_STEPS:
                 break
             beta, low, high = next_precision(error, beta, low, high)
+        precisions[i] = beta
         for j in range(k):
             out[i, j] /= total

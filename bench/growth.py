@@ -1,0 +1,193 @@
+"""How the time of one map grows with the number of records, beside the libraries that people use.
+
+    python -m bench.growth                       # generated records, n = 1,000 .. 100,000, an hour
+    python -m bench.growth --data mnist --n 20000 --seeds 3
+
+README.md beside this file says what is measured.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import tyro
+
+from bench import harness
+from drjax import dr
+from drjax.core import host
+from drjax.data import load
+
+CLUSTERS, INNER = 10, 8
+"""Clusters of generated records, and dimensions along which those of a cluster vary."""
+
+WARM_UP = 400
+"""Records of a first map, by which programs are compiled and what is imported is imported."""
+
+SAMPLE = 1000
+"""Records whose neighbours are looked at."""
+
+NEAR = 10
+"""Neighbours of each."""
+
+Maker = Callable[[np.ndarray, int], np.ndarray]
+
+
+def _ours(method: str, **options: Any) -> Maker:
+    def make(x: np.ndarray, seed: int) -> np.ndarray:
+        made = dr.METHODS[method](**options).fit_transform(jax.random.key(seed), x)
+        return np.asarray(made.coords)
+
+    return make
+
+
+def _open_tsne(x: np.ndarray, seed: int) -> np.ndarray:
+    import openTSNE  # pyright: ignore[reportMissingImports] (of the extra "bench")
+
+    # As many iterations as the others: 250 of them under exaggeration.
+    return np.asarray(openTSNE.TSNE(n_iter=750, n_jobs=host.n_cores(), random_state=seed).fit(x))
+
+
+def _sklearn_tsne(x: np.ndarray, seed: int) -> np.ndarray:
+    from sklearn.manifold import TSNE
+
+    return TSNE(n_jobs=host.n_cores(), random_state=seed).fit_transform(x)
+
+
+def _umap_learn(x: np.ndarray, seed: int) -> np.ndarray:
+    from umap import UMAP
+
+    # With a seed of its own it would use one core alone.
+    np.random.seed(seed)  # noqa: NPY002
+    return np.asarray(UMAP(n_jobs=host.n_cores()).fit_transform(x))
+
+
+def _sklearn_isomap(x: np.ndarray, seed: int) -> np.ndarray:
+    from sklearn.manifold import Isomap
+
+    del seed
+    return Isomap(n_jobs=host.n_cores()).fit_transform(x)
+
+
+MAKERS: dict[str, tuple[str, str, Maker, int]] = {
+    "tsne": ("t-SNE", "drjax", _ours("tsne"), 10**6),
+    "tsne-open": ("t-SNE", "openTSNE", _open_tsne, 10**6),
+    "tsne-sklearn": ("t-SNE", "scikit-learn", _sklearn_tsne, 10_000),
+    "umap": ("UMAP", "drjax", _ours("umap"), 10**6),
+    "umap-learn": ("UMAP", "umap-learn", _umap_learn, 10**6),
+    "isomap": ("Isomap", "drjax", _ours("isomap"), 10_000),
+    "isomap-sklearn": ("Isomap", "scikit-learn", _sklearn_isomap, 10_000),
+    "landmark-isomap": ("landmark Isomap", "drjax", _ours("landmark-isomap"), 10**6),
+    "landmark-mds": ("landmark MDS", "drjax", _ours("landmark-mds"), 10**6),
+}
+"""Method, library, what makes a map of records (n, d) by a seed, and the most records that it is given."""
+
+
+def main(
+    *,
+    n: tuple[int, ...] = (1000, 3000, 10_000, 30_000, 100_000),
+    makers: tuple[str, ...] = tuple(MAKERS),
+    data: str = "generated",
+    d: int = 50,
+    seeds: int = 1,
+    out: Path = harness.RESULTS / "growth.jsonl",
+) -> None:
+    """Makes maps, each in a process of its own, and adds a row for each.
+
+    Args:
+        n: Numbers of records.
+        makers: What makes maps, of `MAKERS`.
+        data: "generated" records, or a data set by its name, of which the first n are taken.
+        d: Features of generated records.
+        seeds: Maps of each size.
+        out: JSON-lines file that the rows are added to.
+    """
+    rows = []
+    for name in makers:
+        for size in n:
+            if size > MAKERS[name][3]:
+                continue
+            for seed in range(seeds):
+                with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as worker:
+                    row = worker.submit(measured, name, data, size, d, seed).result()
+                harness.append_row(out, row)
+                rows.append(row)
+                print(
+                    f"{row['method']} by {row['library']}, {size:,} records: {row['wall_s']:.1f} s, "
+                    f"{row['max_rss_bytes'] / 1e9:.1f} GB, trustworthiness {row['trustworthiness']:.4f}",
+                    flush=True,
+                )
+    for line in exponents(rows):
+        print(line)
+
+
+def measured(name: str, data: str, n: int, d: int, seed: int) -> dict[str, Any]:
+    """The row of one map, after one of `WARM_UP` records."""
+    method, library, make, _ = MAKERS[name]
+    x = generated(n, d) if data == "generated" else np.asarray(load(data).x[:n], np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        make(x[:WARM_UP], seed)
+        before, cpu = time.perf_counter(), time.process_time()
+        coords = make(x, seed)
+        fields = {"wall_s": time.perf_counter() - before, "cpu_s": time.process_time() - cpu}
+    fields |= {
+        "max_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "trustworthiness": trustworthiness(x, coords),
+    }
+    labels = {"method": method, "library": library, "data": data, "n": n, "d": x.shape[1], "seed": seed}
+    return harness.make_row("growth", labels, fields)
+
+
+def generated(n: int, d: int) -> np.ndarray:
+    """(n, d) records in clusters, each near a subspace of its own."""
+    rng = np.random.default_rng(0)
+    middles = 2 * rng.normal(size=(CLUSTERS, d))
+    along = rng.normal(size=(CLUSTERS, INNER, d))
+    of = rng.integers(0, CLUSTERS, n)
+    x = middles[of] + 0.2 * rng.normal(size=(n, d))
+    for c in range(CLUSTERS):
+        own = of == c
+        x[own] += rng.normal(size=(own.sum(), INNER)) @ along[c]
+    return x.astype(np.float32)
+
+
+def trustworthiness(x: np.ndarray, coords: np.ndarray) -> float:
+    """scikit-learn's measure over all records, of the neighbours in the map of `SAMPLE` of them; in [0, 1]."""
+    n = len(x)
+    at = np.random.default_rng(0).choice(n, min(n, SAMPLE), replace=False)
+    penalty = 0.0
+    for i in at:
+        places = np.linalg.norm(coords - coords[i], axis=1)
+        places[i] = np.inf
+        listed = np.argpartition(places, NEAR)[:NEAR]
+        apart = np.linalg.norm(x - x[i], axis=1)
+        apart[i] = np.inf
+        ranks = 1 + (apart[None] < apart[listed][:, None]).sum(axis=1)
+        penalty += np.maximum(ranks - NEAR, 0).sum()
+    return float(1 - penalty * 2 / (len(at) * NEAR * (2 * n - 3 * NEAR - 1)))
+
+
+def exponents(rows: list[dict[str, Any]], *, least: int = 3000) -> list[str]:
+    """Slopes of log seconds over log records of each method and library, from `least` records on."""
+    lines = []
+    for key in dict.fromkeys((row["method"], row["library"]) for row in rows):
+        own = [row for row in rows if (row["method"], row["library"]) == key and row["n"] >= least]
+        if len({row["n"] for row in own}) < 2:
+            continue
+        slope = np.polyfit(np.log([row["n"] for row in own]), np.log([row["wall_s"] for row in own]), 1)[0]
+        sizes = f"{min(row['n'] for row in own):,} to {max(row['n'] for row in own):,}"
+        lines.append(f"{key[0]} by {key[1]}: n^{slope:.2f} from {sizes} records")
+    return lines
+
+
+if __name__ == "__main__":
+    tyro.cli(main)

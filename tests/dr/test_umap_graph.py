@@ -246,7 +246,8 @@ def start_of(x, k, n_components=2, tolerance=1e-12, seed=0):
     n_parts, label = spectral_cpu.components(*graph)
     rng = np.random.default_rng(seed)
     draws = np.zeros((n, n_components)), *rng.uniform(-1, 1, (2, n, n_components))
-    found = spectral_cpu.spectral_start(*graph, n_parts, label, n_components, *draws, tolerance)
+    *found, n_missed = spectral_cpu.spectral_start(*graph, n_parts, label, n_components, *draws, tolerance)
+    assert n_missed == 0
     return found, n_parts, label, graph, draws
 
 
@@ -272,9 +273,11 @@ def test_start_is_made_of_eigenvectors_of_the_normalised_graph(n, n_components):
 
 def test_the_compiled_search_reads_nothing_beside_its_arrays():
     *_, graph, _ = start_of(DIGITS[300:500], 15)
-    _, values = spectral_cpu._leading(*graph, 2, 1e-12)
+    start, nodes, _ = graph
+    matrix = start, nodes, *spectral_cpu._normalised(*graph)[::-1]
+    _, values = spectral_cpu._of_few(*matrix, 2, 1e-12)
     with np.errstate(over="ignore"):  # its random numbers are modulo 2^64
-        _, interpreted = spectral_cpu._leading.py_func(*graph, 2, 1e-12)  # raises where an index is out of range
+        _, interpreted = spectral_cpu._of_few.py_func(*matrix, 2, 1e-12)  # raises where an index is out of range
     np.testing.assert_allclose(values, interpreted, atol=1e-10)
 
 

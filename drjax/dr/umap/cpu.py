@@ -14,9 +14,12 @@ from drjax.core import host
 from drjax.core.compiled import njit
 from drjax.core.linalg import blas
 from drjax.core.types import Array
-from drjax.dr import metrics
+from drjax.dr import metrics, neighbors
 from drjax.dr.umap import layout_cpu, spectral_cpu
 from drjax.dr.umap.graph import MAX_STEPS, MIN_SCALE, NEAR, NEWTON_STEPS, TOLERANCE
+
+MANY = 2048
+"""Records from which on a lane by itself is worth all cores."""
 
 
 class Settings(NamedTuple):
@@ -69,6 +72,7 @@ class Run(NamedTuple):
         margin: (..., k), margin of the sign of each start column.
         n_parts, n_updates: (...), int32; components of the graph, attractive updates.
         spread: (...), the largest distance in a list: 0 if no record has a neighbour other than copies of it.
+        n_missed: (...), int32, components whose eigenvectors were not found to the tolerance.
     """
 
     coords: Any
@@ -78,6 +82,7 @@ class Run(NamedTuple):
     n_parts: Any
     n_updates: Any
     spread: Any
+    n_missed: Any
 
 
 class Lists(NamedTuple):
@@ -89,20 +94,15 @@ class Lists(NamedTuple):
 
 
 def lists_of(x: np.ndarray, n_neighbors: int, local_connectivity: float, metric: str = metrics.EUCLIDEAN) -> Lists:
-    """Lists of all rows of x (n, d); O(n^2 (d + log n))."""
+    """Lists of all rows of x (n, d), on all cores; O(n^2 d), nearly all of it in a matrix product, see `neighbors`."""
     x = metrics.prepared(metric, x)
     n = len(x)
-    indices, nearest = np.empty((n, n_neighbors), np.int64), np.empty((n, n_neighbors))
-    for low in range(0, n, 64):
-        between = metrics.apart(metric, x[low : low + 64], x)
-        np.fill_diagonal(between[:, low:], 0.0)
-        # Stable, and a record stands in its own list at the place of its index among its copies: as umap-learn.
-        order = np.argsort(between, axis=1, kind="stable")[:, :n_neighbors]
-        indices[low : low + 64] = order
-        nearest[low : low + 64] = np.take_along_axis(between, order, axis=1)
+    # A record stands in its own list at the place of its index among its copies: as umap-learn.
+    others, apart = neighbors.nearest(metric, x, min(n_neighbors, n - 1))
+    short = (0, 0), (0, n_neighbors - others.shape[1])
+    indices, nearest = neighbors.with_self(np.pad(others, short), np.pad(apart, short, constant_values=np.inf))
     weights = np.empty_like(nearest)
-    for i in range(n):
-        _weigh(i, indices[i], nearest[i], local_connectivity, weights[i])
+    host.spread(lambda part: _weigh_all(part.start, part.stop, indices, nearest, local_connectivity, weights), n)
     return Lists(indices, nearest, weights)
 
 
@@ -170,20 +170,33 @@ def _at(array: np.ndarray, lead: tuple[int, ...], rank: int, at: tuple[int, ...]
 
 def _run_lanes(settings: Settings, lead: tuple, lists: Any, draws: Draws, n: int, dtype: Any) -> Run:
     k = settings.n_components
-    shapes = Run((n, k), (), (k + 2,), (k,), (), (), ())
-    kinds = Run(dtype, dtype, dtype, dtype, np.int32, np.int32, dtype)
+    shapes = Run((n, k), (), (k + 2,), (k,), (), (), (), ())
+    kinds = Run(dtype, dtype, dtype, dtype, np.int32, np.int32, dtype, np.int32)
     out = Run(*(np.zeros((*lead, *shape), kind) for shape, kind in zip(shapes, kinds, strict=True)))
     parts = Draws(*(np.asarray(leaf) for leaf in draws))
     everywhere = list(np.ndindex(lead))
 
+    def lane(at: tuple[int, ...], found: Lists | None) -> None:
+        own = Draws(*(_at(leaf, lead, rank, at) for leaf, rank in zip(parts, (2, 2, 2, 1), strict=True)))
+        for whole, part in zip(out, _one(settings, found, own, n, dtype), strict=True):
+            whole[at] = part
+
     def work(some: slice) -> None:
         for at in everywhere[some]:
-            own = Draws(*(_at(leaf, lead, rank, at) for leaf, rank in zip(parts, (2, 2, 2, 1), strict=True)))
-            for whole, part in zip(out, _one(settings, lists(at), own, n, dtype), strict=True):
-                whole[at] = part
+            lane(at, lists(at))
 
-    with blas().limit(limits=1, user_api="blas"), np.errstate(over="ignore"):
-        host.spread(work, len(everywhere))
+    def one_core_each() -> Any:
+        return blas().limit(limits=1, user_api="blas")
+
+    with np.errstate(over="ignore"):
+        if n < MANY or len(everywhere) >= host.n_cores():
+            with one_core_each():
+                host.spread(work, len(everywhere))
+            return out
+        for at in everywhere:
+            found = lists(at)
+            with one_core_each():
+                lane(at, found)
     return out
 
 
@@ -191,7 +204,8 @@ def _one(settings: Settings, lists: Lists | None, draws: Draws, n: int, dtype: A
     k = settings.n_components
     values, margin = np.zeros(k + 2), np.ones(k)
     bad = np.full((n, k), np.nan)
-    failed = Run(bad, np.nan, values, margin, 1, 0, 1.0)
+    n_missed = 0
+    failed = Run(bad, np.nan, values, margin, 1, 0, 1.0, n_missed)
     if lists is None or not np.isfinite(lists.distances).all():
         return failed
     union, first = _union(lists.indices, lists.weights, settings.mix)
@@ -201,7 +215,7 @@ def _one(settings: Settings, lists: Lists | None, draws: Draws, n: int, dtype: A
     noise, places, centres = (np.ascontiguousarray(leaf, np.float64) for leaf in draws[:3])
     if settings.is_spectral:
         tolerance = max(float(np.finfo(dtype).eps) / 8, 4 * n * float(np.finfo(np.float64).eps))
-        start, values, margin = spectral_cpu.spectral_start(
+        start, values, margin, n_missed = spectral_cpu.spectral_start(
             *graph, n_parts, label, k, noise, places, centres, tolerance
         )
     else:
@@ -212,7 +226,13 @@ def _one(settings: Settings, lists: Lists | None, draws: Draws, n: int, dtype: A
     seed = np.uint64(draws.seed[0]) << np.uint64(32) | np.uint64(draws.seed[1])
     coords, n_updates = layout_cpu.optimise(start, head, tail, weight, seed, settings)
     objective = layout_cpu.cross_entropy(coords, lists.indices, union, first, settings.a, settings.b)
-    return Run(coords, objective, values, margin, n_parts, n_updates, lists.distances.max())
+    return Run(coords, objective, values, margin, n_parts, n_updates, lists.distances.max(), n_missed)
+
+
+@njit
+def _weigh_all(low, high, indices, distances, local_connectivity, out):
+    for i in range(low, high):
+        _weigh(i, indices[i], distances[i], local_connectivity, out[i])
 
 
 @njit

@@ -351,6 +351,7 @@ class UMAP:
             n_parts=n_parts,
             n_updates=jnp.int32(0),
             spread=jnp.max(self._nearest(settings, jnp.where(is_finite, x, 0)).distances),
+            n_missed=jnp.int32(0),
         )
         return self._embedding(settings, found)
 
@@ -367,6 +368,7 @@ class UMAP:
         status = (
             base.flag(found.n_parts > 1, Status.DISCONNECTED)
             | base.flag(found.spread == 0, Status.DEGENERATE)
+            | base.flag(found.n_missed > 0, Status.NOT_CONVERGED)
             | base.non_finite(found.coords)
             | base.sign_flags(found.margin, gap, is_spectral)
         )
@@ -388,6 +390,7 @@ def _like(settings: Settings, n: int, dtype: Any) -> Run:
         n_parts=result(of=jnp.int32),
         n_updates=result(of=jnp.int32),
         spread=result(),
+        n_missed=result(of=jnp.int32),
     )
 
 

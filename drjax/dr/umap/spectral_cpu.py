@@ -5,9 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from drjax.core.compiled import njit
+from drjax.dr.umap import spectral_many
 
 SMALL = 150
 """Components up to this size have their matrix decomposed, which is then faster than an iteration."""
+
+MANY = 2048
+"""Records of a component from which on its vectors are those of `spectral_many`."""
 
 MAX_BASIS = 360
 """Most vectors of the iteration; a component that needs more has its matrix decomposed."""
@@ -65,8 +69,18 @@ def components(start, nodes, values):
     return count, label
 
 
-@njit
-def spectral_start(start, nodes, values, n_parts, label, k, noise, places, centres, tolerance):
+def spectral_start(
+    start: np.ndarray,
+    nodes: np.ndarray,
+    values: np.ndarray,
+    n_parts: int,
+    label: np.ndarray,
+    k: int,
+    noise: np.ndarray,
+    places: np.ndarray,
+    centres: np.ndarray,
+    tolerance: float,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
     """The start of umap-learn's `init="spectral"`, not yet rescaled.
 
     A connected graph gives the k leading eigenvectors after the trivial one, each of norm 1 and its largest |entry|
@@ -82,21 +96,37 @@ def spectral_start(start, nodes, values, n_parts, label, k, noise, places, centr
         tolerance: Largest residual of an eigenvector.
 
     Returns:
-        coords (n, k); the k + 2 largest eigenvalues (0 if not connected); the margin of the sign of each column (k,).
+        coords (n, k); the k + 2 largest eigenvalues (0 if not connected); the margin of the sign of each column (k,);
+        the number of components whose eigenvectors were not found to the tolerance.
     """
     n = len(label)
     top, margin = np.zeros(k + 2), np.ones(k)
     coords = np.empty((n, k))
+    n_missed = 0
     if n_parts == 1:
-        vectors, found = _leading(start, nodes, values, k, tolerance)
+        vectors, found, n_missed = _leading(start, nodes, values, k, tolerance)
         top[: len(found)] = found
         for c in range(k):
             margin[c] = _orient(vectors[c])
             coords[:, c] = vectors[c]
     else:
-        _by_component(start, nodes, values, n_parts, label, places, centres, tolerance, coords)
+        middle, reach = _centres(n_parts, centres)
+        order = np.argsort(label, kind="stable")
+        ends = np.cumsum(np.bincount(label))
+        number = np.empty(n, np.int64)
+        for part in range(n_parts):
+            members = order[ends[part - 1] if part else 0 : ends[part]]
+            size = len(members)
+            if size < 2 * k or size <= k + 1:
+                coords[members] = middle[part] + reach[part] * places[members]
+                continue
+            vectors, _, is_missed = _leading(*_part(start, nodes, values, members, number), k, tolerance)
+            n_missed += is_missed
+            for c in range(k):
+                _orient(vectors[c])
+            coords[members] = middle[part] + vectors.T * (reach[part] / np.abs(vectors).max())
     largest = np.abs(coords).max()
-    return coords * (SCALE / largest) + NOISE * noise, top, margin
+    return coords * (SCALE / largest) + NOISE * noise, top, margin, n_missed
 
 
 @njit
@@ -110,46 +140,43 @@ def rescaled(coords):
 
 
 @njit
-def _by_component(start, nodes, values, n_parts, label, places, centres, tolerance, coords):
-    n, k = coords.shape
-    middle = np.zeros((n_parts, k))
+def _centres(n_parts, centres):
+    """Centre of every component (n_parts, k), and half its distance to the nearest other one (n_parts,)."""
+    k = centres.shape[1]
+    middle, reach = np.zeros((n_parts, k)), np.full(n_parts, np.inf)
     half = (n_parts + 1) // 2
     for part in range(n_parts):
         if n_parts > 2 * k:
             middle[part] = centres[part]
         else:
             middle[part, part % half] = 1.0 if part < half else -1.0
-    number = np.empty(n, np.int64)
     for part in range(n_parts):
-        reach = np.inf
         for other in range(n_parts):
-            if other != part:
-                reach = min(reach, np.sqrt(np.sum((middle[part] - middle[other]) ** 2)) / 2)
-        members = np.flatnonzero(label == part)
-        size = len(members)
-        if size < 2 * k or size <= k + 1:
-            for i in members:
-                coords[i] = middle[part] + reach * places[i]
-            continue
-        for place in range(size):
-            number[members[place]] = place
-        own_start = np.zeros(size + 1, np.int64)
-        for place in range(size):
-            i = members[place]
-            own_start[place + 1] = own_start[place] + start[i + 1] - start[i]
-        own_nodes, own_values = np.empty(own_start[size], np.int64), np.empty(own_start[size])
-        for place in range(size):
-            i = members[place]
-            for e in range(start[i + 1] - start[i]):
-                own_nodes[own_start[place] + e] = number[nodes[start[i] + e]]
-                own_values[own_start[place] + e] = values[start[i] + e]
-        vectors, _ = _leading(own_start, own_nodes, own_values, k, tolerance)
-        for c in range(k):
-            _orient(vectors[c])
-        largest = np.abs(vectors).max()
-        for place in range(size):
+            square = 0.0
             for c in range(k):
-                coords[members[place], c] = middle[part, c] + vectors[c, place] * (reach / largest)
+                square += (middle[part, c] - middle[other, c]) ** 2
+            if other != part:
+                reach[part] = min(reach[part], np.sqrt(square) / 2)
+    return middle, reach
+
+
+@njit
+def _part(start, nodes, values, members, number):
+    """The graph of one component, laid out as the whole; overwrites number (n,) at its members."""
+    size = len(members)
+    for place in range(size):
+        number[members[place]] = place
+    own_start = np.zeros(size + 1, np.int64)
+    for place in range(size):
+        i = members[place]
+        own_start[place + 1] = own_start[place] + start[i + 1] - start[i]
+    own_nodes, own_values = np.empty(own_start[size], np.int64), np.empty(own_start[size])
+    for place in range(size):
+        i = members[place]
+        for e in range(start[i + 1] - start[i]):
+            own_nodes[own_start[place] + e] = number[nodes[start[i] + e]]
+            own_values[own_start[place] + e] = values[start[i] + e]
+    return own_start, own_nodes, own_values
 
 
 @njit
@@ -161,13 +188,24 @@ def _orient(vector):
     return abs(top - bottom)
 
 
-@njit
-def _leading(start, nodes, values, k, tolerance):
+def _leading(
+    start: np.ndarray, nodes: np.ndarray, values: np.ndarray, k: int, tolerance: float
+) -> tuple[np.ndarray, np.ndarray, int]:
     """Eigenvectors (k, n) of D^-1/2 W D^-1/2 after the trivial one; its min(k + 2, n) largest eigenvalues, decreasing.
 
-    Block Lanczos with full orthogonalisation, from a start that depends on n alone: the same graph has the same
-    bits. A block as wide as the number of vectors sought finds eigenvalues of that multiplicity.
+    From a start that depends on n alone: the same graph has the same bits. The last is 1 if the tolerance was missed,
+    which happens to many records only, else 0.
     """
+    root, scaled = _normalised(start, nodes, values)
+    if len(root) < MANY:
+        return *_of_few(start, nodes, scaled, root, k, tolerance), 0
+    found = spectral_many.leading(start, nodes, scaled, root, k, tolerance)
+    return found.vectors, found.values, int(not found.is_converged)
+
+
+@njit
+def _normalised(start, nodes, values):
+    """Square roots of the degrees (n,), and the entries of D^-1/2 W D^-1/2."""
     n = len(start) - 1
     root = np.zeros(n)
     for i in range(n):
@@ -178,6 +216,14 @@ def _leading(start, nodes, values, k, tolerance):
     for i in range(n):
         for e in range(start[i], start[i + 1]):
             scaled[e] = values[e] / (root[i] * root[nodes[e]])
+    return root, scaled
+
+
+@njit
+def _of_few(start, nodes, scaled, root, k, tolerance):
+    """Block Lanczos with full orthogonalisation. A block as wide as the number of vectors sought finds eigenvalues of
+    that multiplicity."""
+    n = len(root)
     width = k + 1
     if n <= max(SMALL, 8 * width):
         return _decomposed(start, nodes, scaled, k)

@@ -49,7 +49,7 @@ def run(settings: Settings, neighbors: Neighbors, draws: Draws, key: Array) -> R
     coords, n_updates = layout(settings, edges, start, key)
     objective = cross_entropy(coords, graph, settings.a, settings.b)
     spread = jnp.max(neighbors.distances)
-    return Run(coords, objective, values, margin, n_parts, n_updates, spread)
+    return Run(coords, objective, values, margin, n_parts, n_updates, spread, jnp.int32(0))
 
 
 def layout(settings: Settings, edges: Edges, start: Array, key: Array) -> tuple[Array, Array]:

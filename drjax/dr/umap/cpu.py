@@ -210,7 +210,7 @@ def _one(settings: Settings, lists: Lists | None, draws: Draws, n: int, dtype: A
         return failed
     union, first = _union(lists.indices, lists.weights, settings.mix)
     head, tail, weight = _edges(lists.indices, union, first, union.max() / settings.n_prune)
-    graph = spectral_cpu.adjacency(head, tail, weight, n)
+    graph: tuple[np.ndarray, np.ndarray, np.ndarray] = spectral_cpu.adjacency(head, tail, weight, n)
     n_parts, label = spectral_cpu.components(*graph)
     noise, places, centres = (np.ascontiguousarray(leaf, np.float64) for leaf in draws[:3])
     if settings.is_spectral:

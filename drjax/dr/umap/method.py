@@ -12,8 +12,8 @@ import numpy as np
 from drjax.core import host, platforms, validate
 from drjax.core.linalg import compute_dtype, on_device
 from drjax.core.types import Array, Cost, Embedding, Status, hyperparams
-from drjax.dr import base, metrics
-from drjax.dr.umap import cpu, graph, reference, xla
+from drjax.dr import base, metrics, neighbors
+from drjax.dr.umap import cpu, graph, reference, spectral_cpu, spectral_many, xla
 from drjax.dr.umap.cpu import Draws, Lists, Run, Settings
 from drjax.dr.umap.spectral_cpu import MAX_BASIS
 
@@ -73,7 +73,13 @@ class UMAP:
     or dtypes agree in graph, start and first steps only.
 
     A graph that is not connected has the status DISCONNECTED. Its components start around centres of their own, as
-    umap-learn's if there are at most 2 k, else at random.
+    umap-learn's if there are at most 2 k, else at random. NOT_CONVERGED is a spectral start whose eigenvectors were not
+    found to the tolerance, as of a long thread of records.
+
+    Time and memory of one map on a CPU grow about as n log n but for the exact search for neighbours, O(n^2 d), which
+    takes most of it from 20,000 records on; memory is O(n (d + n_neighbors)). From 2,048 records on a map by itself
+    takes all cores but for the descent, which takes one; above 10,000 the objective is an estimate from n 2,048 / 2
+    pairs, within about 0.1%. Elsewhere, with n_epochs <= 10, and in `objective`, memory is O(n^2).
 
     Attributes:
         n_components: Output dimension k >= 1; k < n with init="spectral".
@@ -89,7 +95,7 @@ class UMAP:
         set_op_mix_ratio: Mix of the union (1) and the intersection (0) of the neighbour graphs, in [0, 1].
         local_connectivity: Neighbours joined with weight 1, > 0 and below n_neighbors.
         backend: Library that fits: "drjax", or "umap-learn" in a pool of processes, for comparison: an insertion is
-            then a fit of all n records, and the key gives its random_state.
+            then a fit of all n <= 20,000 records, and the key gives its random_state.
         metric: Metric of the records: "euclidean", "cosine", "manhattan" or "correlation". Two records without a
             direction are at distance 1 by the cosine and the correlation; umap-learn has 0 there.
 
@@ -154,53 +160,52 @@ class UMAP:
         """
         settings = self._settings(n)
         edges = float(n * settings.n_neighbors)
+        is_screened = n >= neighbors.SCREENED and self.metric != "manhattan"
+        # Sorting and sampling go one number at a time: they count tenfold. A product of float32 counts an eighth.
+        search = n**2 * (0.125 * d + 30) if is_screened else 3.0 * n**2 * d + 10.0 * n**2 * np.log2(n)
+        basis = MAX_BASIS * 2 if n < spectral_cpu.MANY else spectral_many.BASIS + spectral_many.KEPT
         return Cost(
-            # Sorting and sampling go one number at a time: they count tenfold.
-            shared_flops=3.0 * n**2 * d + 10.0 * n**2 * np.log2(n),
-            shared_bytes=(16.0 + itemsize) * n * d + 80 * edges,
+            shared_flops=search,
+            shared_bytes=(24.0 + itemsize) * n * d + 80 * edges + 4.0 * min(n**2, neighbors.BLOCK_ENTRIES),
             flops=settings.n_epochs * edges * (1 + settings.negative_sample_rate) * 60,
-            bytes=100 * edges + (16.0 * MAX_BASIS * n if settings.is_spectral else 0.0),
+            bytes=100 * edges + (8.0 * basis * n if settings.is_spectral else 0.0),
         )
 
     def fit_transform(self, key: Array, x: Array) -> Embedding:
         """Embeds x (n, d), n >= 3; coords (n, k). The objective is the cross entropy, see `objective`.
 
         With n_epochs <= `UNROLLED_EPOCHS` differentiable in x through the start: on the edges' weights the descent
-        depends by steps alone, when they are due.
+        depends by steps alone, when they are due. Above 10,000 records a CPU estimates the objective, see `UMAP`.
 
         Raises:
-            ValueError: at trace time, if x has not rank 2 or three rows, or k is too large for n.
+            ValueError: at trace time, if x has not rank 2 or three rows, k is too large for n, or n is above
+                `graph.MOST_DENSE` with so few epochs.
         """
         x = base.records(x)
         settings = self._settings(x.shape[0])
         if self.backend == "umap-learn":
             return self._reference(key, x)
-        operands = (key, x)
-        on_host = functools.partial(self._fit_on_host, settings)
-        in_xla = functools.partial(self._fit_in_xla, settings)
-        if settings.n_epochs <= UNROLLED_EPOCHS:
-            found = in_xla(*operands)
-        else:
-            found = platforms.by_platform(*operands, cpu=on_host, default=in_xla)
-        return self._embedding(settings, found)
+        return self._run(settings, x.shape[0], self._fit_on_host, self._fit_in_xla, key, x)
 
     def objective(self, coords: Array, x: Array) -> Array:
         """Cross entropy of the graph of coords (n, k) with that of x (n, d), summed over pairs; ().
 
         Differentiable in both, also mixed, with the neighbour lists held fixed: bandwidths count as the roots that the
         search approximates. Pairs of the map repel each other at a squared distance larger by 0.001, as in the descent.
+        All pairs are held at once: O(n^2) memory.
 
         Raises:
-            ValueError: at trace time, as `fit_transform`.
+            ValueError: at trace time, as `fit_transform`, or if n > `graph.MOST_DENSE`.
         """
         settings = self._settings(x.shape[0])
-        neighbors = self._nearest(settings, jnp.asarray(x, compute_dtype(x)))
-        weights = graph.memberships(neighbors, settings.local_connectivity)
-        union = graph.fuzzy_union(neighbors.indices, weights, settings.mix)
+        graph.check_dense(x.shape[0], "the objective of any coordinates")
+        lists = self._nearest(settings, jnp.asarray(x, compute_dtype(x)))
+        weights = graph.memberships(lists, settings.local_connectivity)
+        union = graph.fuzzy_union(lists.indices, weights, settings.mix)
         return graph.cross_entropy(coords, union, settings.a, settings.b)
 
     def prepare(self, known: Array, *, shared_key: Array | None = None) -> UMAPShared:
-        """Neighbour lists of known (n-1, d) and their weights, in float64 on the host; O(n^2 (d + log n)).
+        """Neighbour lists of known (n-1, d) and their weights, in float64 on the host; O(n^2 d), see `neighbors`.
 
         Raises:
             ValueError: known is not a finite numeric matrix of at least two rows, or k is too large for n.
@@ -231,19 +236,20 @@ class UMAP:
         key = key if shared.key is None else shared.key
         if self.backend == "umap-learn":
             return self._reference(key, jnp.concatenate([target[None], shared.known]))
-        operands = (key, shared._replace(key=None), target)
-        on_host = functools.partial(self._insert_on_host, settings)
-        in_xla = functools.partial(self._insert_in_xla, settings)
-        if settings.n_epochs <= UNROLLED_EPOCHS:
-            found = in_xla(*operands)
-        else:
-            found = platforms.by_platform(*operands, cpu=on_host, default=in_xla)
-        return self._embedding(settings, found)
+        shared = shared._replace(key=None)
+        return self._run(settings, m + 1, self._insert_on_host, self._insert_in_xla, key, shared, target)
 
     def insert_batch(self, keys: Array, shared: UMAPShared, targets: Array) -> Embedding:
         """`insert` for targets (b, d); on a CPU one call of compiled code per batch, spread over the cores."""
         base.check_targets(targets, shared.known.shape[1])
         return jax.vmap(self.insert, in_axes=(0, None, 0))(keys, shared, targets)
+
+    def _run(self, settings: Settings, n: int, on_host: Any, in_xla: Any, *operands: Any) -> Embedding:
+        on_host, in_xla = (functools.partial(f, settings) for f in (on_host, in_xla))
+        if settings.n_epochs > UNROLLED_EPOCHS:
+            return self._embedding(settings, platforms.by_platform(*operands, cpu=on_host, default=in_xla))
+        graph.check_dense(n, f"n_epochs = {settings.n_epochs}, of at most {UNROLLED_EPOCHS}")
+        return self._embedding(settings, in_xla(*operands))
 
     def _nearest(self, settings: Settings, x: Array) -> graph.Neighbors:
         return graph.nearest(x, settings.n_neighbors, self.metric)
@@ -307,9 +313,9 @@ class UMAP:
     def _fit_in_xla(self, settings: Settings, key: Array, x: Array) -> Run:
         # A nan has no place among the neighbours; the lane is reported NON_FINITE all the same.
         is_finite = jnp.all(jnp.isfinite(x))
-        neighbors = self._nearest(settings, jnp.where(is_finite, x, 0))
+        lists = self._nearest(settings, jnp.where(is_finite, x, 0))
         draws, of_samples = self._draw(key, x.shape[0], x.dtype)
-        return _unless_bad(is_finite, xla.run(settings, neighbors, draws, of_samples))
+        return _unless_bad(is_finite, xla.run(settings, lists, draws, of_samples))
 
     def _insert_in_xla(self, settings: Settings, key: Array, shared: UMAPShared, target: Array) -> Run:
         is_finite = jnp.all(jnp.isfinite(target))
@@ -322,20 +328,7 @@ class UMAP:
     def _reference(self, key: Array, x: Array) -> Embedding:
         n, dtype = x.shape[0], x.dtype
         settings = self._settings(n)
-        options = {
-            "n_components": settings.n_components,
-            "n_neighbors": self.n_neighbors,
-            "min_dist": self.min_dist,
-            "spread": self.spread,
-            "n_epochs": self.n_epochs,
-            "learning_rate": self.learning_rate,
-            "negative_sample_rate": self.negative_sample_rate,
-            "repulsion_strength": self.repulsion_strength,
-            "init": self.init,
-            "set_op_mix_ratio": self.set_op_mix_ratio,
-            "local_connectivity": self.local_connectivity,
-            "metric": self.metric,
-        }
+        options = {"n_components": settings.n_components} | {name: getattr(self, name) for name in reference.OPTIONS}
         like = (jax.ShapeDtypeStruct((n, settings.n_components), dtype), jax.ShapeDtypeStruct((), jnp.int32))
         on_host = functools.partial(reference.fit_lanes, tuple(options.items()))
         seed = jax.random.bits(key, (), jnp.uint32)

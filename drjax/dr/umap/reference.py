@@ -16,6 +16,21 @@ from drjax.core.types import Array
 
 INSTALL = 'pip install "drjax[umap]"'
 
+OPTIONS = (
+    "n_neighbors",
+    "min_dist",
+    "spread",
+    "n_epochs",
+    "learning_rate",
+    "negative_sample_rate",
+    "repulsion_strength",
+    "init",
+    "set_op_mix_ratio",
+    "local_connectivity",
+    "metric",
+)
+"""Hyperparameters that have the same name there, beside n_components."""
+
 
 def require() -> None:
     """Raises an ImportError that says what to install if umap-learn is not there."""

@@ -120,7 +120,8 @@ def spectral_start(
             if size < 2 * k or size <= k + 1:
                 coords[members] = middle[part] + reach[part] * places[members]
                 continue
-            vectors, _, is_missed = _leading(*_part(start, nodes, values, members, number), k, tolerance)
+            own: tuple[np.ndarray, np.ndarray, np.ndarray] = _part(start, nodes, values, members, number)
+            vectors, _, is_missed = _leading(*own, k, tolerance)
             n_missed += is_missed
             for c in range(k):
                 _orient(vectors[c])

@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 
 import drjax
 from drjax.core.types import Status
-from drjax.dr import TSNE
+from drjax.dr import TSNE, UMAP
 
 KEY = jax.random.key(0)
 
@@ -45,9 +45,9 @@ def test_a_place_is_a_minimum_of_the_divergence(records):
         np.testing.assert_allclose(best.x, place, atol=1e-3)
 
 
-def test_targets_lie_where_exact_insertion_puts_them(records):
+@pytest.mark.parametrize("method", [TSNE(perplexity=15.0), UMAP(n_epochs=200)], ids=lambda method: method.name)
+def test_targets_lie_where_exact_insertion_puts_them(records, method):
     known, targets = records[:200], records[200:260]
-    method = TSNE(perplexity=15.0)
     made = drjax.shadow_embeddings(KEY, method, known, targets, approx="frozen")
     exact = np.asarray(drjax.shadow_embeddings(KEY, method, known, targets).coords)
     coords = np.asarray(made.coords)
@@ -63,8 +63,10 @@ def test_targets_lie_where_exact_insertion_puts_them(records):
     np.testing.assert_array_equal(made.coords[3, 0], coords[3, 0])
 
 
-def test_shadows_depend_on_key_and_place_alone(records):
-    method = TSNE(perplexity=8.0, max_iter=50, init="random")
+@pytest.mark.parametrize(
+    "method", [TSNE(perplexity=8.0, max_iter=50, init="random"), UMAP(n_epochs=20)], ids=lambda method: method.name
+)
+def test_shadows_depend_on_key_and_place_alone(records, method):
     known, targets = records[:60], records[60:66]
     whole = drjax.shadow_embeddings(KEY, method, known, targets, approx="frozen")
     pieces = list(
@@ -75,13 +77,33 @@ def test_shadows_depend_on_key_and_place_alone(records):
     )
 
 
-def test_a_target_that_is_not_finite_is_marked(records):
-    method = TSNE(perplexity=8.0, max_iter=50)
+@pytest.mark.parametrize(
+    "method", [TSNE(perplexity=8.0, max_iter=50), UMAP(n_epochs=20)], ids=lambda method: method.name
+)
+def test_a_target_that_is_not_finite_is_marked(records, method):
     shared, _ = method.prepare_frozen(KEY, records[:60])
     targets = np.array(records[60:62])
     targets[1, 3] = np.inf
     found = method.insert_frozen(jax.random.split(KEY, 2), shared, targets)
     assert list((np.asarray(found.status) & Status.NON_FINITE) > 0) == [False, True]
+
+
+def test_edges_of_the_target_are_those_of_the_whole_graph(records):
+    from drjax.dr.umap import cpu, frozen
+
+    x = records[:120].copy()
+    x[5] = x[0]
+    settings = UMAP(n_neighbors=7)._settings(120)
+    lists = cpu.lists_of(x[1:], 7, 1.0)
+    row = np.linalg.norm(x[1:] - x[0], axis=1)
+    ends, weight, heaviest = frozen._edges_of_target(settings, lists, row)
+    whole = cpu.lists_of(x, 7, 1.0)
+    union, first = cpu.union_of(whole.indices, whole.weights, 1.0)
+    head, tail, weights = cpu._edges(whole.indices, union, first, union.max() / settings.n_prune)
+    own = (head == 0) | (tail == 0)
+    wanted = dict(zip((head + tail)[own], weights[own], strict=True))
+    assert dict(zip(ends + 1, weight, strict=True)) == pytest.approx(wanted, rel=1e-12)
+    assert heaviest == union.max()
 
 
 @pytest.mark.parametrize(
@@ -90,6 +112,7 @@ def test_a_target_that_is_not_finite_is_marked(records):
         (drjax.PCA(), "frozen", "pca"),
         (TSNE(n_components=3, perplexity=5.0), "frozen", "n_components"),
         (TSNE(perplexity=5.0), "melted", "approx"),
+        (UMAP(backend="umap-learn"), "frozen", "backend"),
     ],
 )
 def test_what_cannot_be_frozen_is_refused(records, method, approx, rule):

@@ -50,7 +50,7 @@ def reference_graph(x, k, local_connectivity=1.0, mix=1.0):
 
 def compiled_graph(x, k, local_connectivity=1.0, mix=1.0, lists=None):
     lists = lists or cpu.lists_of(x, k, local_connectivity)
-    union, first = cpu._union(lists.indices, lists.weights, mix)
+    union, first = cpu.union_of(lists.indices, lists.weights, mix)
     head, tail, weight = cpu._edges(lists.indices, union, first, 0.0)
     graph = np.zeros((len(x), len(x)))
     graph[head, tail] = weight
@@ -116,7 +116,7 @@ def test_inserted_lists_are_those_of_all_records(k):
         known = cpu.lists_of(x, k, 1.0)
         row = np.linalg.norm(target.astype(np.float64) - x, axis=1)
         row = distances(target[None].astype(np.float64), x.astype(np.float64))[0]
-        inserted = cpu._with_target(row, *known, 1.0)
+        inserted = cpu.with_target(row, *known, 1.0)
         for a, b in zip(inserted, whole, strict=True):
             np.testing.assert_array_equal(a, b)
         n_reweighed += np.sum(whole.indices[1:] == 0)
@@ -137,7 +137,7 @@ def test_curve_is_that_of_umap_learn(spread, min_dist):
 
 def edges_of(x, k, n_prune):
     lists = cpu.lists_of(x, k, 1.0)
-    union, first = cpu._union(lists.indices, lists.weights, 1.0)
+    union, first = cpu.union_of(lists.indices, lists.weights, 1.0)
     return cpu._edges(lists.indices, union, first, union.max() / n_prune)
 
 

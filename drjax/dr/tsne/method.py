@@ -242,10 +242,10 @@ class TSNE:
         coords = self.fit_transform(key, array).coords
         return frozen.prepared(self.metric, float(self.perplexity), array, np.asarray(coords)), coords
 
-    def insert_frozen(self, keys: Array, shared: frozen.FrozenShared, targets: Array) -> Embedding:
+    def insert_frozen(self, _: Array, shared: frozen.FrozenShared, targets: Array) -> Embedding:
         """The places of targets (b, d) in that map, coords (b, k); draws nothing. O(n) a step of each."""
-        del keys
         base.check_targets(targets, shared.known.shape[1])
+        targets = jnp.asarray(targets, shared.known.dtype)
         coords, divergence, n_iter, ended = frozen.places(self.metric, float(self.perplexity), shared, targets)
         status = base.flag(~ended, Status.NOT_CONVERGED) | base.non_finite(coords[:, None])
         return Embedding(coords, divergence, n_iter, status, TSNEInfo(jnp.full_like(divergence, jnp.nan)))

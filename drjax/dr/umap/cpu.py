@@ -134,7 +134,7 @@ def insert_lanes(settings: Settings, metric: str, known: Array, lists: Lists, ta
     points, others = np.asarray(targets), np.asarray(known)
     dtype = points.dtype
     others = metrics.prepared(metric, others)
-    base = Lists(np.asarray(lists.indices), *(_from_words(np.asarray(words)) for words in lists[1:]))
+    base = Lists(np.asarray(lists.indices), *(from_words(np.asarray(words)) for words in lists[1:]))
     lead = np.broadcast_shapes(points.shape[:-1], others.shape[:-2], *(a.shape[:-2] for a in base), *_leads(draws))
 
     def inserted(at: tuple[int, ...]) -> Lists | None:
@@ -143,7 +143,7 @@ def insert_lanes(settings: Settings, metric: str, known: Array, lists: Lists, ta
             return None
         row = metrics.apart(metric, metrics.prepared(metric, target), _at(others, lead, 2, at))[0]
         own = Lists(*(np.ascontiguousarray(_at(leaf, lead, 2, at)) for leaf in base))
-        return Lists(*_with_target(row, *own, settings.local_connectivity))
+        return Lists(*with_target(row, *own, settings.local_connectivity))
 
     return _run_lanes(settings, lead, inserted, draws, others.shape[-2] + 1, dtype)
 
@@ -153,7 +153,8 @@ def as_words(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array, np.float64).view(np.uint32)
 
 
-def _from_words(words: np.ndarray) -> np.ndarray:
+def from_words(words: np.ndarray) -> np.ndarray:
+    """What `as_words` was given."""
     return np.ascontiguousarray(words).view(np.float64)
 
 
@@ -208,7 +209,7 @@ def _one(settings: Settings, lists: Lists | None, draws: Draws, n: int, dtype: A
     failed = Run(bad, np.nan, values, margin, 1, 0, 1.0, n_missed)
     if lists is None or not np.isfinite(lists.distances).all():
         return failed
-    union, first = _union(lists.indices, lists.weights, settings.mix)
+    union, first = union_of(lists.indices, lists.weights, settings.mix)
     head, tail, weight = _edges(lists.indices, union, first, union.max() / settings.n_prune)
     graph: tuple[np.ndarray, np.ndarray, np.ndarray] = spectral_cpu.adjacency(head, tail, weight, n)
     n_parts, label = spectral_cpu.components(*graph)
@@ -288,7 +289,7 @@ def _weigh(i, indices, distances, local_connectivity, out):
 
 
 @njit
-def _with_target(row, indices, distances, weights, local_connectivity):
+def with_target(row, indices, distances, weights, local_connectivity):
     """Lists of [target; known]; only records into whose lists the target comes are weighed anew."""
     m, k = distances.shape
     new_indices, new_distances = np.empty((m + 1, k), np.int64), np.empty((m + 1, k))
@@ -318,7 +319,7 @@ def _with_target(row, indices, distances, weights, local_connectivity):
 
 
 @njit
-def _union(indices, weights, mix):
+def union_of(indices, weights, mix):
     """Symmetric weight of each listed pair (n, k), and whether this is the first time that the pair is listed."""
     n, k = indices.shape
     union = np.empty((n, k))

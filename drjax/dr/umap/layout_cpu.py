@@ -89,8 +89,8 @@ def cross_entropy(
     all pairs there is an estimate without bias, from a sample that depends on n alone; its error is about 0.1%.
     """
     forces = _forces(coords.dtype, a, b, 1.0)
-    repulsion = _of_all(coords, forces) if len(coords) <= ALL_PAIRS else sampled_repulsion(coords, forces)
-    return float(repulsion + _of_edges(coords, indices, union, first, a, b))
+    pushed = _of_all(coords, forces) if len(coords) <= ALL_PAIRS else sampled_repulsion(coords, forces)
+    return float(pushed + _of_edges(coords, indices, union, first, a, b))
 
 
 def sampled_repulsion(coords: np.ndarray, forces: np.ndarray) -> float:
@@ -160,7 +160,8 @@ def _look_up(square, table):
 
 
 @_fast()
-def _attraction(square, forces):
+def attraction(square, forces):
+    """What an edge's difference of coordinates is multiplied by, of its squared length; negative."""
     if forces.ndim == 3:
         return _look_up(square, forces[0])
     if square == 0:
@@ -170,7 +171,8 @@ def _attraction(square, forces):
 
 
 @_fast()
-def _repulsion(square, forces):
+def repulsion(square, forces):
+    """What the difference to a random record is multiplied by, of its squared length."""
     if forces.ndim == 3:
         return _look_up(square, forces[1])
     return 2 * forces[2] * forces[1] / ((OFFSET + square) * (1 + forces[0] * square ** forces[1]))
@@ -247,7 +249,7 @@ def _run(coords, head, tail, every, n_epochs, learning_rate, rate, seed, forces)
             if k == 2:
                 x, y = coords[i, 0], coords[i, 1]
                 dx, dy = x - coords[j, 0], y - coords[j, 1]
-                force = _attraction(dx * dx + dy * dy, forces)
+                force = attraction(dx * dx + dy * dy, forces)
                 dx = min(max(force * dx, -limit), limit) * alpha
                 dy = min(max(force * dy, -limit), limit) * alpha
                 x += dx
@@ -259,7 +261,7 @@ def _run(coords, head, tail, every, n_epochs, learning_rate, rate, seed, forces)
                     state = state * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
                     other = ((state >> np.uint64(32)) * n_records) >> np.uint64(32)
                     dx, dy = x - coords[other, 0], y - coords[other, 1]
-                    force = _repulsion(dx * dx + dy * dy, forces)
+                    force = repulsion(dx * dx + dy * dy, forces)
                     # Where it stood a moment ago does not repel the record itself.
                     force = force if other != i else kind(0)
                     x += min(max(force * dx, -limit), limit) * alpha
@@ -271,7 +273,7 @@ def _run(coords, head, tail, every, n_epochs, learning_rate, rate, seed, forces)
                     own[c] = coords[i, c]
                     step[c] = own[c] - coords[j, c]
                     square += step[c] * step[c]
-                force = _attraction(square, forces)
+                force = attraction(square, forces)
                 for c in range(k):
                     move = min(max(force * step[c], -limit), limit) * alpha
                     own[c] += move
@@ -283,7 +285,7 @@ def _run(coords, head, tail, every, n_epochs, learning_rate, rate, seed, forces)
                     for c in range(k):
                         step[c] = own[c] - coords[other, c]
                         square += step[c] * step[c]
-                    force = _repulsion(square, forces) if other != i else kind(0)
+                    force = repulsion(square, forces) if other != i else kind(0)
                     for c in range(k):
                         own[c] += min(max(force * step[c], -limit), limit) * alpha
                 for c in range(k):

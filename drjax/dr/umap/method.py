@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +13,9 @@ from drjax.core import host, platforms, validate
 from drjax.core.linalg import compute_dtype, on_device
 from drjax.core.types import Array, Cost, Embedding, Status, hyperparams
 from drjax.dr import base, metrics, neighbors
-from drjax.dr.umap import cpu, graph, reference, spectral_cpu, spectral_many, xla
+from drjax.dr.umap import cpu, frozen, graph, reference, spectral_cpu, spectral_many, xla
 from drjax.dr.umap.cpu import Draws, Lists, Run, Settings
+from drjax.dr.umap.shared import UMAPInfo, UMAPShared
 from drjax.dr.umap.spectral_cpu import MAX_BASIS
 
 INITS = ("spectral", "random")
@@ -22,42 +23,6 @@ BACKENDS = ("drjax", "umap-learn")
 
 UNROLLED_EPOCHS = 10
 """Up to this many epochs run in XLA on every platform, through which reverse-mode derivatives pass."""
-
-
-class UMAPShared(NamedTuple):
-    """What all shadows share: the known records' lists of nearest ones among themselves, each its own included.
-
-    Attributes:
-        known: (n-1, d).
-        indices: (n-1, k), int32, nearest first.
-        distances: (n-1, k).
-        exact_distances, weights: (n-1, 2 k), uint32 words of float64: distances, and directed weights.
-        key: PRNG key of the draws, if all shadows share their randomness, else None.
-    """
-
-    known: Array
-    indices: Array
-    distances: Array
-    exact_distances: Array
-    weights: Array
-    key: Array | None
-
-
-class UMAPInfo(NamedTuple):
-    """Diagnostics of one run.
-
-    Attributes:
-        eigengap: (k,), of the start's eigenvectors, each to the nearest other eigenvalue (all are in [-1, 1]);
-            0 if the start is not spectral or the graph not connected.
-        sign_margin: (k,), largest positive minus largest negative entry of each column of the spectral start.
-        n_graph_components: (), int32.
-        n_updates: (), int32, attractive updates; 0 of `backend="umap-learn"`, which does not count them.
-    """
-
-    eigengap: Array
-    sign_margin: Array
-    n_graph_components: Array
-    n_updates: Array
 
 
 @hyperparams
@@ -250,6 +215,29 @@ class UMAP:
             return self._embedding(settings, platforms.by_platform(*operands, cpu=on_host, default=in_xla))
         graph.check_dense(n, f"n_epochs = {settings.n_epochs}, of at most {UNROLLED_EPOCHS}")
         return self._embedding(settings, in_xla(*operands))
+
+    def prepare_frozen(self, key: Array, known: Array) -> tuple[frozen.FrozenShared, Array]:
+        """The map of known (n-1, d), and what puts a record into it: see `drjax.dr.frozen`.
+
+        Raises:
+            ValueError: as `prepare`, or backend="umap-learn".
+        """
+        if self.backend != "drjax":
+            raise ValueError(f"backend must be 'drjax' for a fixed map, got {self.backend!r}")
+        array = base.known_records(known)
+        coords = self.fit_transform(key, array).coords
+        settings = self._settings(len(array) + 1)
+        return frozen.prepared(settings, self.metric, array, np.asarray(coords)), coords
+
+    def insert_frozen(self, keys: Array, shared: frozen.FrozenShared, targets: Array) -> Embedding:
+        """The places of targets (b, d) in that map, coords (b, k), each after all epochs for its own edges alone."""
+        base.check_targets(targets, shared.known.shape[1])
+        targets = jnp.asarray(targets, shared.known.dtype)
+        settings = self._settings(shared.known.shape[0] + 1)
+        seeds = jax.vmap(lambda key: jax.random.bits(key, (2,), jnp.uint32))(keys)
+        coords, n_updates = frozen.places(settings, self.metric, shared, targets, seeds)
+        nothing, n_iter = jnp.full(len(targets), jnp.nan, coords.dtype), jnp.full(len(targets), settings.n_epochs)
+        return Embedding(coords, nothing, n_iter.astype(jnp.int32), base.non_finite(coords[:, None]), n_updates)
 
     def _nearest(self, settings: Settings, x: Array) -> graph.Neighbors:
         return graph.nearest(x, settings.n_neighbors, self.metric)

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from drjax.attacks.attack import Shadows
-from drjax.attacks.shadow import shadow_embeddings
+from drjax.attacks.shadow import Approximation, shadow_embeddings
 from drjax.core.progress import track
 from drjax.core.types import Array, DRMethod, Embedding
 
@@ -24,6 +24,7 @@ def shadows_of(
     decimals: int | None = None,
     dtype: str = "float64",
     seed_key: Array | None = None,
+    approx: Approximation | None = None,
     progress: bool = False,
 ) -> Shadows:
     """Releases of each record beside the known ones.
@@ -37,6 +38,7 @@ def shadows_of(
         decimals: Decimals that coordinates are rounded to; None if they are not.
         dtype: Floating-point type of the releases, "float32" or "float64".
         seed_key: PRNG key of the release under attack, where it is known: shadows repeat its draws.
+        approx: What shadows may be made by in the place of releases, as for `shadow_embeddings`: to train on alone.
         progress: Show a bar on standard error.
 
     Raises:
@@ -49,6 +51,7 @@ def shadows_of(
             known.astype(dtype),
             records.astype(dtype),
             randomness="fresh" if seed_key is None else "shared",
+            approx=approx,
             progress=progress,
         )
     coords = np.asarray(made.coords)

@@ -210,8 +210,8 @@ class Isomap:
         )
 
     def _unit(self, x: Array) -> Array:
-        """What records are divided by; 1 where the metric does it."""
-        return _unit(x) if self.unit is not None else jnp.ones((), x.dtype)
+        """What records are divided by, which makes and breaks no ties; 1 where the metric does it."""
+        return principal.power_of_two(x) if self.unit is not None else jnp.ones((), x.dtype)
 
     def _check_size(self, n: int) -> None:
         validate.at_most(n, "n records", n_components=self.n_components)
@@ -254,13 +254,6 @@ def _like(b: int, n: int, k: int, dtype: Any) -> Spectrum:
         n_parts=result(of=jnp.int32),
         n_iter=result(of=jnp.int32),
     )
-
-
-def _unit(x: Array) -> Array:
-    """A power of two near the largest |entry|: division by it is exact, so that it makes and breaks no ties."""
-    _, exponent = jnp.frexp(jnp.max(jnp.abs(jax.lax.stop_gradient(x))))
-    # Halved, because 2^128 is beyond float32.
-    return jnp.ldexp(jnp.ones((), x.dtype), exponent - 1)
 
 
 def _embedding(spectrum: Spectrum, n_components: int) -> Embedding:

@@ -125,7 +125,7 @@ class ClassicalMDS:
         if self.is_pca:
             return self._pca.objective(coords, x)
         distances = metrics.among_in_xla(self.metric, jnp.asarray(x, coords.dtype))
-        unit = _power_of_two(distances)
+        unit = principal.power_of_two(distances)
         return principal.left_over(principal.gram(distances / unit), coords / unit) * unit**4
 
     def prepare(self, known: Array, *, shared_key: Array | None = None) -> PCAShared | DistancesShared:
@@ -169,7 +169,7 @@ class ClassicalMDS:
         # An eigensolver may not return from a nan; the lane is reported NON_FINITE all the same.
         is_finite = jnp.all(jnp.isfinite(distances))
         distances = jnp.where(is_finite, distances, 0)
-        unit = _power_of_two(distances)
+        unit = principal.power_of_two(distances)
         gram = principal.gram(distances / unit)
         values, vectors = principal.leading(min(k + 1, n), gram)
         vectors = jnp.where(is_finite, vectors[:, :k], jnp.nan)
@@ -191,12 +191,6 @@ class ClassicalMDS:
 def publishes_scores(method: DRMethod) -> bool:
     """Whether a method's coordinates are scores of PCA, up to signs."""
     return isinstance(method, PCA) or (isinstance(method, ClassicalMDS) and method.is_pca)
-
-
-def _power_of_two(distances: Array) -> Array:
-    """A power of two near the largest distance, in which squares stay in range."""
-    _, exponent = jnp.frexp(jnp.max(jax.lax.stop_gradient(distances)))
-    return jnp.ldexp(jnp.ones((), distances.dtype), exponent - 1)
 
 
 def _resigned(embedding: Embedding) -> Embedding:

@@ -18,7 +18,7 @@ from drjax.dr.isomap.cpu import Spectrum
 from drjax.dr.isomap.shortest_paths import Graph
 from drjax.dr.isomap.spectrum import orthonormalize, rayleigh_ritz
 
-MANY = 1500
+MANY = metrics.MANY
 """Records from which on a CPU takes this way."""
 
 MAX_BASIS = 512
@@ -69,20 +69,17 @@ def graph(x: np.ndarray, n_neighbors: int, metric: str) -> Graph:
     rows = metrics.prepared(metric, x)
     m = len(rows)
     nearest, distances = neighbors.nearest(metric, rows, min(n_neighbors, m - 1))
-    lengths, between = np.empty((m, m)), np.empty((m, m))
+    lengths = np.empty((m, m))
     dijkstra.paths(dijkstra.Edges(*dijkstra.listed(nearest, distances)), np.arange(m), lengths)
 
     def fill(part: slice) -> None:
-        between[part, part.start :] = metrics.apart(metric, rows[part], rows[part.start :])
-        between[part.start :, part] = between[part, part.start :].T
         # The two ways along a path are sums in another order; each pair is met in one piece of work alone.
         shorter = np.minimum(lengths[part, part.start :], lengths[part.start :, part].T)
         lengths[part, part.start :] = shorter
         lengths[part.start :, part] = shorter.T
 
     host.spread(fill, m, size=metrics.STRIP)
-    np.fill_diagonal(between, 0.0)
-    return Graph(between, nearest, lengths)
+    return Graph(metrics.among(metric, rows), nearest, lengths)
 
 
 def known_eigenpairs(graph: Graph, count: int) -> tuple[np.ndarray, np.ndarray]:

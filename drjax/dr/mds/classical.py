@@ -114,7 +114,7 @@ class ClassicalMDS:
             return _resigned(self._pca.fit_transform(key, x))
         x = base.records(x)
         self._check_size(x.shape[0])
-        return self._of_distances(metrics.among_in_xla(self.metric, x))
+        return self._of_distances(metrics.among_all(self.metric, x))
 
     def objective(self, coords: Array, x: Array) -> Array:
         """What coords (n, k) leave of x (n, d); ().
@@ -124,7 +124,7 @@ class ClassicalMDS:
         """
         if self.is_pca:
             return self._pca.objective(coords, x)
-        distances = metrics.among_in_xla(self.metric, jnp.asarray(x, coords.dtype))
+        distances = metrics.among_all(self.metric, jnp.asarray(x, coords.dtype))
         unit = principal.power_of_two(distances)
         return principal.left_over(principal.gram(distances / unit), coords / unit) * unit**4
 
@@ -138,7 +138,7 @@ class ClassicalMDS:
             return self._pca.prepare(known, shared_key=shared_key)
         array = base.known_records(known)
         self._check_size(len(array) + 1)
-        between = metrics.among_records(self.metric, array)
+        between = metrics.among_records(self.metric, array, array.dtype)
         return DistancesShared(jnp.asarray(array), on_device(between, array.dtype))
 
     def insert(self, key: Array, shared: PCAShared | DistancesShared, target: Array) -> Embedding:

@@ -6,8 +6,10 @@ from typing import Any
 
 from drjax.core import validate
 from drjax.core.types import DRMethod
+from drjax.dr.isomap.landmark import LandmarkIsomap
 from drjax.dr.isomap.method import Isomap
 from drjax.dr.mds.classical import ClassicalMDS, publishes_scores
+from drjax.dr.mds.landmark import LandmarkMDS
 from drjax.dr.mds.method import MDS
 from drjax.dr.pca.method import PCA
 from drjax.dr.pca.truncated import TruncatedSVD
@@ -31,7 +33,19 @@ from drjax.dr.umap.method import UMAP
 from drjax.dr.unnamed import Unnamed
 
 METHODS = {
-    method.name: method for method in (PCA, TruncatedSVD, SparseRandomProjection, ClassicalMDS, MDS, Isomap, TSNE, UMAP)
+    method.name: method
+    for method in (
+        PCA,
+        TruncatedSVD,
+        SparseRandomProjection,
+        ClassicalMDS,
+        LandmarkMDS,
+        MDS,
+        Isomap,
+        LandmarkIsomap,
+        TSNE,
+        UMAP,
+    )
 }
 """Every method by the name that the command line and the records use."""
 
@@ -109,6 +123,8 @@ __all__ = [
     "ClassicalMDS",
     "FirstPCA",
     "Isomap",
+    "LandmarkIsomap",
+    "LandmarkMDS",
     "Log",
     "MinMax",
     "Mirror",

@@ -33,6 +33,9 @@ EUCLIDEAN = METRICS[0]
 OF_DIRECTIONS = ("cosine", "correlation")
 """Those of the records' directions alone: distances have no unit."""
 
+MANY = 1500
+"""Records from which on distances of all pairs are made on all cores of a CPU."""
+
 STRIP = 64
 """Rows whose distances to all later ones are computed at once."""
 
@@ -81,21 +84,30 @@ def apart(metric: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.where(have_directions | np.isnan(found), 0.5 * found, 1.0)
 
 
-def among(metric: str, rows: np.ndarray) -> np.ndarray:
-    """Distances of all pairs of rows (m, d) as `prepared` makes them; (m, m), symmetric, 0 on the diagonal."""
-    found = np.zeros((len(rows), len(rows)))
-    for low in range(0, len(rows), STRIP):
-        found[low : low + STRIP, low:] = apart(metric, rows[low : low + STRIP], rows[low:])
-        found[low:, low : low + STRIP] = found[low : low + STRIP, low:].T
-    np.fill_diagonal(found, 0.0)
+def among(metric: str, rows: np.ndarray, dtype: Any = np.float64) -> np.ndarray:
+    """Distances of all pairs of rows (m, d) as `prepared` makes them; (m, m), symmetric, 0 on the diagonal.
+
+    Computed in float64, spread over the cores; nothing but the result is as large.
+    """
+    found = np.empty((len(rows), len(rows)), dtype)
+
+    def fill(part: slice) -> None:
+        with np.errstate(over="ignore"):  # a far point is at an infinite distance in float32
+            found[part, part.start :] = apart(metric, rows[part], rows[part.start :])
+        found[part.start :, part] = found[part, part.start :].T
+
+    host.spread(fill, len(rows), size=STRIP)
+    np.fill_diagonal(found, 0)
     return found
 
 
-def among_records(metric: str, x: np.ndarray) -> np.ndarray:
-    """Distances of all pairs of records x (m, d), in float64; (m, m)."""
-    if metric == EUCLIDEAN:
-        return squareform(pdist(np.asarray(x, np.float64))) if len(x) > 1 else np.zeros((1, 1))
-    return among(metric, prepared(metric, x))
+def among_records(metric: str, x: np.ndarray, dtype: Any = np.float64) -> np.ndarray:
+    """Distances of all pairs of records x (m, d), computed in float64; (m, m)."""
+    if metric == EUCLIDEAN and len(x) < MANY:
+        found = squareform(pdist(np.asarray(x, np.float64))) if len(x) > 1 else np.zeros((1, 1))
+        with np.errstate(over="ignore"):
+            return found.astype(dtype, copy=False)
+    return among(metric, prepared(metric, x), dtype)
 
 
 def squared_among_records(metric: str, x: np.ndarray) -> np.ndarray:
@@ -201,6 +213,35 @@ def among_in_xla(metric: str, x: Array) -> Array:
     rows = prepared_in_xla(metric, x)
     found = apart_in_xla(metric, rows, rows)
     return jnp.where(jnp.eye(len(x), dtype=bool), 0, found) if metric in OF_DIRECTIONS else found
+
+
+def among_all(metric: str, x: Array) -> Array:
+    """Distances of all pairs of records x (n, d), in its dtype; (n, n), 0 on the diagonal, differentiable.
+
+    On a CPU those of many records are computed by host code in float64, of few as elsewhere by XLA.
+    """
+    return among_in_xla(metric, x) if x.shape[0] < MANY else _among_many(metric, x)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _among_many(metric: str, x: Array) -> Array:
+    cpu, default = (functools.partial(f, metric) for f in (_among_on_host, among_in_xla))
+    return platforms.by_platform(x, cpu=cpu, default=default)
+
+
+@_among_many.defjvp
+def _among_many_derivative(metric: str, primals: tuple, tangents: tuple) -> tuple[Array, Array]:
+    return _among_many(metric, *primals), jax.jvp(functools.partial(among_in_xla, metric), primals, tangents)[1]
+
+
+def _among_on_host(metric: str, x: Array) -> Array:
+    like = jax.ShapeDtypeStruct((x.shape[0], x.shape[0]), x.dtype)
+    return host.call(functools.partial(_among_given, metric), like, x, vmap_method="sequential")
+
+
+def _among_given(metric: str, x: Array) -> np.ndarray:
+    x = np.asarray(x)
+    return among(metric, prepared(metric, x), x.dtype)
 
 
 def squared_among_in_xla(metric: str, x: Array) -> Array:

@@ -41,6 +41,13 @@ def coordinates(vectors: Array, values: Array) -> Coordinates:
     return Coordinates(coords, is_kept, base.eigengap(values, k), margin)
 
 
+def power_of_two(values: Array) -> Array:
+    """A power of two near the largest |value|, (): division by it is exact and leaves squares in range."""
+    _, exponent = jnp.frexp(jnp.max(jnp.abs(jax.lax.stop_gradient(values))))
+    # Halved, because 2^128 is beyond float32.
+    return jnp.ldexp(jnp.ones((), values.dtype), exponent - 1)
+
+
 def gram(distances: Array) -> Array:
     """-1/2 H D^2 H of symmetric distances D (n, n), H the centring."""
     squares = distances**2

@@ -240,3 +240,19 @@ def test_a_target_that_is_not_finite_is_flagged_beside_others_that_are_not(name)
     flags = np.asarray(out.status) & np.uint32(Status.NON_FINITE) > 0
     assert flags.tolist() == [True, False, True]
     chex.assert_tree_all_finite(out.coords[1])
+
+
+@pytest.mark.parametrize("metric", metrics.METRICS)
+def test_distances_of_many_records_are_those_of_scipy_and_have_their_derivative(metric, monkeypatch):
+    monkeypatch.setattr(metrics, "MANY", 20)
+    x = np.random.default_rng(6).normal(size=(70, 4))
+    expected = cdist(x, x, {"manhattan": "cityblock"}.get(metric, metric))
+    with jax.enable_x64(True):
+        along = np.random.default_rng(7).normal(size=x.shape)
+        found, slope = jax.jit(lambda x: jax.jvp(lambda x: metrics.among_all(metric, x), (x,), (along,)))(x)
+        ahead, behind = (np.asarray(metrics.among_all(metric, x + h * along)) for h in (1e-6, -1e-6))
+    for ours in (found, metrics.among_records(metric, x), metrics.among_records(metric, x, np.float32)):
+        # One less a cosine loses half of the digits; there are no small distances here.
+        np.testing.assert_allclose(ours, expected, rtol=1e-6 if ours.dtype == np.float32 else 1e-12, atol=1e-15)
+        np.testing.assert_array_equal(np.diagonal(ours), 0)
+    np.testing.assert_allclose(slope, (ahead - behind) / 2e-6, atol=1e-7)

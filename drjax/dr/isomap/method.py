@@ -14,7 +14,7 @@ from drjax.core import host, platforms, validate
 from drjax.core.linalg import HIGHEST, blas, compute_dtype, on_device
 from drjax.core.types import Array, Cost, Embedding, Status, hyperparams
 from drjax.dr import base, metrics, principal
-from drjax.dr.isomap import path_insertion, shortest_paths
+from drjax.dr.isomap import many, path_insertion, shortest_paths
 from drjax.dr.isomap.cpu import IsomapShared, Spectrum, insert_chunks
 
 N_KNOWN = 20
@@ -46,9 +46,11 @@ class Isomap:
     DISCONNECTED), and each eigenvector's largest |entry| is positive. Neighbours at equal distance, which scikit-learn
     takes in no defined order, are taken by index, lowest first, the target being index 0.
 
-    `fit_transform` costs O(n^2 (n + d)). On a CPU `insert` updates the shortest paths exactly, in float64, and takes
-    O(n (n + d)) and no decomposition for almost every record; elsewhere it is `fit_transform`. Derivatives of all three
-    are that of `fit_transform` with the graph held fixed, in both modes.
+    `fit_transform` costs O(n^2 (n + d)); on a CPU from 1,500 records on O(n^2 (d + log n)), in float64 and 8 n^2 bytes.
+    On a CPU `insert` updates the shortest paths exactly, in float64, and takes O(n (n + d)) and no decomposition for
+    almost every record; elsewhere it is `fit_transform`. Derivatives of all three are that of `fit_transform` with the
+    graph held fixed, in both modes, and cost O(n^3). `LandmarkIsomap` is for more records than all pairs of which fit
+    into memory.
 
     Attributes:
         n_components: Output dimension k, 1 <= k <= n.
@@ -90,9 +92,11 @@ class Isomap:
 
     def cost(self, n: int, d: int, *, itemsize: int = 4) -> Cost:
         """What shadows take: distances, paths, their squares and copies, in float64; see `DRMethod.cost`."""
+        # Many known records are not decomposed: their matrix meets some twenty blocks of vectors.
+        eigenpairs = 1.5 * n**3 if n < many.MANY else 1e3 * n**2
         return Cost(
             # Neighbours and shortest paths are compiled for one number at a time: they count tenfold.
-            shared_flops=3.0 * n**2 * d + 10.0 * n**2 * (np.log2(n + 1) + 2 * self.n_neighbors) + 1.5 * n**3,
+            shared_flops=3.0 * n**2 * d + 10.0 * n**2 * (np.log2(n + 1) + 2 * self.n_neighbors) + eigenpairs,
             shared_bytes=60.0 * n**2 + (8.0 + 2 * itemsize) * n * d,
             flops=50.0 * n * (n + d),
             bytes=8.0 * n**2,
@@ -112,7 +116,8 @@ class Isomap:
         del key
         x = base.records(x)
         self._check_size(x.shape[0])
-        return _embedding(self._decompose(x), self.n_components)
+        spectrum = self._decompose(x) if x.shape[0] < many.MANY else _fitted(self, x)
+        return _embedding(spectrum, self.n_components)
 
     def objective(self, coords: Array, x: Array) -> Array:
         """Strain of coords (n, k) for x (n, d): the sum of squares of G - Y Y^T, units of the distances ^4; ().
@@ -128,7 +133,9 @@ class Isomap:
         return jnp.sum((principal.gram(paths) - jnp.matmul(y, y.T, precision=HIGHEST)) ** 2) * unit**4
 
     def prepare(self, known: Array, *, shared_key: Array | None = None) -> IsomapShared:
-        """Graph, shortest paths and leading eigenvectors of known (n-1, d); host, float64, O(n^2 (d + log n) + n^3).
+        """Graph, shortest paths and leading eigenvectors of known (n-1, d); host, float64, O(n^2 (d + log n)).
+
+        Below 1,500 records also O(n^3). The result holds 16 n^2 bytes.
 
         Raises:
             ValueError: known is not a finite numeric matrix, k > n or n_neighbors >= n.
@@ -137,8 +144,10 @@ class Isomap:
         array = base.known_records(known)
         dtype = array.dtype
         self._check_size(len(array) + 1)
-        graph = shortest_paths.graph(array, self.n_neighbors, self.metric)
-        vectors, values = _known_eigenpairs(graph, max(N_KNOWN, self.n_components + 1))
+        are_many = len(array) >= many.MANY
+        graph = (many.graph if are_many else shortest_paths.graph)(array, self.n_neighbors, self.metric)
+        eigenpairs = many.known_eigenpairs if are_many else _known_eigenpairs
+        vectors, values = eigenpairs(graph, max(N_KNOWN, self.n_components + 1))
         return IsomapShared(
             known=jnp.asarray(array),
             neighbors=on_device(graph.neighbors, np.int32),
@@ -168,20 +177,15 @@ class Isomap:
     def _insert_by_fit(self, shared: IsomapShared, targets: Array) -> Spectrum:
         return jax.vmap(lambda target: self._decompose(jnp.concatenate([target[None], shared.known])))(targets)
 
+    def _fit_on_host(self, x: Array) -> Spectrum:
+        (n, _), k = x.shape, self.n_components
+        like = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), _like(1, n, k, x.dtype))
+        on_host = functools.partial(many.fit, k, self.n_neighbors, self.metric)
+        return host.call(on_host, like, x, vmap_method="sequential")
+
     def _insert_on_host(self, shared: IsomapShared, targets: Array) -> Spectrum:
-        b, n, k, dtype = targets.shape[0], shared.known.shape[0] + 1, self.n_components, targets.dtype
-
-        def result(*shape: int, of: Any = dtype) -> jax.ShapeDtypeStruct:
-            return jax.ShapeDtypeStruct((b, *shape), of)
-
-        like = Spectrum(
-            vectors=result(n, k),
-            values=result(min(k + 1, n)),
-            unit=result(),
-            strain=result(),
-            n_parts=result(of=jnp.int32),
-            n_iter=result(of=jnp.int32),
-        )
+        b, n, k = targets.shape[0], shared.known.shape[0] + 1, self.n_components
+        like = _like(b, n, k, targets.dtype)
         on_host = functools.partial(insert_chunks, k, self.n_neighbors, self.metric)
         return host.call(on_host, like, shared, targets, vmap_method="expand_dims")
 
@@ -206,8 +210,8 @@ class Isomap:
         )
 
     def _unit(self, x: Array) -> Array:
-        """What records are divided by; 1 where the metric does it."""
-        return _unit(x) if self.unit is not None else jnp.ones((), x.dtype)
+        """What records are divided by, which makes and breaks no ties; 1 where the metric does it."""
+        return principal.power_of_two(x) if self.unit is not None else jnp.ones((), x.dtype)
 
     def _check_size(self, n: int) -> None:
         validate.at_most(n, "n records", n_components=self.n_components)
@@ -226,11 +230,30 @@ def _inserted_jvp(method: Isomap, primals: tuple, tangents: tuple) -> tuple[Spec
     return jax.jvp(method._insert_by_fit, primals, tangents)
 
 
-def _unit(x: Array) -> Array:
-    """A power of two near the largest |entry|: division by it is exact, so that it makes and breaks no ties."""
-    _, exponent = jnp.frexp(jnp.max(jnp.abs(jax.lax.stop_gradient(x))))
-    # Halved, because 2^128 is beyond float32.
-    return jnp.ldexp(jnp.ones((), x.dtype), exponent - 1)
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _fitted(method: Isomap, x: Array) -> Spectrum:
+    return platforms.by_platform(x, cpu=method._fit_on_host, default=method._decompose)
+
+
+@_fitted.defjvp
+def _fitted_jvp(method: Isomap, primals: tuple, tangents: tuple) -> tuple[Spectrum, Spectrum]:
+    return jax.jvp(method._decompose, primals, tangents)
+
+
+def _like(b: int, n: int, k: int, dtype: Any) -> Spectrum:
+    """Shapes of the spectra of b lanes."""
+
+    def result(*shape: int, of: Any = dtype) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct((b, *shape), of)
+
+    return Spectrum(
+        vectors=result(n, k),
+        values=result(min(k + 1, n)),
+        unit=result(),
+        strain=result(),
+        n_parts=result(of=jnp.int32),
+        n_iter=result(of=jnp.int32),
+    )
 
 
 def _embedding(spectrum: Spectrum, n_components: int) -> Embedding:

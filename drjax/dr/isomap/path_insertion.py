@@ -5,38 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from drjax.core.compiled import njit
+from drjax.dr.isomap import dijkstra
 
 
 @njit
 def adjacency(neighbors, between):
-    """The undirected graph of neighbour lists, point by point: edges of i are start[i] .. start[i + 1].
-
-    Returns:
-        start (m + 1,), nodes (e,), weights (e,); each edge is listed from both ends.
-    """
+    """`dijkstra.listed` from the distances of all pairs (m, m)."""
     m, kept = neighbors.shape
-    degree = np.zeros(m + 1, np.int64)
-    for fill in range(2):
-        if fill:
-            start = np.zeros(m + 1, np.int64)
-            for i in range(m):
-                start[i + 1] = start[i] + degree[i]
-                degree[i] = 0
-            nodes, weights = np.empty(start[m], np.int64), np.empty(start[m])
-        for i in range(m):
-            for c in range(kept):
-                j = neighbors[i, c]
-                if i > j and _lists(neighbors, j, i, kept):
-                    continue  # the edge was listed at j
-                if fill:
-                    for u, v in ((i, j), (j, i)):
-                        nodes[start[u] + degree[u]] = v
-                        weights[start[u] + degree[u]] = between[u, v]
-                        degree[u] += 1
-                else:
-                    degree[i] += 1
-                    degree[j] += 1
-    return start, nodes, weights
+    distances = np.empty((m, kept))
+    for i in range(m):
+        for c in range(kept):
+            distances[i, c] = between[i, neighbors[i, c]]
+    return dijkstra.listed(neighbors, distances)
 
 
 @njit
@@ -174,14 +154,6 @@ def join(between, row, out):
 
 
 @njit
-def _lists(neighbors, i, j, kept):
-    found = False
-    for c in range(kept):
-        found = found or neighbors[i, c] == j
-    return found
-
-
-@njit
 def _add_nearest(row, n_neighbors, linked):
     """Marks the n_neighbors nearest by (distance, index)."""
     nearest = np.full(n_neighbors, -1)
@@ -216,7 +188,7 @@ def _delete(between, neighbors, paths, start, nodes, weights, enters, own, pairs
         if not enters[i]:
             continue
         j = neighbors[i, last]
-        is_mutual = _lists(neighbors, j, i, kept)
+        is_mutual = dijkstra.lists(neighbors, j, i)
         if is_mutual and (not enters[j] or neighbors[j, last] != i or j < i):
             continue  # j keeps the edge, or has it removed already
         removed[n_removed, 0], removed[n_removed, 1] = i, j

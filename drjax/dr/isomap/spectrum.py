@@ -89,7 +89,7 @@ def _iterate(lanes, known_vectors, known_values, k, tolerance, most, vectors, va
     known[:, 1:] = known_vectors
     for lane in range(g):
         _fill_start(basis[lane, :n_start], known_vectors, lanes.linked[lane])
-        high[lane] = _orthonormalize(basis[lane], 0, n_start)
+        high[lane] = orthonormalize(basis[lane], 0, n_start)
     # The value after the last serves the gap alone, and its error is the square of its residual.
     limits = np.full(width, tolerance)
     limits[k] = np.sqrt(tolerance)
@@ -110,7 +110,7 @@ def _iterate(lanes, known_vectors, known_values, k, tolerance, most, vectors, va
             for c in range(first, end):
                 _add_own(lanes, lane, basis[lane, c], image_rows[count], images[lane, c])
                 count += 1
-            ritz, own, residuals = _ritz(basis[lane], images[lane], inner[lane], first, end, width)
+            ritz, own, residuals = rayleigh_ritz(basis[lane], images[lane], inner[lane], first, end, width)
             largest[lane] = ritz[0]
             is_small = np.sqrt((residuals**2).sum(axis=1)) <= limits * ritz[0]
             is_open[lane] = not is_small.all()
@@ -130,7 +130,7 @@ def _iterate(lanes, known_vectors, known_values, k, tolerance, most, vectors, va
             basis[lane, high[lane]] = rows[c]
             high[lane] += 1
         for lane in range(g):
-            high[lane] = _orthonormalize(basis[lane], low[lane], high[lane])
+            high[lane] = orthonormalize(basis[lane], low[lane], high[lane])
 
 
 @njit
@@ -171,7 +171,7 @@ def _add_own(lanes, lane, vector, of_base, image):
 
 
 @njit
-def _ritz(basis, images, inner, low, high, width):
+def rayleigh_ritz(basis, images, inner, low, high, width):
     """Largest eigenvalues in the span of the basis, decreasing, vectors and residuals; extends `inner` to `high`."""
     block = np.dot(images[low:high], basis[:high].T)
     for c in range(low, high):
@@ -210,7 +210,7 @@ def _divisor(difference, top):
 
 
 @njit
-def _orthonormalize(basis, low, high):
+def orthonormalize(basis, low, high):
     """Makes rows low..high of the basis orthonormal to it and each other; drops those that depend; the new end."""
     end = low
     for c in range(low, high):

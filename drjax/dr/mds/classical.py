@@ -114,7 +114,7 @@ class ClassicalMDS:
             return _resigned(self._pca.fit_transform(key, x))
         x = base.records(x)
         self._check_size(x.shape[0])
-        return self._of_distances(metrics.among_in_xla(self.metric, x))
+        return self._of_distances(metrics.among_all(self.metric, x))
 
     def objective(self, coords: Array, x: Array) -> Array:
         """What coords (n, k) leave of x (n, d); ().
@@ -124,8 +124,8 @@ class ClassicalMDS:
         """
         if self.is_pca:
             return self._pca.objective(coords, x)
-        distances = metrics.among_in_xla(self.metric, jnp.asarray(x, coords.dtype))
-        unit = _power_of_two(distances)
+        distances = metrics.among_all(self.metric, jnp.asarray(x, coords.dtype))
+        unit = principal.power_of_two(distances)
         return principal.left_over(principal.gram(distances / unit), coords / unit) * unit**4
 
     def prepare(self, known: Array, *, shared_key: Array | None = None) -> PCAShared | DistancesShared:
@@ -138,7 +138,7 @@ class ClassicalMDS:
             return self._pca.prepare(known, shared_key=shared_key)
         array = base.known_records(known)
         self._check_size(len(array) + 1)
-        between = metrics.among_records(self.metric, array)
+        between = metrics.among_records(self.metric, array, array.dtype)
         return DistancesShared(jnp.asarray(array), on_device(between, array.dtype))
 
     def insert(self, key: Array, shared: PCAShared | DistancesShared, target: Array) -> Embedding:
@@ -169,7 +169,7 @@ class ClassicalMDS:
         # An eigensolver may not return from a nan; the lane is reported NON_FINITE all the same.
         is_finite = jnp.all(jnp.isfinite(distances))
         distances = jnp.where(is_finite, distances, 0)
-        unit = _power_of_two(distances)
+        unit = principal.power_of_two(distances)
         gram = principal.gram(distances / unit)
         values, vectors = principal.leading(min(k + 1, n), gram)
         vectors = jnp.where(is_finite, vectors[:, :k], jnp.nan)
@@ -191,12 +191,6 @@ class ClassicalMDS:
 def publishes_scores(method: DRMethod) -> bool:
     """Whether a method's coordinates are scores of PCA, up to signs."""
     return isinstance(method, PCA) or (isinstance(method, ClassicalMDS) and method.is_pca)
-
-
-def _power_of_two(distances: Array) -> Array:
-    """A power of two near the largest distance, in which squares stay in range."""
-    _, exponent = jnp.frexp(jnp.max(jax.lax.stop_gradient(distances)))
-    return jnp.ldexp(jnp.ones((), distances.dtype), exponent - 1)
 
 
 def _resigned(embedding: Embedding) -> Embedding:

@@ -121,24 +121,24 @@ class MDS:
         else:
             starts = self._draw(key, x.shape[0], x.dtype)
         row = metrics.in_xla(self.metric, x[:1], x[1:])[0]
-        return self._run(metrics.among_in_xla(self.metric, x[1:]), row, starts)
+        return self._run(metrics.among_all(self.metric, x[1:]), row, starts)
 
     def objective(self, coords: Array, x: Array) -> Array:
         """Raw stress, sum over pairs of (distance of coords (n, k) - distance of x (n, d))^2; ().
 
         Its gradient is finite also where points coincide.
         """
-        return _stress(coords, metrics.among_in_xla(self.metric, x))
+        return _stress(coords, metrics.among_all(self.metric, x))
 
     def prepare(self, known: Array, *, shared_key: Array | None = None) -> MDSShared:
-        """Distances of the known records (n-1, d), in float64 on the host; O(n^2 d) once, 8 n^2 bytes.
+        """Distances of the known records (n-1, d), in float64 on the host; O(n^2 d) once, 8 n^2 bytes in float32.
 
         Raises:
             ValueError: known is not a finite numeric matrix, or k too large for a classical start.
         """
         array = validate.matrix(known, "known")
         dtype = compute_dtype(array)
-        between = metrics.among_records(self.metric, array)
+        between = metrics.among_records(self.metric, array, dtype)
         starts = None
         if shared_key is not None and not self.deterministic:
             starts = self._draw(shared_key, len(array) + 1, dtype)

@@ -6,7 +6,7 @@ sqrt(n s_j), so that z_j is known up to
 
     rounding^2 (n (lam - s_j)^2 / s_j + z_j^2) / w^2,
 
-which grows as n. What a record is expected to be along j, s_j, bounds what can be lost. Components say it independently.
+which grows as n. What a record is expected to be along j, s_j, bounds what can be lost. What components say, adds up.
 """
 
 from __future__ import annotations

@@ -70,7 +70,10 @@ WAYS = {
 PUBLISHED: dict[str, tuple[str, int | None]] = {
     "float64": ("float64", None),
     "float32": ("float32", None),
+    "4 decimals": ("float64", 4),
     "3 decimals": ("float64", 3),
+    "2 decimals": ("float64", 2),
+    "1 decimal": ("float64", 1),
 }
 """What coordinates are rounded to by name: a type, and decimals in the unit of the features."""
 

@@ -1,7 +1,8 @@
 """What the adversary who knows all records but one takes out of an embedding, as the number of records grows.
 
-    python -m experiments.leak_vs_n.run                  # eight attacks, 100 to 1,000,000 records, an hour
-    python -m experiments.leak_vs_n.run --scale smoke    # digits: the same code in seconds
+    python -m experiments.leak_vs_n.run                     # eight attacks, 100 to 1,000,000 records, an hour
+    python -m experiments.leak_vs_n.run --scale decimals    # PCA rounded to 4, 3, 2 and 1 decimals
+    python -m experiments.leak_vs_n.run --scale smoke       # digits: the same code in seconds
 
 A cell is one method and attack, one number of records and one rounding of what is published. All cells of a data set
 attack the same targets, and a smaller release is of the first records of a larger one. README.md in this folder has the
@@ -118,6 +119,15 @@ CPU = Config(
     )
 )
 
+COARSE = ("4 decimals", "3 decimals", "2 decimals", "1 decimal")
+
+DECIMALS = Config(
+    plans=(
+        Plan(way="PCA", n=(1000, 10_000, 50_000), targets=50, published=COARSE),
+        Plan(way="PCA", data=releases.GENERATED, n=(1000, 10_000, 100_000, 1_000_000), targets=50, published=COARSE),
+    )
+)
+
 
 def groups(asked: Asked[Config]) -> Iterator[Group]:
     """The cells of each number of records, which have their releases in common."""
@@ -196,7 +206,7 @@ def _report(out: Path, _: Config) -> str | None:
 SWEEP = Sweep(
     name="leak_vs_n",
     about=__doc__,
-    scales={"smoke": SMOKE, "cpu": CPU},
+    scales={"smoke": SMOKE, "cpu": CPU, "decimals": DECIMALS},
     plain="cpu",
     groups=groups,
     sources=_sources,

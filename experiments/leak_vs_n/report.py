@@ -14,7 +14,7 @@ from drjax.core.statistics import Interval, percentile_interval, resampled, shar
 from drjax.reports import plots
 from drjax.reports.ladder import number, percent
 from experiments.cells import Line
-from experiments.leak_vs_n import law
+from experiments.leak_vs_n import law, releases
 from experiments.markdown import markdown_table
 
 FIGURE = "leak_vs_n.png"
@@ -25,6 +25,9 @@ RESAMPLES = 2000
 
 LEAST_SHOWN = 1e-9
 """Least share that the figure shows of PCA."""
+
+LAW = "dashed: the law, nothing fitted"
+"""Legend of a figure."""
 
 SCORES = ("PCA", "classical")
 """What ways begin with that publish principal scores."""
@@ -37,7 +40,8 @@ def written(lines: Sequence[Line], out: Path) -> str:
         lines: Cells of one run.
         out: Folder.
     """
-    plots.save_figure(figure(lines), out / FIGURE)
+    drawn = figure(lines) if any(line["published"] == "float32" for line in lines) else rounding_figure(lines)
+    plots.save_figure(drawn, out / FIGURE)
     return f"{cells_table(lines)}\n\n{law_table(lines)}"
 
 
@@ -141,6 +145,27 @@ def figure(lines: Sequence[Line]) -> Figure:
     return shown
 
 
+def rounding_figure(lines: Sequence[Line]) -> Figure:
+    """Error left of PCA by the records times the squared step of rounding: one curve for each data set."""
+    shown = Figure(figsize=(plots.WIDTH, 3.6), layout="constrained")
+    panels, found = shown.subplots(1, 2, sharey=True), series(lines)
+    for ax, data in zip(panels, dict.fromkeys(name[1] for name in found), strict=True):
+        _axes(ax, f"PCA: {data}", (1e-3, 1.6))
+        for i, published in enumerate(dict.fromkeys(name[2] for name in found if name[1] == data)):
+            own = found["PCA", data, published]
+            squared = 10.0 ** (-2 * (releases.PUBLISHED[published][1] or 0))
+            x = [line["n"] * squared for line in own]
+            _points(ax, own, plots.SERIES[i], "os^D"[i], x)
+            _label(ax, x[0], float(np.median(shares(own[0]))), published, plots.SERIES[i], (8, -16))
+            lawful = [(at, line) for at, line in zip(x, own, strict=True) if "predicted" in line]
+            law_ends = [at for at, _ in lawful], [np.median(shares(line, "predicted")) for _, line in lawful]
+            ax.plot(*law_ends, "--", color=plots.SERIES[i], linewidth=1)
+        _label(ax, ax.get_xlim()[1], ax.get_ylim()[0], LAW, plots.FAINT, (-4, 6), align="right")
+        ax.set_xlabel("records times the squared step of rounding", fontsize=8.5)
+    panels[0].set_ylabel("error left, share of the mean record's (median)", fontsize=8.5)
+    return shown
+
+
 def _scores_panel(ax: Axes, found: dict[tuple[str, str, str], list[Line]], data: str) -> None:
     exact = found["PCA", data, "float32"]
     _axes(ax, f"PCA: {data}, {exact[0]['d']} features", (LEAST_SHOWN, 3.0))
@@ -155,7 +180,7 @@ def _scores_panel(ax: Axes, found: dict[tuple[str, str, str], list[Line]], data:
         n = [line["n"] for line in lawful]
         ax.plot(n, [np.median(shares(line, "predicted")) for line in lawful], "--", color=color, linewidth=1.2)
     if any("predicted" in line for line in exact):
-        _label(ax, exact[0]["n"], LEAST_SHOWN, "dashed: the law, nothing fitted", plots.FAINT, (0, 6))
+        _label(ax, exact[0]["n"], LEAST_SHOWN, LAW, plots.FAINT, (0, 6))
     nearest = _baseline(ax, exact)
     _label(
         ax, exact[min(1, len(exact) - 1)]["n"], nearest[min(1, len(exact) - 1)], "nearest record", plots.FAINT, (0, -13)
@@ -168,7 +193,8 @@ def _others_panel(ax: Axes, found: dict[tuple[str, str, str], list[Line]]) -> No
     for i, way in enumerate(way for way in own if not way.startswith(SCORES)):
         color, last = plots.SERIES[(2, 3, 5, 6, 7, 0, 1)[i % 7]], own[way][-1]
         _points(ax, own[way], color, "^vDPXos"[i % 7])
-        _label(ax, last["n"], float(np.median(shares(last))), way, color, (4, -3))
+        at, is_far = float(np.median(shares(last))), last["n"] > 5000
+        _label(ax, last["n"], at, way, color, (0, 7) if is_far else (5, -3), align="right" if is_far else "left")
     if "PCA" in own:
         nearest, last = _baseline(ax, own["PCA"]), own["PCA"][-1]["n"]
         _label(ax, last, nearest[-1], "nearest record", plots.FAINT, (0, -13), align="right")
@@ -183,8 +209,8 @@ def _axes(ax: Axes, title: str, limits: tuple[float, float]) -> None:
     ax.axhline(1, color=plots.FAINT, linewidth=0.8, linestyle=":")
 
 
-def _points(ax: Axes, own: Sequence[Line], color: str, marker: str) -> None:
-    n, found = [line["n"] for line in own], [median(shares(line)) for line in own]
+def _points(ax: Axes, own: Sequence[Line], color: str, marker: str, at: Sequence[float] | None = None) -> None:
+    n, found = at or [line["n"] for line in own], [median(shares(line)) for line in own]
     estimate = np.array([one.estimate for one in found])
     reach = np.array([[one.estimate - one.low, one.high - one.estimate] for one in found]).T
     ax.errorbar(n, estimate, reach, fmt=f"{marker}-", color=color, markersize=4, linewidth=1.2, capsize=2)

@@ -181,20 +181,24 @@ def _scores_panel(ax: Axes, found: dict[tuple[str, str, str], list[Line]], data:
         ax.plot(n, [np.median(shares(line, "predicted")) for line in lawful], "--", color=color, linewidth=1.2)
     if any("predicted" in line for line in exact):
         _label(ax, exact[0]["n"], LEAST_SHOWN, LAW, plots.FAINT, (0, 6))
-    nearest = _baseline(ax, exact)
-    _label(
-        ax, exact[min(1, len(exact) - 1)]["n"], nearest[min(1, len(exact) - 1)], "nearest record", plots.FAINT, (0, -13)
-    )
+    nearest, second = _baseline(ax, exact), min(1, len(exact) - 1)
+    # Below the line where that is near the mean record's.
+    offset = (0, -13) if nearest[second] > 0.5 else (0, 5)
+    _label(ax, exact[second]["n"], nearest[second], "nearest record", plots.FAINT, offset)
 
 
 def _others_panel(ax: Axes, found: dict[tuple[str, str, str], list[Line]]) -> None:
     own = {name[0]: lines for name, lines in found.items() if name[1:] == ("mnist", "float32")}
-    _axes(ax, "other methods: mnist, float32", (0.04, 1.6))
+    _axes(ax, "other methods: mnist, float32", (0.08, 1.6))
     for i, way in enumerate(way for way in own if not way.startswith(SCORES)):
         color, last = plots.SERIES[(2, 3, 5, 6, 7, 0, 1)[i % 7]], own[way][-1]
+        rounded = found.get((way, "mnist", "3 decimals"), [])
+        shown = [float(np.median(shares(line))) for line in rounded]
+        ax.plot([line["n"] for line in rounded], shown, "^vDPXos"[i % 7], color=color, markersize=7, fillstyle="none")
         _points(ax, own[way], color, "^vDPXos"[i % 7])
         at, is_far = float(np.median(shares(last))), last["n"] > 5000
         _label(ax, last["n"], at, way, color, (0, 7) if is_far else (5, -3), align="right" if is_far else "left")
+    ax.set_yticks([0.1, 0.2, 0.5, 1.0], ["0.1", "0.2", "0.5", "1"])
     if "PCA" in own:
         nearest, last = _baseline(ax, own["PCA"]), own["PCA"][-1]["n"]
         _label(ax, last, nearest[-1], "nearest record", plots.FAINT, (0, -13), align="right")

@@ -135,8 +135,8 @@ def figure(lines: Sequence[Line]) -> Figure:
     found = series(lines)
     shown = Figure(figsize=(plots.WIDTH, 4.2), layout="constrained")
     panels = shown.subplots(1, 3)
-    data = list(dict.fromkeys(name[1] for name in found if name[0] == "PCA"))
-    for ax, name in zip(panels, sorted(data, key=lambda one: one == "cifar10"), strict=False):
+    data = list(dict.fromkeys(name[1] for name in found if name[0] == "PCA" and name[1] != "cifar10"))
+    for ax, name in zip(panels[:2], data, strict=False):
         _scores_panel(ax, found, name)
     _others_panel(panels[-1], found)
     panels[0].set_ylabel("error left, share of the mean record's (median)", fontsize=8.5)
@@ -197,7 +197,7 @@ def _others_panel(ax: Axes, found: dict[tuple[str, str, str], list[Line]]) -> No
         ax.plot([line["n"] for line in rounded], shown, "^vDPXos"[i % 7], color=color, markersize=7, fillstyle="none")
         _points(ax, own[way], color, "^vDPXos"[i % 7])
         at, is_far = float(np.median(shares(last))), last["n"] > 5000
-        _label(ax, last["n"], at, way, color, (0, 7) if is_far else (5, -3), align="right" if is_far else "left")
+        _label(ax, last["n"], at, way, color, (0, 7) if is_far else (5, -8), align="right" if is_far else "left")
     ax.set_yticks([0.1, 0.2, 0.5, 1.0], ["0.1", "0.2", "0.5", "1"])
     if "PCA" in own:
         nearest, last = _baseline(ax, own["PCA"]), own["PCA"][-1]["n"]

@@ -19,6 +19,7 @@ from experiments.dr_reconstruction import run as dr_reconstruction
 from experiments.equivalence import run as equivalence
 from experiments.informed_adversary import run as informed_adversary
 from experiments.intervals import run as intervals
+from experiments.leak_vs_n import run as leak_vs_n
 from experiments.pca_closed_form import run as pca_closed_form
 from experiments.pca_gauss import run as pca_gauss
 from experiments.pca_membership import private
@@ -31,7 +32,8 @@ from experiments.tsne_property import run as tsne_property
 MERGED_EARLIER = Path(__file__).parents[2] / "experiments/tsne_property/results/results.jsonl"
 COMMITTED = sorted(Path(__file__).parents[2].glob("experiments/*/results/**/*.jsonl"))
 EXPERIMENTS = (best_attacks, dr_reconstruction, equivalence, informed_adversary, pca_closed_form, pca_gauss, private)
-EXPERIMENTS = (*EXPERIMENTS, intervals, pca_membership, pipelines, plot_styles, private_embeddings, tsne_property)
+EXPERIMENTS = (*EXPERIMENTS, intervals, leak_vs_n, pca_membership, pipelines, plot_styles)
+EXPERIMENTS = (*EXPERIMENTS, private_embeddings, tsne_property)
 
 
 @dataclasses.dataclass(frozen=True)

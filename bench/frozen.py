@@ -67,9 +67,9 @@ def main(
         row = losses(METHODS[name], x, n, shadows, targets) | {"data": data}
         harness.append_row(out, row)
         print(
-            f"{row['method']}, {n:,} records: {row['shared_frozen']:.1%} of the target's {NEAR} nearest are those of an "
-            f"exact map, {row['shared_exact']:.1%} of those of another exact one; error of what is learned from exact "
-            f"shadows {row['mse_exact']:.4f}, from frozen ones {row['mse_frozen']:.4f}, of the nearest record "
+            f"{row['method']}, {n:,} records: of the target's {NEAR} nearest an exact map shares "
+            f"{row['shared_frozen']:.1%}, with another exact one {row['shared_exact']:.1%}; error of what is learned from exact shadows "
+            f"{row['mse_exact']:.4f}, from frozen ones {row['mse_frozen']:.4f}, of the nearest record "
             f"{row['mse_nearest']:.4f}",
             flush=True,
         )

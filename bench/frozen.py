@@ -68,9 +68,9 @@ def main(
         harness.append_row(out, row)
         print(
             f"{row['method']}, {n:,} records: of the target's {NEAR} nearest an exact map shares "
-            f"{row['shared_frozen']:.1%}, with another exact one {row['shared_exact']:.1%}; error of what is learned from "
-            f"exact shadows {row['mse_exact']:.4f}, from frozen ones {row['mse_frozen']:.4f}, of the nearest record "
-            f"{row['mse_nearest']:.4f}",
+            f"{row['shared_frozen']:.1%}, with another exact one {row['shared_exact']:.1%}; error of an attack that "
+            f"learned from exact shadows {row['mse_exact']:.4f}, from frozen ones {row['mse_frozen']:.4f}, of the "
+            f"nearest record {row['mse_nearest']:.4f}",
             flush=True,
         )
 

@@ -31,6 +31,11 @@ def fit_of_few(x):
 
 
 @jax.jit
+def objective(coords, x):
+    return Isomap().objective(coords, x)
+
+
+@jax.jit
 def fit_of_many(x):
     return Isomap().fit_transform(KEY, x)
 
@@ -46,6 +51,8 @@ def test_a_fit_equals_scikit_learn_and_the_fit_of_few_records(x, monkeypatch):
     assert error(found.coords, expected.embedding_) < (1e-7 if int(found.status) & Status.DISCONNECTED else 1e-10)
     assert error(found.coords, np.asarray(few.coords)) < 1e-10
     np.testing.assert_allclose(found.objective, few.objective, rtol=1e-9)
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(objective(found.coords, x), few.objective, rtol=1e-9)
     np.testing.assert_allclose(found.info.eigenvalues, few.info.eigenvalues, rtol=1e-12)
     np.testing.assert_allclose(found.info.eigengap, few.info.eigengap, rtol=1e-5)
     assert int(found.info.n_graph_components) == int(few.info.n_graph_components)

@@ -36,12 +36,12 @@ def fit(n_components: int, n_neighbors: int, metric: str, x: Array) -> Spectrum:
         nothing = np.zeros(min(k + 1, n), dtype)
         count, steps = np.int32(1), np.int32(0)
         return Spectrum(np.full((n, k), np.nan, dtype), nothing, np.ones((), dtype), np.zeros((), dtype), count, steps)
-    lengths, n_parts = all_paths(metric, x, n_neighbors)
-    largest = float(lengths.max())
+    squares, n_parts = all_paths(metric, x, n_neighbors)
+    largest = float(squares.max())
     unit = 2.0 ** np.floor(np.log2(largest)) if largest > 0 else 1.0
-    sums, whole = _square(lengths, 1 / unit)
+    sums, whole = _square(squares, 1 / unit)
     tolerance = max(float(np.finfo(dtype).eps) / 8, 4 * n * float(np.finfo(np.float64).eps))
-    vectors, values, n_steps = leading(lengths, k, tolerance)
+    vectors, values, n_steps = leading(squares, k, tolerance)
     total = sums.sum()
     energy = 0.25 * (whole - 2 * np.dot(sums, sums) / n + total * total / (n * n))
     strain = max(energy - np.sum(np.maximum(values[:k], 0) ** 2), 0.0)
@@ -55,13 +55,21 @@ def fit(n_components: int, n_neighbors: int, metric: str, x: Array) -> Spectrum:
     )
 
 
+def lengths(n_neighbors: int, metric: str, x: Array) -> np.ndarray:
+    """The callback: lengths of the shortest paths of x (n, d), (n, n), in its dtype; nan where x is not finite."""
+    x = np.asarray(x)
+    if not np.isfinite(x).all():
+        return np.full((len(x), len(x)), np.nan, x.dtype)
+    return all_paths(metric, x, n_neighbors)[0].astype(x.dtype, copy=False)
+
+
 def all_paths(metric: str, x: np.ndarray, n_neighbors: int) -> tuple[np.ndarray, int]:
     """Shortest paths of all records x (n, d), finite, components joined, (n, n); how many components there were."""
     rows = metrics.prepared(metric, x)
     edges, n_parts = dijkstra.joined(metric, rows, *neighbors.nearest(metric, rows, n_neighbors))
-    lengths = np.empty((len(rows), len(rows)))
-    dijkstra.paths(edges, np.arange(len(rows)), lengths)
-    return lengths, n_parts
+    out = np.empty((len(rows), len(rows)))
+    dijkstra.paths(edges, np.arange(len(rows)), out)
+    return out, n_parts
 
 
 def graph(x: np.ndarray, n_neighbors: int, metric: str) -> Graph:
@@ -69,17 +77,17 @@ def graph(x: np.ndarray, n_neighbors: int, metric: str) -> Graph:
     rows = metrics.prepared(metric, x)
     m = len(rows)
     nearest, distances = neighbors.nearest(metric, rows, min(n_neighbors, m - 1))
-    lengths = np.empty((m, m))
-    dijkstra.paths(dijkstra.Edges(*dijkstra.listed(nearest, distances)), np.arange(m), lengths)
+    paths = np.empty((m, m))
+    dijkstra.paths(dijkstra.Edges(*dijkstra.listed(nearest, distances)), np.arange(m), paths)
 
     def fill(part: slice) -> None:
         # The two ways along a path are sums in another order; each pair is met in one piece of work alone.
-        shorter = np.minimum(lengths[part, part.start :], lengths[part.start :, part].T)
-        lengths[part, part.start :] = shorter
-        lengths[part.start :, part] = shorter.T
+        shorter = np.minimum(paths[part, part.start :], paths[part.start :, part].T)
+        paths[part, part.start :] = shorter
+        paths[part.start :, part] = shorter.T
 
     host.spread(fill, m, size=metrics.STRIP)
-    return Graph(metrics.among(metric, rows), nearest, lengths)
+    return Graph(metrics.among(metric, rows), nearest, paths)
 
 
 def known_eigenpairs(graph: Graph, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -87,12 +95,12 @@ def known_eigenpairs(graph: Graph, count: int) -> tuple[np.ndarray, np.ndarray]:
 
     To a residual of 1e-4 of the largest value: they are the start of another iteration.
     """
-    lengths = graph.paths.copy()
-    if not lengths.max() < np.inf:
-        path_insertion.join(np.ascontiguousarray(graph.between[1:, 1:]), graph.between[0, 1:].copy(), lengths)
-    largest = lengths.max()
-    _square(lengths, 1 / largest if largest > 0 else 1.0)
-    vectors, values, _ = leading(lengths, count, 1e-4)
+    squares = graph.paths.copy()
+    if not squares.max() < np.inf:
+        path_insertion.join(np.ascontiguousarray(graph.between[1:, 1:]), graph.between[0, 1:].copy(), squares)
+    largest = squares.max()
+    _square(squares, 1 / largest if largest > 0 else 1.0)
+    vectors, values, _ = leading(squares, count, 1e-4)
     return vectors, values[:count] / (values[0] if values[0] > 0 else 1.0)
 
 

@@ -128,7 +128,7 @@ class Isomap:
         self._check_size(x.shape[0])
         x = jnp.asarray(x, compute_dtype(x))
         unit = self._unit(x)
-        paths, _ = shortest_paths.geodesics(x / unit, self.n_neighbors, self.metric)
+        paths = _lengths(self, x / unit) if x.shape[0] >= many.MANY else self._lengths_in_xla(x / unit)
         y = (coords - jnp.mean(coords, axis=0)) / unit
         return jnp.sum((principal.gram(paths) - jnp.matmul(y, y.T, precision=HIGHEST)) ** 2) * unit**4
 
@@ -176,6 +176,14 @@ class Isomap:
 
     def _insert_by_fit(self, shared: IsomapShared, targets: Array) -> Spectrum:
         return jax.vmap(lambda target: self._decompose(jnp.concatenate([target[None], shared.known])))(targets)
+
+    def _lengths_in_xla(self, x: Array) -> Array:
+        return shortest_paths.geodesics(x, self.n_neighbors, self.metric)[0]
+
+    def _lengths_on_host(self, x: Array) -> Array:
+        on_host = functools.partial(many.lengths, self.n_neighbors, self.metric)
+        like = jax.ShapeDtypeStruct((x.shape[0], x.shape[0]), x.dtype)
+        return host.call(on_host, like, x, vmap_method="sequential")
 
     def _fit_on_host(self, x: Array) -> Spectrum:
         (n, _), k = x.shape, self.n_components
@@ -238,6 +246,17 @@ def _fitted(method: Isomap, x: Array) -> Spectrum:
 @_fitted.defjvp
 def _fitted_jvp(method: Isomap, primals: tuple, tangents: tuple) -> tuple[Spectrum, Spectrum]:
     return jax.jvp(method._decompose, primals, tangents)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _lengths(method: Isomap, x: Array) -> Array:
+    """Lengths of the shortest paths of many records x (n, d), (n, n)."""
+    return platforms.by_platform(x, cpu=method._lengths_on_host, default=method._lengths_in_xla)
+
+
+@_lengths.defjvp
+def _lengths_jvp(method: Isomap, primals: tuple, tangents: tuple) -> tuple[Array, Array]:
+    return jax.jvp(method._lengths_in_xla, primals, tangents)
 
 
 def _like(b: int, n: int, k: int, dtype: Any) -> Spectrum:

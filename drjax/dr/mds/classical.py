@@ -46,8 +46,9 @@ class ClassicalMDS:
 
     Deterministic. For Euclidean distances these are the scores of PCA, so that `insert` is PCA's rank-one update. Only
     the signs follow another rule, that of scikit-learn's `ClassicalMDS`: the largest |coordinate| of each column is
-    positive. For other metrics an insertion is an eigendecomposition, O(n^3), and directions whose eigenvalue is not
-    above rounding (status DEGENERATE) have coordinates 0.
+    positive. For other metrics a fit and an insertion are an eigendecomposition, O(n^3), and directions whose
+    eigenvalue is not above rounding (status DEGENERATE) have coordinates 0; `LandmarkMDS` is for more than some 3,000
+    records.
 
     Attributes:
         n_components: Output dimension k, 1 <= k <= min(n, d); with another metric than the Euclidean one k <= n.

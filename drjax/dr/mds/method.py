@@ -49,6 +49,7 @@ class MDS:
     release: scikit-learn's meet it on almost every data set. `insert_batch` on a CPU is a compiled loop over the
     upper triangle, O(n^2 k) per iteration; elsewhere, and in `insert`, it is XLA. All are differentiable in both modes;
     the derivative is that of the iterations made, and the release jumps where their number changes (see `mds.smacof`).
+    All pairs of records are held and met in every iteration: `LandmarkMDS` is for some 20,000 records and more.
 
     Attributes:
         n_components: Output dimension k >= 1.

@@ -21,7 +21,7 @@ BASIS = 120
 
 KEPT = 60
 
-MAX_BLOCKS = 400
+MAX_BLOCKS = 1000
 """Blocks of vectors after which the search ends with what it has."""
 
 LOOK_EVERY = 4

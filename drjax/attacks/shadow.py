@@ -13,7 +13,7 @@ from drjax.attacks.attack import Cost
 from drjax.core import batching, host, streamed, validate
 from drjax.core.linalg import compute_dtype
 from drjax.core.types import Array, DRMethod, Embedding, PyTree
-from drjax.dr.factored import FactoredCoords, Linear, checked
+from drjax.dr.factored import FactoredCoords, checked, has_factors
 from drjax.dr.frozen import Frozen
 
 Randomness = Literal["fresh", "shared"]
@@ -81,7 +81,8 @@ def shadow_embeddings(
         mesh: Devices to spread each chunk over.
         factored: Keep of each embedding what it does not share with the others, kilobytes whatever n is, and make
             coordinates when they are asked for: `coords[i]`, `coords[:, 0]` or `np.asarray(coords)`. Of PCA, truncated
-            SVD and random projections; `known` may then be mapped from a file and is never copied.
+            SVD, classical MDS of Euclidean distances and random projections; `known` may then be mapped from a file
+            and is never copied.
         approx: "frozen" puts each target into one map of the known records that does not move, for t-SNE and UMAP: to
             train an attack on, never a release nor an evaluation. Coordinates are then factored and have the status
             FROZEN.
@@ -174,7 +175,7 @@ def shadow_batch_size(
 
 def factored_at(method: DRMethod, n: int, d: int) -> bool:
     """Whether embeddings of n records of d features are better kept as factors: the method has them, and n is large."""
-    return isinstance(method, Linear) and streamed.is_large(n, d)
+    return has_factors(method) and streamed.is_large(n, d)
 
 
 def shadow_needs(method: DRMethod, n: int, d: int, m: int, *, itemsize: int = 4, factored: bool = False) -> Cost:

@@ -37,7 +37,12 @@ class Factors(NamedTuple):
 
 @runtime_checkable
 class Linear(Protocol):
-    """A `DRMethod` whose embeddings have factors."""
+    """A `DRMethod` whose embeddings have factors; `has_factors` says whether with its hyperparameters they do."""
+
+    @property
+    def has_factors(self) -> bool:
+        """True where they do."""
+        ...
 
     def prepare_factored(self, known: Array, *, dtype: Any, shared_key: Array | None = None) -> tuple[PyTree, Matrix]:
         """What all embeddings share: for `insert_factors`, and the rows (n-1, r) on the host.
@@ -60,15 +65,21 @@ def expanded(factors: Factors, rows: Array) -> jax.Array:
     return jnp.swapaxes(jnp.concatenate([factors.target[..., None], others], axis=-1), 1, 2)
 
 
+def has_factors(method: DRMethod) -> bool:
+    """Whether a method's embeddings have factors."""
+    return isinstance(method, Linear) and method.has_factors
+
+
 def checked(method: DRMethod) -> Linear:
     """The method, if its embeddings have factors.
 
     Raises:
         ValueError: they have none.
     """
-    if not isinstance(method, Linear):
+    if not has_factors(method):
         raise ValueError(f"factored must be False for method {method.name!r}, whose coordinates have no factors")
-    return method
+    made: Any = method
+    return made
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)

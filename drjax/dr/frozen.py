@@ -40,6 +40,7 @@ class Frozen:
     """
 
     name: ClassVar[str] = "frozen"
+    has_factors = True
     method: DRMethod
 
     def __post_init__(self) -> None:

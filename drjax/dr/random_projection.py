@@ -81,6 +81,7 @@ class SparseRandomProjection:
     unit = "of the input"
     minimises = None
     repeatable = True
+    has_factors = True
     stationary = False
     n_components: int = 2
     density: float | None = None

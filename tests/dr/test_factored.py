@@ -6,13 +6,20 @@ from sklearn.datasets import load_digits
 from drjax.attacks.shadow import iter_shadow_embeddings, shadow_embeddings
 from drjax.core import streamed
 from drjax.core.types import Status
-from drjax.dr import METHODS, PCA, SparseRandomProjection, TruncatedSVD
+from drjax.dr import METHODS, PCA, ClassicalMDS, SparseRandomProjection, TruncatedSVD
 from drjax.dr.factored import FactoredCoords, Linear
+from drjax.dr.mds import extremes as extremes_module
 
 KEY = jax.random.key(3)
 DIGITS = load_digits().data / 16
 KNOWN, TARGETS = DIGITS[:150], DIGITS[150:156]
-LINEAR = (PCA(), PCA(n_components=5), TruncatedSVD(), SparseRandomProjection(n_components=3))
+LINEAR = (
+    PCA(),
+    PCA(n_components=5),
+    TruncatedSVD(),
+    SparseRandomProjection(n_components=3),
+    ClassicalMDS(n_components=3),
+)
 
 
 @pytest.fixture(params=LINEAR, ids=repr)
@@ -94,6 +101,43 @@ def test_a_target_that_is_not_finite_spoils_its_own_lane_alone(method):
         np.testing.assert_array_equal(np.asarray(one)[~is_bad], np.asarray(other)[~is_bad])
     with pytest.raises(ValueError, match="targets must be finite"):
         shadow_embeddings(KEY, method, KNOWN, targets, factored=True)
+
+
+@pytest.mark.parametrize("farthest", [1, 4, 40])
+def test_signs_come_from_the_rows_that_lie_farthest_out(farthest, monkeypatch):
+    monkeypatch.setattr(extremes_module, "KEPT_ENTRIES", 0)
+    monkeypatch.setattr(extremes_module, "READ_ENTRIES", 20 * 64)
+    monkeypatch.setattr(extremes_module, "FARTHEST", farthest)
+    method = ClassicalMDS(n_components=3)
+    with jax.enable_x64(True):
+        whole = shadow_embeddings(KEY, method, KNOWN, TARGETS)
+        found = shadow_embeddings(KEY, method, KNOWN, TARGETS, factored=True)
+    tie = (np.asarray(found.status) & Status.SIGN_TIE) > 0
+    # With a few rows of each direction it is not known which sign is that of the largest, and said to be.
+    same = np.abs(np.asarray(found.coords) - whole.coords).max(axis=(1, 2)) < 1e-10
+    assert same[~tie].all()
+    assert tie.any() == (farthest < 40)
+    assert (np.asarray(found.info.sign_margin) <= np.asarray(whole.info.sign_margin) + 1e-12).all()
+
+
+def test_rows_that_are_not_kept_stay_within_reach(monkeypatch):
+    monkeypatch.setattr(extremes_module, "KEPT_ENTRIES", 0)
+    monkeypatch.setattr(extremes_module, "READ_ENTRIES", 300)
+    monkeypatch.setattr(extremes_module, "FARTHEST", 5)
+    rows = np.random.default_rng(2).normal(size=(200, 6)) * np.array([5, 4, 3, 1, 1, 1])
+    found = extremes_module.extremes(rows, 3)
+    kept = (rows[:, None] == found.rows).all(axis=2).any(axis=1)
+    assert 5 <= kept.sum() <= 15
+    np.testing.assert_array_equal(np.sort(np.abs(rows[:, :3]), axis=0)[-6], found.reach)
+    assert (np.abs(rows[~kept, :3]) <= found.reach).all()
+    for direction in range(3):
+        norms = np.linalg.norm(np.delete(rows, direction, axis=1), axis=1)
+        np.testing.assert_allclose(found.rest[direction], norms.max())
+
+
+def test_classical_mds_of_another_metric_has_no_factors():
+    with pytest.raises(ValueError, match="factored must be False for method 'classical_mds'"):
+        shadow_embeddings(KEY, ClassicalMDS(metric="cosine"), KNOWN, TARGETS, factored=True)
 
 
 @pytest.mark.parametrize("name", [name for name, make in METHODS.items() if not isinstance(make(), Linear)])

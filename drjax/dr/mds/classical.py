@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from drjax.core import validate
+from drjax.core import streamed, validate
 from drjax.core.linalg import on_device, sign_and_margin
 from drjax.core.types import Array, Cost, DRMethod, Embedding, Status, hyperparams
 from drjax.dr import base, metrics, principal
+from drjax.dr.factored import Factors
+from drjax.dr.mds.extremes import Extremes, extremes, signs
 from drjax.dr.pca.method import PCA, PCAShared
 
 
@@ -26,6 +29,18 @@ class ClassicalMDSInfo(NamedTuple):
     eigenvalues: Array
     eigengap: Array
     sign_margin: Array
+
+
+class FactoredShared(NamedTuple):
+    """What all factored shadows of Euclidean distances share.
+
+    Attributes:
+        pca: Known records in their principal basis.
+        extremes: Rows that signs may come from.
+    """
+
+    pca: PCAShared
+    extremes: Extremes
 
 
 class DistancesShared(NamedTuple):
@@ -78,6 +93,11 @@ class ClassicalMDS:
     def is_pca(self) -> bool:
         """True where coordinates are the scores of PCA up to signs."""
         return self.metric == metrics.EUCLIDEAN
+
+    @property
+    def has_factors(self) -> bool:
+        """True where this is PCA."""
+        return self.is_pca
 
     @property
     def unit(self) -> str | None:
@@ -162,6 +182,30 @@ class ClassicalMDS:
 
         return jax.vmap(one)(rows)
 
+    def prepare_factored(
+        self, known: Array, *, dtype: Any, shared_key: Array | None = None
+    ) -> tuple[FactoredShared, streamed.Matrix]:
+        """As `PCA.prepare_factored`, with the rows that signs may come from; of Euclidean distances.
+
+        Raises:
+            ValueError: as of `PCA.prepare`.
+        """
+        shared, rows = self._pca.prepare_factored(known, dtype=dtype, shared_key=shared_key)
+        found = extremes(rows, self.n_components + 1)
+        return FactoredShared(shared, jax.tree.map(lambda leaf: on_device(leaf, np.dtype(dtype)), found)), rows
+
+    def insert_factors(self, keys: Array, shared: FactoredShared, targets: Array) -> Embedding:
+        """`insert_batch` with `Factors` for coordinates, signs by the rows that lie farthest out.
+
+        A column whose largest |entry| may be another row's has the status SIGN_TIE.
+        """
+        made = self._pca.insert_factors(keys, shared.pca, targets)
+        info, factors = made.info, made.coords
+        tiny = jnp.finfo(info.eigenvalues.dtype).tiny
+        sign, margin = signs(shared.extremes, factors, jnp.sqrt(jnp.maximum(info.eigenvalues, tiny)))
+        turned = Factors(factors.target * sign, factors.turn * sign[..., None], factors.shift * sign)
+        return jax.vmap(_signed)(made._replace(coords=turned), margin)
+
     def _check_size(self, n: int) -> None:
         validate.at_most(n, "n records", n_components=self.n_components)
 
@@ -195,13 +239,18 @@ def publishes_scores(method: DRMethod) -> bool:
 
 
 def _resigned(embedding: Embedding) -> Embedding:
-    coords, info = embedding.coords, embedding.info
+    coords = embedding.coords
     norm = jnp.sqrt(jnp.maximum(jnp.sum(coords**2, axis=0), jnp.finfo(coords.dtype).tiny))
     sign, margin = sign_and_margin((coords / norm).T)
+    return _signed(embedding._replace(coords=coords * sign), margin)
+
+
+def _signed(embedding: Embedding, margin: Array) -> Embedding:
+    """PCA's embedding with the diagnostics of coordinates whose signs are decided by this margin (k,)."""
+    info = embedding.info
     # The loadings' tie says nothing of the coordinates'.
     status = embedding.status & ~jnp.uint32(Status.SIGN_TIE)
     return embedding._replace(
-        coords=coords * sign,
         status=status | base.sign_flags(margin, info.eigengap),
         info=ClassicalMDSInfo(info.eigenvalues, info.eigengap, margin),
     )

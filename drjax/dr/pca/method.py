@@ -80,6 +80,7 @@ class PCA:
     unit = "of the input"
     minimises = "squared error that the components leave"
     repeatable = True
+    has_factors = True
     stationary = False
     n_components: int = 2
 

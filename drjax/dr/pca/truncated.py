@@ -47,6 +47,7 @@ class TruncatedSVD:
     unit = "of the input"
     minimises = "squared error that the components leave"
     repeatable = True
+    has_factors = True
     stationary = False
     n_components: int = 2
 

@@ -56,7 +56,7 @@ def extremes(rows: Matrix, n_directions: int) -> Extremes:
         farthest, reach = np.concatenate([farthest, numbers], axis=1), np.concatenate([reach, along], axis=1)
         if reach.shape[1] > FARTHEST + 1:
             kept = np.argpartition(-reach, FARTHEST, axis=1)[:, : FARTHEST + 1]
-            farthest, reach = (np.take_along_axis(leaf, kept, axis=1) for leaf in (farthest, reach))
+            farthest, reach = np.take_along_axis(farthest, kept, axis=1), np.take_along_axis(reach, kept, axis=1)
     # The last of those kept bounds all that are not.
     order = np.argsort(-reach, axis=1)[:, :FARTHEST]
     chosen = np.unique(np.take_along_axis(farthest, order, axis=1))

@@ -198,7 +198,7 @@ def _leading(
     which happens to many records only, else 0.
     """
     root, scaled = _normalised(start, nodes, values)
-    if len(root) < MANY:
+    if len(root) < max(MANY, spectral_many.WIDEST * (k + 1)):
         return *_of_few(start, nodes, scaled, root, k, tolerance), 0
     found = spectral_many.leading(start, nodes, scaled, root, k, tolerance)
     return found.vectors, found.values, int(not found.is_converged)

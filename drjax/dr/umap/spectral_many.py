@@ -21,6 +21,9 @@ BASIS = 120
 
 KEPT = 60
 
+WIDEST = 16
+"""Records over vectors of a block, at least; the basis has room for half as many blocks."""
+
 MAX_BLOCKS = 1000
 """Blocks of vectors after which the search ends with what it has."""
 
@@ -42,27 +45,35 @@ class Leading(NamedTuple):
     is_converged: bool
 
 
-def leading(start: np.ndarray, nodes: np.ndarray, scaled: np.ndarray, root: np.ndarray, k: int, tolerance: float):
-    """Eigenvectors (k, n) of a connected graph's D^-1/2 W D^-1/2 after the trivial one, and its leading eigenvalues.
+def leading(
+    start: np.ndarray, nodes: np.ndarray, scaled: np.ndarray, root: np.ndarray, k: int, tolerance: float
+) -> Leading:
+    """Eigenvectors of a connected graph's D^-1/2 W D^-1/2 after the trivial one, and its leading eigenvalues.
 
-    From a start that depends on n alone; O(n (`BASIS` + edges of a record)) a block of k + 1 vectors.
+    The search starts from vectors that depend on n alone and goes on by blocks of k + 1. A block takes
+    O(n k (`BASIS` + edges of a record)).
 
     Args:
         start, nodes, scaled: Matrix, laid out as `spectral_cpu.adjacency` does.
-        root: (n,), square roots of the degrees: the trivial vector.
-        k: Number of vectors, n > `BASIS` + 2 k.
+        root: (n,), square roots of the degrees: the trivial vector but for its length.
+        k: Number of vectors; n >= `BASIS` and n >= `WIDEST` (k + 1).
         tolerance: Largest residual of an eigenvector.
+
+    Source: Wu & Simon (2000), Thick-restart Lanczos method for large symmetric eigenvalue problems, SIAM J. Matrix
+    Anal. Appl. 22, 602-616; here by blocks.
     """
     n, width = len(root), k + 1
     rng = np.random.default_rng(0)
-    most = max(BASIS, 8 * width)
+    most = max(BASIS, WIDEST * width // 2)
     basis, inner = np.empty((most, n)), np.zeros((most, most))
     basis[0] = root / np.sqrt(np.sum(root**2))
     inner[0, 0] = 1.0
     count = 1
     first, _ = _beyond(rng.uniform(-0.5, 0.5, (width, n)), basis[:1])
     block, _ = _orthonormal(first, basis[:1], rng)
-    for number in range(1, MAX_BLOCKS + 1):
+    number = 0
+    while True:
+        number += 1
         basis[count : count + width] = block
         image = _product(start, nodes, scaled, block)
         count += width

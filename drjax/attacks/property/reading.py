@@ -9,11 +9,11 @@ import numpy as np
 from PIL import Image
 from scipy.spatial import KDTree
 
-from drjax.attacks.property import raster, redraw, text
+from drjax.attacks.property import circles, raster, redraw, text
 from drjax.attacks.property.edges import MIN_ALONE
 from drjax.attacks.property.hidden import hidden_share, under_legend
 from drjax.attacks.property.marker_colors import MIN_CONTRAST
-from drjax.attacks.property.markers import Markers, find_markers, mean_in_disc
+from drjax.attacks.property.markers import SMALLEST, Markers, find_markers
 from drjax.attacks.property.panel import LINE_CONTRAST, Box, erase_lines, ground_of, inside_of
 from drjax.core import validate
 from drjax.data.images import read_image
@@ -160,7 +160,8 @@ def _without_text(image: np.ndarray, ground: np.ndarray, found: Markers | None) 
         return found
     drawn = np.abs(image - ground).max(axis=-1) > MIN_CONTRAST
     # Letters may have been taken for markers, but strokes do not fill a disc.
-    discs = np.array([at for at in found.centres if mean_in_disc(drawn, at, found.radius) > MIN_FILLED])
+    radius = max(found.radius, SMALLEST)
+    discs = np.array([at for at in found.centres if circles.mean_in_disc(drawn, at, radius) > MIN_FILLED])
     if len(discs) == 0:
         return found
     y, x = np.nonzero(drawn)

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import ndimage
 from scipy.spatial import KDTree
-from skimage.draw import disk
 from skimage.measure import find_contours
 
+from drjax.attacks.property import circles
 from drjax.attacks.property.edges import Edge, edge_of
-from drjax.attacks.property.marker_colors import MIN_CONTRAST, color_shares, marker_colors
+from drjax.attacks.property.marker_colors import MIN_CONTRAST, color_shares, contrast_to, marker_colors
 
 GRID = 2
 """Cells of the vote per pixel and axis."""
@@ -28,6 +28,9 @@ FAINT, FAINT_GHOST = 0.43, 0.42
 
 MIN_ARC = 0.14
 """Least share of a circle that has to be seen of a marker."""
+
+SMALLEST = 0.8
+"""Least radius in pixels of a disc that is looked at."""
 
 MIN_FILLED = 0.75
 """Least share of a marker's disc that has to be marked, whatever the colour."""
@@ -94,7 +97,7 @@ def find_markers(image: np.ndarray, ground: np.ndarray, like: Markers | None = N
 
     About a second for a thousand markers on 640 x 480 pixels. `like`: markers of the same radius, colours and edge.
     """
-    contrast = np.abs(image - ground).max(axis=-1)
+    contrast = contrast_to(image, ground)
     edge = edge_of(image, ground, MIN_CONTRAST) if like is None else like.edge
     palette = _palette(image, ground, contrast, edge) if like is None else like.palette
     if len(palette) == 0:
@@ -128,7 +131,7 @@ def _palette(image: np.ndarray, ground: np.ndarray, contrast: np.ndarray, edge: 
     """(c, 3) colours of the markers' insides."""
     if edge is None:
         return marker_colors(image, ground, contrast)
-    from_edge = np.where(contrast > MIN_CONTRAST, np.abs(image - edge.color).max(axis=-1), 0)
+    from_edge = np.where(contrast > MIN_CONTRAST, contrast_to(image, edge.color), 0)
     palette = marker_colors(image, edge.color, from_edge)
     return palette[np.abs(palette - ground).max(axis=1) > MIN_CONTRAST]
 
@@ -150,26 +153,27 @@ def contours_of(share: np.ndarray) -> Contours:
     smooth = ndimage.gaussian_filter(padded, 0.6)
     by_row, by_column = np.gradient(smooth)
     slope = np.stack([by_column, by_row], axis=-1)
-    parts = [curve for curve in find_contours(padded, 0.5) if len(curve) > 3 and np.allclose(curve[0], curve[-1])]
-    points, inward, lengths, of, curves = [], [], [], [], []
-    for i, curve in enumerate(parts):
-        steps = np.linalg.norm(np.diff(curve, axis=0), axis=1)
-        places = curve[:-1]
-        normal = np.stack([ndimage.map_coordinates(slope[..., k], places.T, order=1) for k in range(2)], axis=1)
-        normal /= np.maximum(np.linalg.norm(normal, axis=1, keepdims=True), 1e-9)
-        # Pixels' centres are at halves, and the padding moved everything by one.
-        points.append(places[:, ::-1] - 0.5)
-        inward.append(normal)
-        lengths.append((steps + np.roll(steps, 1)) / 2)
-        of.append(np.full(len(places), i))
-        y, x = curve.T
-        area = abs(np.dot(y[:-1], x[1:]) - np.dot(x[:-1], y[1:])) / 2
-        middle = ((x.min() + x.max() - 1) / 2, (y.min() + y.max() - 1) / 2)
-        curves.append((area, np.ptp(x), np.ptp(y), *middle))
+    parts = [curve for curve in find_contours(padded, 0.5) if len(curve) > 3]
+    if parts:
+        ends = np.stack([[curve[0], curve[-1]] for curve in parts])
+        is_closed = np.asarray(np.isclose(ends[:, 0], ends[:, 1]).all(axis=1))
+        parts = [curve for curve, closed in zip(parts, is_closed, strict=True) if closed]
     if not parts:
         return Contours(np.zeros((0, 2)), np.zeros((0, 2)), np.zeros(0), np.zeros(0, int), np.zeros((0, 5)))
-    arrays = (np.concatenate(a) for a in (points, inward, lengths, of))
-    return Contours(*arrays, curves=np.array(curves))
+    places = np.concatenate([curve[:-1] for curve in parts])
+    normal = np.stack([ndimage.map_coordinates(slope[..., k], places.T, order=1) for k in range(2)], axis=1)
+    normal /= np.maximum(np.linalg.norm(normal, axis=1, keepdims=True), 1e-9)
+    steps = np.linalg.norm(np.concatenate([np.diff(curve, axis=0) for curve in parts]), axis=1)
+    sizes = np.array([len(curve) - 1 for curve in parts])
+    starts = np.cumsum(sizes) - sizes
+    before = np.arange(-1, len(steps) - 1)
+    before[starts] += sizes
+    low, high = np.minimum.reduceat(places, starts), np.maximum.reduceat(places, starts)
+    area = [abs(np.dot(y[:-1], x[1:]) - np.dot(x[:-1], y[1:])) / 2 for y, x in (curve.T for curve in parts)]
+    # Pixels' centres are at halves, and the padding moved everything by one.
+    curves = np.column_stack([area, (high - low)[:, ::-1], ((low + high - 1) / 2)[:, ::-1]])
+    of = np.repeat(np.arange(len(parts)), sizes)
+    return Contours(places[:, ::-1] - 0.5, normal, (steps + steps[before]) / 2, of, curves)
 
 
 def common_radius(contours: list[Contours]) -> float | None:
@@ -253,24 +257,26 @@ def _centres(own: Contours, share: np.ndarray, filled: np.ndarray, radius: float
     free = np.ones(len(own.points), bool)
     least = MIN_ARC * 2 * np.pi * radius
     centres: list[np.ndarray] = []
-    arcs: list[float] = []
+    seen: list[float] = []
     for _ in range(4 * len(own.points)):
         centre, weight = votes.best()
         if weight < least / 2:
             break
         near = np.array(tree.query_ball_point(centre, radius + 3 * tolerance + 1), int)
-        fitted, arc = _fitted(own, near[free[near]], centre, radius, tolerance)
-        seen = float(own.lengths[arc].sum())
-        if seen < least or mean_in_disc(filled, fitted, radius) < MIN_FILLED:
+        near = near[free[near]]
+        fitted, is_on = circles.circle_through(own.points, own.inward, own.lengths, near, centre, radius, tolerance)
+        arc = near[is_on]
+        length = float(own.lengths[arc].sum())
+        if length < least or circles.mean_in_disc(filled, fitted, max(radius, SMALLEST)) < MIN_FILLED:
             votes.silence(centre)
             continue
         centres.append(fitted)
-        arcs.append(seen)
+        seen.append(length)
         free[arc] = False
         votes.withdraw(arc)
     found = np.array(centres).reshape(-1, 2)
     rest = _rest(share, found, radius)
-    return np.concatenate([found, rest]), np.concatenate([arcs, np.zeros(len(rest))])
+    return np.concatenate([found, rest]), np.concatenate([seen, np.zeros(len(rest))])
 
 
 class _Votes:
@@ -289,10 +295,7 @@ class _Votes:
         self.most = self.counts.max(axis=1)
 
     def _add(self, pieces: np.ndarray, sign: float) -> None:
-        size = 2 * self.reach + 1
-        for i in pieces:
-            x, y = self.at[i]
-            self.counts[y : y + size, x : x + size] += sign * self.lengths[i] * self.stamp
+        circles.vote(self.counts, self.at, self.lengths, self.stamp, pieces, sign)
 
     def best(self) -> tuple[np.ndarray, float]:
         """Place (x, y) in pixels of the most votes, and their length of edge."""
@@ -316,57 +319,31 @@ class _Votes:
             self.most[rows] = self.counts[rows].max(axis=1)
 
 
-def _fitted(
-    own: Contours, near: np.ndarray, centre: np.ndarray, radius: float, tolerance: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """The circle of that radius through the pieces next to it, by Gauss-Newton steps, and the pieces that lie on it."""
-    arc = near[:0]
-    for _ in range(6):
-        offsets = own.points[near] - centre
-        distances = np.maximum(np.linalg.norm(offsets, axis=1), 1e-9)
-        outward = offsets / distances[:, None]
-        agrees = -(outward * own.inward[near]).sum(axis=1) > 0.7
-        on = agrees & (np.abs(distances - radius) < tolerance)
-        arc = near[on]
-        if len(arc) < 2:
-            break
-        weights = own.lengths[arc]
-        u = outward[on]
-        normal = (weights[:, None] * u).T @ u + 1e-3 * weights.sum() * np.eye(2)
-        centre = centre + np.linalg.solve(normal, u.T @ (weights * (distances[on] - radius)))
-    return centre, arc
-
-
-def mean_in_disc(filled: np.ndarray, centre: np.ndarray, radius: float) -> float:
-    """Mean of an image (h, w) over the pixels whose middles are in the disc around a place (x, y)."""
-    rows, columns = disk((centre[1] - 0.5, centre[0] - 0.5), max(radius, 0.8), shape=filled.shape)
-    return float(filled[rows, columns].mean()) if len(rows) else 0.0
-
-
 def _rest(share: np.ndarray, centres: np.ndarray, radius: float) -> np.ndarray:
     """Centres for what is left of a colour when all found markers are taken away: the insides of blobs, without edges.
 
     They fill the blob with as few markers as will do; how many lie there, and where, cannot be seen.
     """
     left = share > 0.5
-    for x, y in centres:
-        left[disk((y - 0.5, x - 0.5), radius + 0.7, shape=left.shape)] = False
-    found: list[tuple[float, float]] = []
+    circles.clear_discs(left, centres, radius + 0.7)
+    least = MIN_REST * np.pi * radius**2
+    found: list[np.ndarray] = []
     while True:
         labelled: Any = ndimage.label(left)
         labels, n = labelled
         sizes = np.bincount(labels.ravel(), minlength=n + 1)
         sizes[0] = 0
+        if sizes.max() < least:
+            return np.concatenate([np.zeros((0, 2)), *found])
         # Strips between markers are no markers: some point of the rest has to be well inside of it.
         depth: Any = ndimage.distance_transform_edt(left)
-        y, x = np.nonzero(left & (depth >= 0.5 * radius) & (sizes[labels] >= MIN_REST * np.pi * radius**2))
+        y, x = np.nonzero(left & (depth >= 0.5 * radius) & (sizes[labels] >= least))
         # The deepest pixel of each part, the first one of several.
         deepest_first = np.lexsort((-depth[y, x], labels[y, x]))
         _, first = np.unique(labels[y, x][deepest_first], return_index=True)
         chosen = deepest_first[first]
-        new = list(zip(x[chosen] + 0.5, y[chosen] + 0.5, strict=True))
-        if not new:
-            return np.array(found).reshape(-1, 2)
-        for x, y in new:
-            left[disk((y - 0.5, x - 0.5), radius + 0.7, shape=left.shape)] = False
-        found += new
+        new = np.stack([x[chosen], y[chosen]], axis=1) + 0.5
+        if len(new) == 0:
+            return np.concatenate([np.zeros((0, 2)), *found])
+        circles.clear_discs(left, new, radius + 0.7)
+        found.append(new)

@@ -19,6 +19,9 @@ SCREENED = 2048
 BLOCK_ENTRIES = 2**24
 """Products that are made at a time, 64 MiB."""
 
+STRETCH = 64
+"""Rows that are passed over together."""
+
 
 def nearest(metric: str, rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """The k nearest other rows of each row, those at equal distance by index, lowest first.
@@ -74,8 +77,11 @@ def _screened(metric: str, rows: np.ndarray, indices: np.ndarray, distances: np.
     _, exponent = np.frexp(np.abs(centred).max())
     points = np.ldexp(centred, -exponent).astype(np.float32)
     squares = np.einsum("ij,ij->i", points, points, dtype=np.float64)
-    # Rounding of the entries, and of the d terms of a product, as a share of the sum of the two squared lengths.
-    slack = (d + 8) * float(np.finfo(np.float32).eps)
+    # Rounding of the entries, of the d terms of a product, and of what passes over stretches, as a share of the sum of
+    # the two squared lengths.
+    slack = (d + 16) * float(np.finfo(np.float32).eps)
+    rounded = squares.astype(np.float32)
+    largest = np.maximum.reduceat(squares, np.arange(0, n, STRETCH))
     size = max(1, BLOCK_ENTRIES // n)
     for low in range(0, n, size):
         products = points[low : low + size] @ points.T
@@ -84,7 +90,7 @@ def _screened(metric: str, rows: np.ndarray, indices: np.ndarray, distances: np.
             heap, found = np.empty(k), np.empty(n, np.int64)
             for place in range(part.start, part.stop):
                 i = low + place
-                count = _candidates(products[place], squares, i, slack, heap, found)
+                count = _candidates(products[place], squares, rounded, largest, i, slack, heap, found)
                 candidates = found[:count]
                 apart = metrics.apart(metric, rows[i : i + 1], rows[candidates])[0]
                 order = np.argsort(apart, kind="stable")[:k]
@@ -94,26 +100,48 @@ def _screened(metric: str, rows: np.ndarray, indices: np.ndarray, distances: np.
 
 
 @njit
-def _candidates(products, squares, own, slack, heap, found):
+def _candidates(products, squares, rounded, largest, own, slack, heap, found):
     """Writes to found those that may be among the nearest of row `own`, by index; their number.
 
     The k-th smallest upper bound of a squared distance is no less than the k-th smallest squared distance, and whoever
-    has a lower bound above it is farther away.
+    has a lower bound above it is farther away. Rows are passed over `STRETCH` at a time, by the least of their own
+    parts of the squared distances, in float32.
     """
     n, k = len(squares), len(heap)
     heap[:] = np.inf
-    for j in range(n):
-        total = squares[own] + squares[j]
-        upper = total - 2.0 * products[j] + slack * total
-        if upper < heap[0] and j != own:
-            _replace_top(heap, k, upper)
+    least = np.empty(len(largest), np.float32)
+    _least_of_stretches(products, rounded, least)
+    for stretch in range(len(largest)):
+        if squares[own] + least[stretch] >= heap[0]:
+            continue
+        for j in range(stretch * STRETCH, min(n, (stretch + 1) * STRETCH)):
+            total = squares[own] + squares[j]
+            upper = total - 2.0 * products[j] + slack * total
+            if upper < heap[0] and j != own:
+                _replace_top(heap, k, upper)
     count = 0
-    for j in range(n):
-        total = squares[own] + squares[j]
-        if total - 2.0 * products[j] - slack * total <= heap[0] and j != own:
-            found[count] = j
-            count += 1
+    for stretch in range(len(largest)):
+        total = squares[own] + largest[stretch]
+        if squares[own] + least[stretch] - slack * total > heap[0]:
+            continue
+        for j in range(stretch * STRETCH, min(n, (stretch + 1) * STRETCH)):
+            total = squares[own] + squares[j]
+            if total - 2.0 * products[j] - slack * total <= heap[0] and j != own:
+                found[count] = j
+                count += 1
     return count
+
+
+@njit(fastmath=True)
+def _least_of_stretches(products, rounded, out):
+    """The least |row|^2 - 2 product of every `STRETCH` rows."""
+    n = len(products)
+    two = np.float32(2)
+    for stretch in range(len(out)):
+        low = np.float32(np.inf)
+        for j in range(stretch * STRETCH, min(n, (stretch + 1) * STRETCH)):
+            low = min(low, rounded[j] - two * products[j])
+        out[stretch] = low
 
 
 @njit(inline="always")

@@ -126,6 +126,6 @@ def test_fewer_landmarks_than_coordinates_are_refused():
         with pytest.raises(ValueError, match="n_components must be <= n_landmarks = 2 = 2, got 3"):
             kind(n_components=3, n_landmarks=2)
         with pytest.raises(ValueError, match=r"n_landmarks must be an integer >= 1, got 2\.5"):
-            kind(n_landmarks=2.5)
+            kind(**{"n_landmarks": 2.5})
         with pytest.raises(ValueError, match="number of records n must be an integer >= 2, got 1"):
             jax.eval_shape(kind().fit_transform, KEY, np.ones((1, 3), np.float32))

@@ -1,5 +1,7 @@
 """Landmark MDS and landmark Isomap against scikit-learn's classical scaling, PCA and Isomap, and SciPy's paths."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -122,10 +124,11 @@ def test_an_insertion_equals_the_fit_where_the_target_shortens_paths_or_joins_co
 
 
 def test_fewer_landmarks_than_coordinates_are_refused():
+    bad: Any = 2.5
     for kind in (LandmarkMDS, LandmarkIsomap):
         with pytest.raises(ValueError, match="n_components must be <= n_landmarks = 2 = 2, got 3"):
             kind(n_components=3, n_landmarks=2)
         with pytest.raises(ValueError, match=r"n_landmarks must be an integer >= 1, got 2\.5"):
-            kind(n_landmarks=2.5)
+            kind(n_landmarks=bad)
         with pytest.raises(ValueError, match="number of records n must be an integer >= 2, got 1"):
             jax.eval_shape(kind().fit_transform, KEY, np.ones((1, 3), np.float32))

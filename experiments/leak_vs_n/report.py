@@ -190,7 +190,7 @@ def _scores_panel(ax: Axes, found: dict[tuple[str, str, str], list[Line]], data:
 def _others_panel(ax: Axes, found: dict[tuple[str, str, str], list[Line]]) -> None:
     own = {name[0]: lines for name, lines in found.items() if name[1:] == ("mnist", "float32")}
     _axes(ax, "other methods: mnist, float32", (0.08, 1.6))
-    for i, way in enumerate(way for way in own if not way.startswith(SCORES)):
+    for i, way in enumerate(way for way in own if not way.startswith(SCORES) and len(own[way]) > 1):
         color, last = plots.SERIES[(2, 3, 5, 6, 7, 0, 1)[i % 7]], own[way][-1]
         rounded = found.get((way, "mnist", "3 decimals"), [])
         shown = [float(np.median(shares(line))) for line in rounded]
@@ -201,7 +201,7 @@ def _others_panel(ax: Axes, found: dict[tuple[str, str, str], list[Line]]) -> No
     ax.set_yticks([0.1, 0.2, 0.5, 1.0], ["0.1", "0.2", "0.5", "1"])
     if "PCA" in own:
         nearest, last = _baseline(ax, own["PCA"]), own["PCA"][-1]["n"]
-        _label(ax, last, nearest[-1], "nearest record", plots.FAINT, (0, -13), align="right")
+        _label(ax, last, nearest[-1], "nearest record", plots.FAINT, (0, -24), align="right")
 
 
 def _axes(ax: Axes, title: str, limits: tuple[float, float]) -> None:

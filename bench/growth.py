@@ -85,8 +85,8 @@ MAKERS: dict[str, tuple[str, str, Maker, int]] = {
     "umap-learn": ("UMAP", "umap-learn", _umap_learn, 10**6),
     "isomap": ("Isomap", "drjax", _ours("isomap"), 10_000),
     "isomap-sklearn": ("Isomap", "scikit-learn", _sklearn_isomap, 10_000),
-    "landmark-isomap": ("landmark Isomap", "drjax", _ours("landmark-isomap"), 10**6),
-    "landmark-mds": ("landmark MDS", "drjax", _ours("landmark-mds"), 10**6),
+    "landmark_isomap": ("landmark Isomap", "drjax", _ours("landmark_isomap"), 10**6),
+    "landmark_mds": ("landmark MDS", "drjax", _ours("landmark_mds"), 10**6),
 }
 """Method, library, what makes a map of records (n, d) by a seed, and the most records that it is given."""
 

@@ -149,8 +149,8 @@ QUICK = {
     "tsne": {"perplexity": 6.0, "max_iter": 260},
     "umap": {"n_neighbors": 5, "n_epochs": 20},
     "isomap": {"n_neighbors": 5},
-    "landmark-mds": {"n_landmarks": 6},
-    "landmark-isomap": {"n_landmarks": 6, "n_neighbors": 5},
+    "landmark_mds": {"n_landmarks": 6},
+    "landmark_isomap": {"n_landmarks": 6, "n_neighbors": 5},
 }
 
 

@@ -19,7 +19,7 @@ KEY = jax.random.key(5)
 
 SMALL = {
     "isomap": {"n_neighbors": 2},
-    "landmark-isomap": {"n_neighbors": 2},
+    "landmark_isomap": {"n_neighbors": 2},
     "tsne": {"perplexity": 1.5, "max_iter": 10, "learning_rate": 1.0},
     "umap": {"n_neighbors": 5, "n_epochs": 11, "learning_rate": 0.1},
 }
@@ -344,7 +344,7 @@ def test_small_and_degenerate_data_give_finite_coordinates(method, shared_key, x
             with pytest.raises(ValueError, match="number of records n must be >= 3"):
                 refused()
         return
-    if method.name in ("isomap", "landmark-isomap"):
+    if method.name in ("isomap", "landmark_isomap"):
         method = dataclasses.replace(method, n_neighbors=min(method.n_neighbors, len(x) - 1))
     fitted = fit(method, KEY if shared_key is None else shared_key, x)
     inserted = insert(method, KEY, method.prepare(x[1:], shared_key=shared_key), x[0])
@@ -381,7 +381,7 @@ def test_a_point_at_1e30_is_embedded_or_flagged(method, dtype, at):
     ("name", "options", "message"),
     [
         ("isomap", {"n_neighbors": N}, "n_neighbors must be <= .*= 11, got 12"),
-        ("landmark-isomap", {"n_neighbors": N}, "n_neighbors must be <= .*= 11, got 12"),
+        ("landmark_isomap", {"n_neighbors": N}, "n_neighbors must be <= .*= 11, got 12"),
         ("tsne", {"perplexity": float(N)}, "perplexity must be < n = 12 records, got 12"),
         ("tsne", {"perplexity": 1e9}, "perplexity must be < n = 12 records, got 1e"),
     ],

@@ -47,7 +47,7 @@ class LandmarkIsomap:
         (60, 2)
     """
 
-    name: ClassVar[str] = "landmark-isomap"
+    name: ClassVar[str] = "landmark_isomap"
     title = "landmark Isomap"
     minimises = None
     deterministic = True

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from drjax.core import host
-from drjax.core.compiled import njit
 from drjax.core.types import Array
 from drjax.dr import landmarks, metrics
 from drjax.dr import neighbors as nearest_neighbors
@@ -71,8 +70,7 @@ def insert_chunks(
         if not np.isfinite(row).all():
             found.squares[lane] = np.nan
             return
-        own = np.argsort(row, kind="stable")[:n_neighbors]
-        lists = _with_target(neighbors, distances, row, own, n_neighbors)
+        lists = nearest_neighbors.with_first(row, neighbors, distances, n_neighbors)
         rows = np.concatenate([targets[lane : lane + 1], known])
         edges, n_parts = dijkstra.joined(metric, rows, *lists)
         for whole, of_lane in zip(found, _lengths(edges, chosen, n_parts, dtype), strict=True):
@@ -87,27 +85,6 @@ def insert_chunks(
     else:
         host.spread(work, b)
     return found
-
-
-@njit
-def _with_target(neighbors, distances, row, own, n_neighbors):
-    """Neighbour lists (n, k) and their distances once a point of index 0 is there, `row` (m,) away from the m others.
-
-    It takes the last place of a full list unless it is farther away than who has it; of equal distances the lower index
-    goes first.
-    """
-    m, kept = neighbors.shape
-    is_full = kept == n_neighbors
-    width = kept if is_full else kept + 1
-    lists, lengths = np.zeros((m + 1, width), np.int64), np.empty((m + 1, width))
-    for c in range(width):
-        lists[0, c], lengths[0, c] = own[c] + 1, row[own[c]]
-    for i in range(m):
-        for c in range(kept):
-            lists[i + 1, c], lengths[i + 1, c] = neighbors[i, c] + 1, distances[i, c]
-        if not is_full or row[i] <= distances[i, kept - 1]:
-            lists[i + 1, width - 1], lengths[i + 1, width - 1] = 0, row[i]
-    return lists, lengths
 
 
 def _lengths(edges: dijkstra.Edges, chosen: np.ndarray, n_parts: int, dtype: Any) -> Lengths:

@@ -58,7 +58,7 @@ class LandmarkMDS:
         (60, 2)
     """
 
-    name: ClassVar[str] = "landmark-mds"
+    name: ClassVar[str] = "landmark_mds"
     title = "landmark multidimensional scaling"
     minimises = None
     deterministic = True

@@ -1,6 +1,6 @@
 """What the adversary who knows all records but one takes out of an embedding, as the number of records grows.
 
-    python -m experiments.leak_vs_n.run                     # eight attacks, 100 to 1,000,000 records, an hour
+    python -m experiments.leak_vs_n.run                     # eight attacks, 100 to 1,000,000 records, an hour or two
     python -m experiments.leak_vs_n.run --scale decimals    # PCA rounded to 4, 3, 2 and 1 decimals
     python -m experiments.leak_vs_n.run --scale smoke       # digits: the same code in seconds
 

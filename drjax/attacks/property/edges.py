@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import ndimage
 
+from drjax.attacks.property.marker_colors import contrast_to
+
 MIN_ALONE = 3
 """Least number of markers that lie alone, for their edge to be learned."""
 
@@ -37,7 +39,7 @@ def edge_of(image: np.ndarray, ground: np.ndarray, least: float) -> Edge | None:
         ground: Its background.
         least: Least difference from the ground of what is marked.
     """
-    alone = alone_in(np.abs(image - ground).max(axis=-1) > least)
+    alone = alone_in(contrast_to(image, ground) > least)
     found, sizes = [], []
     for rows, columns, mask in alone:
         patch = image[rows, columns]

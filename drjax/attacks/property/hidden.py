@@ -14,7 +14,7 @@ import numpy as np
 from scipy import ndimage
 from scipy.spatial import KDTree
 
-from drjax.attacks.property.marker_colors import color_shares
+from drjax.attacks.property.marker_colors import color_shares, contrast_to
 from drjax.attacks.property.markers import Markers, find_markers
 from drjax.attacks.property.panel import Legend
 from drjax.attacks.property.raster import coverage_on_host
@@ -163,7 +163,7 @@ def rim_width(image: np.ndarray, ground: np.ndarray, found: Markers) -> float:
     if found.edge is None:
         shown = found.shares.max(axis=0)
     else:
-        shown = np.clip(np.abs(image - ground).max(axis=-1) / np.abs(found.edge.color - ground).max(), 0, 1)
+        shown = np.clip(contrast_to(image, ground) / np.abs(found.edge.color - ground).max(), 0, 1)
     paleness, n = np.zeros(RIM_STEPS), np.zeros(RIM_STEPS)
     far = math.ceil(reach)
     y, x = np.mgrid[-far : far + 1, -far : far + 1]

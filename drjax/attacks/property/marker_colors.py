@@ -25,6 +25,12 @@ FOREIGN = 0.3
 """Distance from all colours' lines to the ground at which a pixel has none of them, of 1: text over markers."""
 
 
+def contrast_to(pixels: np.ndarray, color: np.ndarray) -> np.ndarray:
+    """Largest difference (...) of pixels (..., 3) from a colour (3,) in red, green and blue."""
+    red, green, blue = (np.abs(pixels[..., k] - color[k]) for k in range(3))
+    return np.maximum(np.maximum(red, green), blue)
+
+
 def marker_colors(image: np.ndarray, ground: np.ndarray, contrast: np.ndarray) -> np.ndarray:
     """(c, 3) colours of what is drawn, at most `MAX_COLORS`, the most frequent first; mixtures with the ground left
     out.
@@ -67,8 +73,8 @@ def _split(offset: np.ndarray, direction: np.ndarray) -> tuple[np.ndarray, np.nd
     """Part of an offset (..., 3) along a direction, and length of the part across, in lengths of the direction."""
     squared = float(direction @ direction)
     along = offset @ direction / squared
-    across = np.linalg.norm(offset - along[..., None] * direction, axis=-1) / np.sqrt(squared)
-    return along, across
+    red, green, blue = ((offset[..., k] - along * direction[k]) ** 2 for k in range(3))
+    return along, np.sqrt(red + green + blue) / np.sqrt(squared)
 
 
 def color_shares(image: np.ndarray, ground: np.ndarray, palette: np.ndarray) -> list[np.ndarray]:

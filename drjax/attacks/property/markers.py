@@ -15,7 +15,7 @@ from skimage.measure import find_contours
 
 from drjax.attacks.property import circles
 from drjax.attacks.property.edges import Edge, edge_of
-from drjax.attacks.property.marker_colors import MIN_CONTRAST, color_shares, marker_colors
+from drjax.attacks.property.marker_colors import MIN_CONTRAST, color_shares, contrast_to, marker_colors
 
 GRID = 2
 """Cells of the vote per pixel and axis."""
@@ -97,7 +97,7 @@ def find_markers(image: np.ndarray, ground: np.ndarray, like: Markers | None = N
 
     About a second for a thousand markers on 640 x 480 pixels. `like`: markers of the same radius, colours and edge.
     """
-    contrast = np.abs(image - ground).max(axis=-1)
+    contrast = contrast_to(image, ground)
     edge = edge_of(image, ground, MIN_CONTRAST) if like is None else like.edge
     palette = _palette(image, ground, contrast, edge) if like is None else like.palette
     if len(palette) == 0:
@@ -131,7 +131,7 @@ def _palette(image: np.ndarray, ground: np.ndarray, contrast: np.ndarray, edge: 
     """(c, 3) colours of the markers' insides."""
     if edge is None:
         return marker_colors(image, ground, contrast)
-    from_edge = np.where(contrast > MIN_CONTRAST, np.abs(image - edge.color).max(axis=-1), 0)
+    from_edge = np.where(contrast > MIN_CONTRAST, contrast_to(image, edge.color), 0)
     palette = marker_colors(image, edge.color, from_edge)
     return palette[np.abs(palette - ground).max(axis=1) > MIN_CONTRAST]
 

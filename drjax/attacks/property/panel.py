@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import ndimage
 
-from drjax.attacks.property.marker_colors import MIN_CONTRAST
+from drjax.attacks.property.marker_colors import MIN_CONTRAST, contrast_to
 
 MIN_SHEET = 0.2
 """Least share of a picture that a sheet of another colour than the rest covers."""
@@ -61,7 +61,7 @@ def inside_of(image: np.ndarray, ground: np.ndarray) -> Box:
     left, top, right, bottom = _ground_box(image, ground)
     if (left, top, right, bottom) != (0, 0, width, height):
         return left, top, right, bottom
-    contrast = np.abs(image[top:bottom, left:right] - ground).max(axis=-1)
+    contrast = contrast_to(image[top:bottom, left:right], ground)
     rows, columns = _segments(contrast)
     boxes = _boxes(rows, columns)
     frames = [b for b in boxes if (b[2] - b[0]) * (b[3] - b[1]) > 0.2 * height * width]
@@ -91,7 +91,7 @@ def _axis(candidates: list[Box], lines: list[Box], contrast: np.ndarray) -> Box 
 def _ground_box(image: np.ndarray, ground: np.ndarray) -> Box:
     """The part of the image whose border has the ground's colour: plots may lie on a sheet of another one."""
     height, width = image.shape[:2]
-    is_ground = np.abs(image - ground).max(axis=-1) < LINE_CONTRAST
+    is_ground = contrast_to(image, ground) < LINE_CONTRAST
     edge = np.concatenate([is_ground[0], is_ground[-1], is_ground[:, 0], is_ground[:, -1]])
     if edge.mean() > 0.5:
         return 0, 0, width, height
@@ -173,29 +173,29 @@ def erase_lines(image: np.ndarray, ground: np.ndarray) -> list[Legend]:
     Returns the legends.
     """
     legends = []
-    contrast = np.abs(image - ground).max(axis=-1)
+    contrast = contrast_to(image, ground)
     height, width = contrast.shape
     for left, top, right, bottom in _boxes(*_segments(contrast)):
         if (right - left) * (bottom - top) < 0.5 * height * width:
             area = image[max(0, top - 2) : bottom + 2, max(0, left - 4) : right + 4]
             legends.append(Legend(area.copy(), ground_of(area)))
             area[:] = ground
-    contrast = np.abs(image - ground).max(axis=-1)
+    contrast = contrast_to(image, ground)
     for lines, pixels in ((_thin(contrast), image), (_thin(contrast.T), image.swapaxes(0, 1))):
         rows = np.nonzero(lines.mean(axis=1) > FULL)[0]
         for together in np.split(rows, np.nonzero(np.diff(rows) > 1)[0] + 1) if len(rows) else ():
             _erase_rows(pixels, lines, together, ground)
-    image[np.abs(image - ground).max(axis=-1) < MIN_CONTRAST / 2] = ground
+    image[contrast_to(image, ground) < MIN_CONTRAST / 2] = ground
     return legends
 
 
 def _erase_rows(pixels: np.ndarray, lines: np.ndarray, rows: np.ndarray, ground: np.ndarray) -> None:
     """Paints a line of some rows with the ground's colour, or that of a marker that is cut by it."""
     sides = pixels[[max(rows[0] - 1, 0), min(rows[-1] + 1, len(pixels) - 1)]]
-    is_cut = (np.abs(sides - ground).max(axis=-1) > MIN_CONTRAST).all(axis=0)
+    is_cut = np.asarray((contrast_to(sides, ground) > MIN_CONTRAST).all(axis=0))
     below = np.where(is_cut[:, None], sides.mean(axis=0), ground)
     for row in rows:
         color = np.median(pixels[row, lines[row]], axis=0)
         # Next to a marker a line is not thin, but it has its colour.
-        is_line = lines[row] | (np.abs(pixels[row] - color).max(axis=-1) < LINE_CONTRAST)
+        is_line = lines[row] | (contrast_to(pixels[row], color) < LINE_CONTRAST)
         pixels[row, is_line] = below[is_line]

@@ -12,7 +12,7 @@ from scipy.spatial import KDTree
 from drjax.attacks.property import circles, raster, redraw, text
 from drjax.attacks.property.edges import MIN_ALONE
 from drjax.attacks.property.hidden import hidden_share, under_legend
-from drjax.attacks.property.marker_colors import MIN_CONTRAST
+from drjax.attacks.property.marker_colors import MIN_CONTRAST, contrast_to
 from drjax.attacks.property.markers import SMALLEST, Markers, find_markers
 from drjax.attacks.property.panel import LINE_CONTRAST, Box, erase_lines, ground_of, inside_of
 from drjax.core import validate
@@ -108,7 +108,7 @@ def read_picture(
     validate.probability(most_hidden=most_hidden)
     image = _load(Path(path))
     ground = ground_of(image)
-    empty = float((np.abs(image - ground).max(axis=-1) < LINE_CONTRAST).mean())
+    empty = float((contrast_to(image, ground) < LINE_CONTRAST).mean())
     if empty < MIN_EMPTY:
         raise ValueError(
             f"path must be a scatter plot on a ground of one colour, but only {empty:.0%} of {path} has its most "
@@ -158,7 +158,7 @@ def _without_text(image: np.ndarray, ground: np.ndarray, found: Markers | None) 
     """Markers of an image without its words and without legends, which are painted over in place."""
     if found is None or len(found.centres) == 0:
         return found
-    drawn = np.abs(image - ground).max(axis=-1) > MIN_CONTRAST
+    drawn = contrast_to(image, ground) > MIN_CONTRAST
     # Letters may have been taken for markers, but strokes do not fill a disc.
     radius = max(found.radius, SMALLEST)
     discs = np.array([at for at in found.centres if circles.mean_in_disc(drawn, at, radius) > MIN_FILLED])
@@ -180,7 +180,7 @@ def _without_text(image: np.ndarray, ground: np.ndarray, found: Markers | None) 
 
 def _check_redrawn(path: str | Path, image: np.ndarray, ground: np.ndarray, found: Markers) -> None:
     """Raises ValueError where the found markers, drawn again, do not look like the picture."""
-    marked = np.abs(image - ground).max(axis=-1) > MIN_CONTRAST
+    marked = contrast_to(image, ground) > MIN_CONTRAST
     by_color = redraw.compare(found.centres, found.colors, found.radius, found.shares, marked, found.reach)
     what, instead = "", "pass coordinates instead"
     shapes = by_color.misshapen[by_color.n_compared >= MIN_ALONE]

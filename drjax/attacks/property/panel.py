@@ -192,7 +192,7 @@ def erase_lines(image: np.ndarray, ground: np.ndarray) -> list[Legend]:
 def _erase_rows(pixels: np.ndarray, lines: np.ndarray, rows: np.ndarray, ground: np.ndarray) -> None:
     """Paints a line of some rows with the ground's colour, or that of a marker that is cut by it."""
     sides = pixels[[max(rows[0] - 1, 0), min(rows[-1] + 1, len(pixels) - 1)]]
-    is_cut = (contrast_to(sides, ground) > MIN_CONTRAST).all(axis=0)
+    is_cut = np.asarray((contrast_to(sides, ground) > MIN_CONTRAST).all(axis=0))
     below = np.where(is_cut[:, None], sides.mean(axis=0), ground)
     for row in rows:
         color = np.median(pixels[row, lines[row]], axis=0)

@@ -247,6 +247,7 @@ def small_pair(neighbouring, task):
     return (other, z), (x, y)
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize(
     ("task", "neighbouring"),
     [("classification", "replace_one"), ("regression", "replace_one"), ("unsupervised", "add_or_remove")],

@@ -80,6 +80,18 @@ def test_records_of_a_map_come_out_closer_than_from_their_places(mapped, method)
 
 
 @pytest.mark.optimised
+def test_few_records_whose_map_rests_better_than_the_guesses_say_come_out():
+    # By the guesses' forces alone no record fulfils the equations, and the places were all that was said.
+    x = np.asarray(drjax.load("digits").x[:101], np.float64)
+    coords = np.asarray(drjax.TSNE().fit_transform(KEY, x.astype(np.float32)).coords, np.float64)
+    made = map_forces.prepared(x, coords, 30.0)
+    found = near_forces.reconstruct_near_forces(made, np.arange(6), bounds=(0.0, 1.0))
+    error, places = (((one - x[:6]) ** 2).mean(axis=1) for one in (found.x, made.guess[:6]))
+    assert error.mean() < 0.1 * places.mean()
+    assert 0.3 * error.mean() < np.mean(found.expected_mse) < 3 * error.mean()
+
+
+@pytest.mark.optimised
 def test_of_a_map_that_is_not_at_rest_the_places_are_all_that_is_said(mapped):
     x, coords = mapped
     shuffled = coords + np.random.default_rng(0).normal(size=coords.shape) * coords.std()

@@ -40,6 +40,9 @@ LEVELS = (10.0, 1.0)
 MAX_ITER = 30
 """Steps of one of them."""
 
+COARSER = (10.0, 100.0)
+"""Times the noise of a force that are tried where no record fulfils the equations."""
+
 MOST_MISFIT = 10.0
 """Where the objective is more than this a equation no record fulfils them, and the prior's mean is the answer."""
 
@@ -252,28 +255,40 @@ def solve(made: Map, row: int, equations: NearForces | None = None, noise: float
         made: Map.
         row: The record to reconstruct.
         equations: Its equations, where known records are a little other than those of the map.
-        noise: Standard deviation of a force; the map's if None.
+        noise: Standard deviation of a force; the map's if None, or where no record fulfils the equations then,
+            `COARSER` times that: with few records the forces of the guesses rest better than those of the truth.
     """
     with jax.enable_x64(True):
-        equations = equations_of(made, row) if equations is None else equations
-        prior, level = prior_of(made, row), made.noise if noise is None else noise
-        n_equations = equations.push.size
-        best: Fit | None = None
-        for start in (prior.mean, equations.known[equations.near[0]]):
-            if best is not None and best.cost <= ENOUGH * n_equations:
+        equations, prior = equations_of(made, row) if equations is None else equations, prior_of(made, row)
+        found = _solved(equations, prior, made.noise if noise is None else noise)
+        # Fewer errors than features say too little of a record to be believed beside coarse forces.
+        is_told = len(made.x) - 1 > made.x.shape[1]
+        for times in COARSER if noise is None and is_told else ():
+            if found.is_found:
                 break
-            x, found = start, None
-            for times in LEVELS:
-                scale = jnp.full(n_equations, max(times * level, np.finfo(float).tiny))
-                found = descend(equations, jnp.zeros(0), Noise(scale, None), prior, x, max_iter=MAX_ITER)
-                x = found.x
-            assert found is not None
-            if best is None or found.cost < best.cost:
-                best = found
-        assert best is not None
-        if not (np.isfinite(best.x).all() and best.cost <= MOST_MISFIT * n_equations):
-            return Solved(np.asarray(prior.mean), False, np.diagonal(prior.covariance))
-        return Solved(np.asarray(best.x), True, np.maximum(variances(equations, prior, best), 0))
+            found = _solved(equations, prior, times * made.noise)
+        return found
+
+
+def _solved(equations: NearForces, prior: Belief, level: float) -> Solved:
+    """`solve` with forces of this noise."""
+    n_equations = equations.push.size
+    best: Fit | None = None
+    for start in (prior.mean, equations.known[equations.near[0]]):
+        if best is not None and best.cost <= ENOUGH * n_equations:
+            break
+        x, found = start, None
+        for times in LEVELS:
+            scale = jnp.full(n_equations, max(times * level, np.finfo(float).tiny))
+            found = descend(equations, jnp.zeros(0), Noise(scale, None), prior, x, max_iter=MAX_ITER)
+            x = found.x
+        assert found is not None
+        if best is None or found.cost < best.cost:
+            best = found
+    assert best is not None
+    if not (np.isfinite(best.x).all() and best.cost <= MOST_MISFIT * n_equations):
+        return Solved(np.asarray(prior.mean), False, np.diagonal(prior.covariance))
+    return Solved(np.asarray(best.x), True, np.maximum(variances(equations, prior, best), 0))
 
 
 def reconstruct_near_forces(made: Map, rows: Array, *, bounds: tuple[float, float] | None = None) -> Reconstruction:

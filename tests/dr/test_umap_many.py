@@ -56,7 +56,7 @@ def on_one_core(work):
 
 def graph_of(x, k=15):
     lists = cpu.lists_of(x, k, 1.0)
-    union, first = cpu._union(lists.indices, lists.weights, 1.0)
+    union, first = cpu.union_of(lists.indices, lists.weights, 1.0)
     return spectral_cpu.adjacency(*cpu._edges(lists.indices, union, first, union.max() / 500), len(x))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -40,3 +41,24 @@ def by_platform(*operands: Any, default: Callable[..., Any], **branches: Callabl
     if _FOR_ALL.value or set(backend.backends()) != {"cpu"}:
         return jax.lax.platform_dependent(*operands, default=default, **branches)
     return branches.get("cpu", default)(*operands)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def on_cpu_or(cpu: Callable[..., Any], default: Callable[..., Any], *operands: Any) -> Any:
+    """`by_platform` where the CPU's branch is compiled code without a derivative: `default` is differentiated.
+
+    Where a derivative is asked for, the values are those of `default`, too. Differentiable in both modes, as often as
+    `default` is.
+
+    Args:
+        cpu: Branch of CPUs.
+        default: Branch of other platforms, which gives the same up to rounding.
+        *operands: Pytrees of arrays that the branch is called with.
+    """
+    return by_platform(*operands, cpu=cpu, default=default)
+
+
+@on_cpu_or.defjvp
+def _derivative(cpu: Callable[..., Any], default: Callable[..., Any], primals: tuple, tangents: tuple) -> Any:
+    del cpu
+    return jax.jvp(default, primals, tangents)

@@ -19,8 +19,8 @@ from drjax.core.types import Array
 LANES = 16
 """Targets of one piece of work: they stay in the cache while the known records pass by."""
 
-DIFFERENCES = 2**30
-"""Differences of all pairs, features apart, that XLA may hold at a time, 4 GiB in float32."""
+DIFFERENCES = 2**28
+"""Differences of all pairs, features apart, that XLA may hold at a time, 1 GiB in float32."""
 
 
 def distances(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -64,10 +64,13 @@ def _derivative(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
 
 
 def squared_in_xla(a: Array, b: Array) -> Array:
-    """(p, q) squared distances of a (p, d) to b (q, d), by differences; by rows where their tensor would be large."""
-    if a.shape[0] * b.shape[0] * a.shape[1] > DIFFERENCES:
-        return jax.lax.map(jax.checkpoint(lambda row: jnp.sum((row - b) ** 2, axis=-1)), a)
-    return jnp.sum((a[:, None] - b[None]) ** 2, axis=-1)
+    """(p, q) squared distances of a (p, d) to b (q, d), by differences; some rows at a time where these are many."""
+    (p, d), q = a.shape, b.shape[0]
+    if p * q * d <= DIFFERENCES:
+        return jnp.sum((a[:, None] - b[None]) ** 2, axis=-1)
+    # Their derivatives take a few times as much.
+    size = max(1, DIFFERENCES // (4 * q * d))
+    return jax.lax.map(jax.checkpoint(lambda row: jnp.sum((row - b) ** 2, axis=-1)), a, batch_size=size)
 
 
 def _on_host(targets: Array, known: Array) -> Array:

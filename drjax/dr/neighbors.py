@@ -167,19 +167,30 @@ def with_first(row, indices, distances, k):
 
     The target has index 0 and distances row (m,) to the known: it comes before those at its distance.
     """
-    m, width = distances.shape
+    m = len(distances)
     listed, apart = np.empty((m + 1, k), np.int64), np.empty((m + 1, k))
     order = np.argsort(row, kind="mergesort")[:k]
     for c in range(k):
         listed[0, c], apart[0, c] = order[c] + 1, row[order[c]]
     for i in range(m):
-        place = width
-        while place > 0 and row[i] <= distances[i, place - 1]:
-            place -= 1
-        for c in range(k):
-            if c == place:
-                listed[i + 1, c], apart[i + 1, c] = 0, row[i]
-            else:
-                old = c - (c > place)
-                listed[i + 1, c], apart[i + 1, c] = indices[i, old] + 1, distances[i, old]
+        enter_first(row[i], indices[i], distances[i], listed[i + 1], apart[i + 1])
     return listed, apart
+
+
+@njit(inline="always")
+def enter_first(distance, indices, distances, listed, apart):
+    """Writes one list with a row of index 0 at a distance in it, which comes before those at its distance; its place.
+
+    The old list is as long as the new one or one shorter, and its indices count without row 0. The place is
+    `len(distances)` where the row is farther than all of them.
+    """
+    place = len(distances)
+    while place > 0 and distance <= distances[place - 1]:
+        place -= 1
+    for c in range(len(listed)):
+        if c == place:
+            listed[c], apart[c] = 0, distance
+        else:
+            old = c - (c > place)
+            listed[c], apart[c] = indices[old] + 1, distances[old]
+    return place

@@ -63,7 +63,7 @@ class Config:
     """What decides the results.
 
     Attributes:
-        plans: What is released, in the order of computing.
+        plans: Releases, in the order of computing.
         seed: Seed of the order of records, of the methods and of the attacks.
     """
 

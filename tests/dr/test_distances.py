@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
+from drjax.dr import distances
 from drjax.dr.distances import squared_in_xla, squared_rows
 
 RNG = np.random.default_rng(0)
@@ -55,3 +56,12 @@ def test_derivatives_of_either_mode_and_order_are_those_of_the_formula():
         np.testing.assert_allclose(jax.jit(jax.jacfwd(squared_rows))(target, known)[0, :, 0], jacobian, atol=1e-13)
         hessian = jax.jit(jax.jacfwd(jax.jacrev(squared_rows)))(target, known)[0, :, 0, :, 0]
         np.testing.assert_allclose(hessian, np.broadcast_to(2 * np.eye(19), (4, 19, 19)), atol=1e-13)
+
+
+def test_many_pairs_are_met_some_rows_at_a_time(monkeypatch):
+    whole = squared_in_xla(TARGETS, KNOWN)
+    slope = jax.grad(lambda known: squared_in_xla(TARGETS, known).sum())(KNOWN)
+    # Eight rows a time, of 37.
+    monkeypatch.setattr(distances, "DIFFERENCES", 4 * 8 * KNOWN.size)
+    np.testing.assert_allclose(squared_in_xla(TARGETS, KNOWN), whole, rtol=1e-6)
+    np.testing.assert_allclose(jax.grad(lambda known: squared_in_xla(TARGETS, known).sum())(KNOWN), slope, rtol=1e-4)

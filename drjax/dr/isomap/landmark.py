@@ -89,7 +89,7 @@ class LandmarkIsomap:
         del key
         x = base.records(x)
         self._check_size(x.shape[0])
-        return self._embedding(_fitted(self, x))
+        return self._embedding(platforms.on_cpu_or(self._fit_on_host, self._fit_in_xla, x))
 
     def objective(self, coords: Array, x: Array) -> Array:
         """nan: nothing is minimised over all records; ()."""
@@ -128,7 +128,8 @@ class LandmarkIsomap:
         m, d = shared.known.shape
         base.check_targets(targets, d)
         self._check_size(m + 1)
-        return jax.vmap(self._embedding)(_inserted(self, shared, jnp.asarray(targets, shared.known.dtype)))
+        own = jnp.asarray(targets, shared.known.dtype)
+        return jax.vmap(self._embedding)(platforms.on_cpu_or(self._insert_on_host, self._insert_in_xla, shared, own))
 
     def _embedding(self, lengths: Lengths) -> Embedding:
         chosen = landmarks.positions(lengths.squares.shape[0], self.n_landmarks)
@@ -166,24 +167,3 @@ class LandmarkIsomap:
     def _check_size(self, n: int) -> None:
         landmarks.check_size(n, self.n_components)
         validate.at_most(n - 1, f"n - 1 of n = {n} records", n_neighbors=self.n_neighbors)
-
-
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _fitted(method: LandmarkIsomap, x: Array) -> Lengths:
-    return platforms.by_platform(x, cpu=method._fit_on_host, default=method._fit_in_xla)
-
-
-@_fitted.defjvp
-def _fitted_jvp(method: LandmarkIsomap, primals: tuple, tangents: tuple) -> tuple[Lengths, Lengths]:
-    return jax.jvp(method._fit_in_xla, primals, tangents)
-
-
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _inserted(method: LandmarkIsomap, shared: LandmarkIsomapShared, targets: Array) -> Lengths:
-    cpu, default = method._insert_on_host, method._insert_in_xla
-    return platforms.by_platform(shared, targets, cpu=cpu, default=default)
-
-
-@_inserted.defjvp
-def _inserted_jvp(method: LandmarkIsomap, primals: tuple, tangents: tuple) -> tuple[Lengths, Lengths]:
-    return jax.jvp(method._insert_in_xla, primals, tangents)

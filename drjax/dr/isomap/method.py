@@ -116,7 +116,8 @@ class Isomap:
         del key
         x = base.records(x)
         self._check_size(x.shape[0])
-        spectrum = self._decompose(x) if x.shape[0] < many.MANY else _fitted(self, x)
+        are_many = x.shape[0] >= many.MANY
+        spectrum = platforms.on_cpu_or(self._fit_on_host, self._decompose, x) if are_many else self._decompose(x)
         return _embedding(spectrum, self.n_components)
 
     def objective(self, coords: Array, x: Array) -> Array:
@@ -128,7 +129,8 @@ class Isomap:
         self._check_size(x.shape[0])
         x = jnp.asarray(x, compute_dtype(x))
         unit = self._unit(x)
-        paths = _lengths(self, x / unit) if x.shape[0] >= many.MANY else self._lengths_in_xla(x / unit)
+        own, in_xla = x / unit, self._lengths_in_xla
+        paths = platforms.on_cpu_or(self._lengths_on_host, in_xla, own) if len(x) >= many.MANY else in_xla(own)
         y = (coords - jnp.mean(coords, axis=0)) / unit
         return jnp.sum((principal.gram(paths) - jnp.matmul(y, y.T, precision=HIGHEST)) ** 2) * unit**4
 
@@ -171,7 +173,8 @@ class Isomap:
         m, d = shared.known.shape
         base.check_targets(targets, d)
         self._check_size(m + 1)
-        spectrum = _inserted(self, shared, jnp.asarray(targets, shared.known.dtype))
+        own = jnp.asarray(targets, shared.known.dtype)
+        spectrum = platforms.on_cpu_or(self._insert_on_host, self._insert_by_fit, shared, own)
         return jax.vmap(functools.partial(_embedding, n_components=self.n_components))(spectrum)
 
     def _insert_by_fit(self, shared: IsomapShared, targets: Array) -> Spectrum:
@@ -224,39 +227,6 @@ class Isomap:
     def _check_size(self, n: int) -> None:
         validate.at_most(n, "n records", n_components=self.n_components)
         validate.at_most(n - 1, f"n - 1 of n = {n} records", n_neighbors=self.n_neighbors)
-
-
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _inserted(method: Isomap, shared: IsomapShared, targets: Array) -> Spectrum:
-    cpu, default = method._insert_on_host, method._insert_by_fit
-    return platforms.by_platform(shared, targets, cpu=cpu, default=default)
-
-
-@_inserted.defjvp
-def _inserted_jvp(method: Isomap, primals: tuple, tangents: tuple) -> tuple[Spectrum, Spectrum]:
-    # Compiled code on the host has no derivative; the fit of the n records, which it equals, has.
-    return jax.jvp(method._insert_by_fit, primals, tangents)
-
-
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _fitted(method: Isomap, x: Array) -> Spectrum:
-    return platforms.by_platform(x, cpu=method._fit_on_host, default=method._decompose)
-
-
-@_fitted.defjvp
-def _fitted_jvp(method: Isomap, primals: tuple, tangents: tuple) -> tuple[Spectrum, Spectrum]:
-    return jax.jvp(method._decompose, primals, tangents)
-
-
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _lengths(method: Isomap, x: Array) -> Array:
-    """Lengths of the shortest paths of many records x (n, d), (n, n)."""
-    return platforms.by_platform(x, cpu=method._lengths_on_host, default=method._lengths_in_xla)
-
-
-@_lengths.defjvp
-def _lengths_jvp(method: Isomap, primals: tuple, tangents: tuple) -> tuple[Array, Array]:
-    return jax.jvp(method._lengths_in_xla, primals, tangents)
 
 
 def _like(b: int, n: int, k: int, dtype: Any) -> Spectrum:

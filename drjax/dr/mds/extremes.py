@@ -68,7 +68,7 @@ def signs(found: Extremes, factors: Factors, norm: Array) -> tuple[Array, Array]
 
     Args:
         found: Extremes of the rows.
-        factors: Of b embeddings, of any sign.
+        factors: Factors of b embeddings, of any sign.
         norm: (b, k), of each column, by which margins are divided.
     """
     factors = jax.lax.stop_gradient(factors)

@@ -63,7 +63,7 @@ def _search_rows(between, target, begin, end, search):
             error = target - (math.log(total) + beta * moment / total)
             if abs(error) <= ENTROPY_TOL or step + 1 == MAX_STEPS:
                 break
-            beta, low, high = next_precision(error, beta, low, high)
+            beta, low, high = _next(error, beta, low, high)
         search.shift[i] = shift
         for j in range(between.shape[0]):
             if j != i:
@@ -75,7 +75,7 @@ def _search_rows(between, target, begin, end, search):
 
 
 @njit(inline="always")
-def next_precision(error, beta, low, high):
+def _next(error, beta, low, high):
     """One step of `bandwidth.bisect`, whose function is the negative entropy."""
     if error < 0:
         low = beta
@@ -139,7 +139,24 @@ def _precision(between, i, new, target, search):
         error = target - (math.log(total) + beta * moment / total)
         if abs(error) <= ENTROPY_TOL or step + 1 == MAX_STEPS:
             break
-        beta, low, high = next_precision(error, beta, low, high)
+        beta, low, high = _next(error, beta, low, high)
+    return beta, shift, total
+
+
+@njit
+def gaussian(row, target):
+    """Precision of a point at squared distances row (m,) to the others, the least of them, and the sum of weights.
+
+    Its weights exp(-precision (s - least)) have the entropy `target` in nats; the sum is theirs.
+    """
+    shift = _nearest(row, -1, math.inf)
+    beta, low, high, total = 1.0, 0.0, math.inf, 1.0
+    for step in range(MAX_STEPS):
+        total, moment = _sums(row, -1, shift, beta)
+        error = target - (math.log(total) + beta * moment / total)
+        if abs(error) <= ENTROPY_TOL or step + 1 == MAX_STEPS:
+            break
+        beta, low, high = _next(error, beta, low, high)
     return beta, shift, total
 
 
@@ -170,14 +187,7 @@ def _fill(distances, beta, shift, total, p):
 def joint_probabilities(between, row, target, search, p):
     """Writes the joint probabilities of [target; known] to p (n, n): `affinity.joint_probabilities`."""
     n = p.shape[0]
-    shift = _nearest(row, -1, math.inf)
-    beta, low, high, total = 1.0, 0.0, math.inf, 1.0
-    for step in range(MAX_STEPS):
-        total, moment = _sums(row, -1, shift, beta)
-        error = target - (math.log(total) + beta * moment / total)
-        if abs(error) <= ENTROPY_TOL or step + 1 == MAX_STEPS:
-            break
-        beta, low, high = next_precision(error, beta, low, high)
+    beta, shift, total = gaussian(row, target)
     p[0, 0] = 0
     _fill(row, beta, shift, total, p[0, 1:n])
     for i in range(n - 1):
@@ -225,7 +235,7 @@ def joint_probabilities_alone(squared, target, p):
             error = target - (math.log(total) + beta * moment / total)
             if abs(error) <= ENTROPY_TOL or step + 1 == MAX_STEPS:
                 break
-            beta, low, high = next_precision(error, beta, low, high)
+            beta, low, high = _next(error, beta, low, high)
         for j in range(n):
             p[i, j] = weights[j] / total
     _make_joint(p)

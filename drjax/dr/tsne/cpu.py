@@ -283,8 +283,11 @@ def _all_log_weights(p, y):
 
 
 @njit(fastmath=True)
-def _advance(n, attraction, repulsion, pull, push, momentum, learning_rate, y, update, gains):
-    """One step of all coordinates; returns the squared norm of the gradient times the gains."""
+def advance(n, attraction, repulsion, pull, push, momentum, learning_rate, y, update, gains):
+    """One step of n points in place; returns the squared norm of the gradient times the gains.
+
+    The gradient is pull * attraction - push * repulsion; all arrays are (k, n or more).
+    """
     kind = y.dtype.type
     more, less, least = kind(0.2), kind(0.8), kind(0.01)
     squares = 0.0
@@ -326,7 +329,7 @@ def descend(p, descent, y):
         looking = (iteration + 1) % 50 == 0
         if looking and not exploring:
             error = constant + _all_log_weights(p, y) + math.log(normaliser)
-        squares = _advance(n, attraction, repulsion, scale, push, momentum, learning_rate, y, update, gains)
+        squares = advance(n, attraction, repulsion, scale, push, momentum, learning_rate, y, update, gains)
         iteration += 1
         if looking:
             norm = math.sqrt(squares)

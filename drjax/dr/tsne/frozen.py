@@ -15,6 +15,7 @@ from drjax.core.compiled import njit
 from drjax.core.types import Array
 from drjax.dr import metrics, neighbors
 from drjax.dr.tsne import near_affinities
+from drjax.dr.tsne.affinity_cpu import gaussian
 
 MOST_STEPS = 100
 SHORTEST = 1e-6
@@ -150,13 +151,11 @@ def _joint_with_known(row, k, target, gaussians):
     """Joint probabilities (m,) of the record with the known ones; n of them are the mean of the conditional ones."""
     m = row.shape[0]
     order = np.argsort(row, kind="mergesort")[:k]
-    squared, own, precision = np.empty((1, k)), np.empty((1, k)), np.empty(1)
-    for c in range(k):
-        squared[0, c] = row[order[c]] ** 2
-    near_affinities.find_precisions(squared, target, own, precision)
+    squared = row[order] ** 2
+    precision, shift, total = gaussian(squared, target)
     p = np.zeros(m)
     for c in range(k):
-        p[order[c]] = own[0, c]
+        p[order[c]] = math.exp(-precision * (squared[c] - shift)) / total
     for i in range(m):
         if row[i] <= gaussians[i, 0]:
             weight = math.exp(-gaussians[i, 2] * (row[i] ** 2 - gaussians[i, 1]))

@@ -9,7 +9,7 @@ from scipy.special import xlogy
 
 from drjax.core import host
 from drjax.core.compiled import njit
-from drjax.dr.tsne.cpu import Descent
+from drjax.dr.tsne.cpu import Descent, advance
 from drjax.dr.tsne.mesh import ROWS, Mesh
 from drjax.dr.tsne.near_affinities import Graph
 
@@ -82,17 +82,8 @@ class _Moving:
         kind = self._y.dtype.type
         pull = kind(4.0 * (self._descent.exaggeration if exploring else 1.0))
         rate, momentum = kind(self._descent.learning_rate), kind(0.5 if exploring else 0.8)
-        return _advance(
-            self._attraction,
-            self._repulsion,
-            pull,
-            kind(4.0 / normaliser),
-            momentum,
-            rate,
-            self._y,
-            self._update,
-            self._gains,
-        )
+        forces = self._attraction.T, self._repulsion.T, pull, kind(4.0 / normaliser)
+        return advance(len(self._y), *forces, momentum, rate, self._y.T, self._update.T, self._gains.T)
 
 
 @njit(fastmath=True)
@@ -120,22 +111,3 @@ def _logs(start, ends, values, y, begin, end):
             da, db = a - y[ends[e], 0], b - y[ends[e], 1]
             total += values[e] * math.log1p(da * da + db * db)
     return total
-
-
-@njit
-def _advance(attraction, repulsion, pull, push, momentum, learning_rate, y, update, gains):
-    kind = y.dtype.type
-    more, less, least = kind(0.2), kind(0.8), kind(0.01)
-    squares = 0.0
-    for i in range(y.shape[0]):
-        for c in range(2):
-            slope = pull * attraction[i, c] - push * repulsion[i, c]
-            gain = gains[i, c]
-            gain = gain + more if update[i, c] * slope < 0 else max(gain * less, least)
-            slope *= gain
-            step = momentum * update[i, c] - learning_rate * slope
-            gains[i, c] = gain
-            update[i, c] = step
-            y[i, c] += step
-            squares += float(slope) * slope
-    return squares

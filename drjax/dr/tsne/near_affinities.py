@@ -14,8 +14,7 @@ import scipy.sparse
 
 from drjax.core import host
 from drjax.core.compiled import njit
-from drjax.dr.tsne.affinity import ENTROPY_TOL, MAX_STEPS
-from drjax.dr.tsne.affinity_cpu import next_precision
+from drjax.dr.tsne.affinity_cpu import gaussian
 
 
 def n_near(n: int, perplexity: float) -> int:
@@ -77,22 +76,7 @@ def _joint(indices: np.ndarray, probabilities: np.ndarray, dtype: np.dtype) -> G
 @njit
 def find_precisions(squared, target, out, precisions):
     """`affinity.joint_probabilities`' search, over the neighbours (n, k) alone; writes their probabilities, too."""
-    n, k = squared.shape
-    for i in range(n):
-        shift = squared[i, 0]
-        beta, low, high, total = 1.0, 0.0, math.inf, 1.0
-        for step in range(MAX_STEPS):
-            total, moment = 0.0, 0.0
-            for j in range(k):
-                s = squared[i, j] - shift
-                weight = math.exp(-beta * s)
-                out[i, j] = weight
-                total += weight
-                moment += s * weight
-            error = target - (math.log(total) + beta * moment / total)
-            if abs(error) <= ENTROPY_TOL or step + 1 == MAX_STEPS:
-                break
-            beta, low, high = next_precision(error, beta, low, high)
-        precisions[i] = beta
-        for j in range(k):
-            out[i, j] /= total
+    for i in range(len(squared)):
+        precisions[i], shift, total = gaussian(squared[i], target)
+        for j in range(squared.shape[1]):
+            out[i, j] = math.exp(-precisions[i] * (squared[i, j] - shift)) / total

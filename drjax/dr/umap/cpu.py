@@ -302,19 +302,11 @@ def with_target(row, indices, distances, weights, local_connectivity):
         new_distances[0, c] = own[order[c]]
     _weigh(0, new_indices[0], new_distances[0], local_connectivity, new_weights[0])
     for i in range(m):
-        place = k
-        # The target has index 0: it comes before those at its distance.
-        while place > 0 and row[i] <= distances[i, place - 1]:
-            place -= 1
-        for c in range(k):
-            if c == place:
-                new_indices[i + 1, c], new_distances[i + 1, c] = 0, row[i]
-            else:
-                old = c if c < place else c - 1
-                new_indices[i + 1, c], new_distances[i + 1, c] = indices[i, old] + 1, distances[i, old]
-                new_weights[i + 1, c] = weights[i, old]
+        place = neighbors.enter_first(row[i], indices[i], distances[i], new_indices[i + 1], new_distances[i + 1])
         if place < k:
             _weigh(i + 1, new_indices[i + 1], new_distances[i + 1], local_connectivity, new_weights[i + 1])
+        else:
+            new_weights[i + 1] = weights[i]
     return new_indices, new_distances, new_weights
 
 

@@ -2,6 +2,7 @@
 
     python -m experiments.leak_vs_n.run                     # eight attacks, 100 to 1,000,000 records, an hour or two
     python -m experiments.leak_vs_n.run --scale decimals    # PCA rounded to 4, 3, 2 and 1 decimals
+    python -m experiments.leak_vs_n.run --scale maps        # UMAP and t-SNE of 2,000 records and more, an hour
     python -m experiments.leak_vs_n.run --scale smoke       # digits: the same code in seconds
 
 A cell is one method and attack, one number of records and one rounding of what is published. All cells of a data set
@@ -128,6 +129,15 @@ DECIMALS = Config(
     )
 )
 
+MAPS = Config(
+    plans=(
+        Plan(way="UMAP", n=(2000,), targets=30, published=("3 decimals",)),
+        Plan(way="t-SNE", n=(2000,), targets=20, published=("3 decimals",)),
+        Plan(way="UMAP", n=(5000, 10_000), targets=30),
+        Plan(way="t-SNE", n=(5000, 10_000), targets=20),
+    )
+)
+
 
 def groups(asked: Asked[Config]) -> Iterator[Group]:
     """The cells of each number of records, which have their releases in common."""
@@ -206,7 +216,7 @@ def _report(out: Path, _: Config) -> str | None:
 SWEEP = Sweep(
     name="leak_vs_n",
     about=__doc__,
-    scales={"smoke": SMOKE, "cpu": CPU, "decimals": DECIMALS},
+    scales={"smoke": SMOKE, "cpu": CPU, "decimals": DECIMALS, "maps": MAPS},
     plain="cpu",
     groups=groups,
     sources=_sources,

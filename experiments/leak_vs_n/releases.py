@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import tempfile
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -23,12 +24,15 @@ from drjax.data.dataset import Provenance
 BOUNDS = (0.0, 1.0)
 """Least and greatest value of a feature, which the adversary knows as in an audit."""
 
-GENERATED = "generated"
-"""Name of records that are drawn here."""
+GENERATED, WIDE = "generated", "generated, wide"
+"""Names of records that are drawn here."""
 
-FEATURES, RANK, NOISE, PIECE = 100, 60, 0.05, 20_000
-"""Of generated records: features, directions that they share with variances that fall as 1 / j^2, the noise of a
-feature, and how many are drawn at a time."""
+FEATURES = {GENERATED: 100, WIDE: 784}
+"""Features of generated records; the wide ones lie in a temporary file, from which they are read in blocks."""
+
+RANK, NOISE, PIECE = 60, 0.05, 20_000
+"""Of generated records: directions that they share with variances that fall as 1 / j^2, the noise of a feature, and how
+many are drawn at a time."""
 
 
 @dataclass(frozen=True)
@@ -88,26 +92,27 @@ def rounded(coords: np.ndarray, name: str) -> np.ndarray:
 @functools.lru_cache(maxsize=4)
 def dataset(name: str, seed: int, most: int) -> Dataset:
     """A data set in the order in which its records come into releases; generated ones are at least `most`."""
-    if name == GENERATED:
-        source = "drawn by experiments.leak_vs_n.releases"
-        provenance = Provenance(source, "none", {}, f"{FEATURES} features of rank {RANK} and noise")
-        x = generated(seed, most)
-        d = x.shape[1]
+    if name in FEATURES:
+        d, source = FEATURES[name], "drawn by experiments.leak_vs_n.releases"
+        provenance = Provenance(source, "none", {}, f"{d} features of rank {RANK} and noise")
+        # The file goes with the array.
+        out = np.memmap(tempfile.TemporaryFile(), np.float32, "w+", shape=(most, d)) if name == WIDE else None
+        x = generated(seed, most, d, out)
         return Dataset(name, x, None, (d,), None, None, provenance, np.zeros(d), np.ones(d))
     found = load(name)
     order = np.random.default_rng(seed).permutation(len(found.x))
     return Dataset(name, found.x[order], None, found.shape, None, None, found.provenance, found.offset, found.scale)
 
 
-def generated(seed: int, n: int) -> np.ndarray:
-    """(n, FEATURES) float32 records in [0, 1]; more of them begin with the same ones."""
+def generated(seed: int, n: int, d: int = FEATURES[GENERATED], out: np.ndarray | None = None) -> np.ndarray:
+    """(n, d) float32 records in [0, 1], in `out` if there is one; more of them begin with the same ones."""
     rng = np.random.default_rng(seed)
-    shared = (rng.normal(size=(RANK, FEATURES)) / np.arange(1, RANK + 1)[:, None]).astype(np.float32)
-    x = np.empty((n, FEATURES), np.float32)
+    shared = (rng.normal(size=(RANK, d)) / np.arange(1, RANK + 1)[:, None]).astype(np.float32)
+    x = np.empty((n, d), np.float32) if out is None else out
     for start in range(0, n, PIECE):
         own = np.random.default_rng([seed, start])
         drawn = own.standard_normal((PIECE, RANK), dtype=np.float32) @ shared
-        drawn += NOISE * own.standard_normal((PIECE, FEATURES), dtype=np.float32)
+        drawn += NOISE * own.standard_normal((PIECE, d), dtype=np.float32)
         x[start : start + PIECE] = np.clip(0.5 + 0.1 * drawn, 0, 1)[: n - start]
     return x
 

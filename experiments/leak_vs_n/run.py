@@ -3,6 +3,7 @@
     python -m experiments.leak_vs_n.run                     # eight attacks, 100 to 1,000,000 records, an hour or two
     python -m experiments.leak_vs_n.run --scale decimals    # PCA rounded to 4, 3, 2 and 1 decimals
     python -m experiments.leak_vs_n.run --scale maps        # UMAP and t-SNE of 2,000 records and more, an hour
+    python -m experiments.leak_vs_n.run --scale wide        # PCA of 784 generated features, 3 GB on disk
     python -m experiments.leak_vs_n.run --scale smoke       # digits: the same code in seconds
 
 A cell is one method and attack, one number of records and one rounding of what is published. All cells of a data set
@@ -138,6 +139,10 @@ MAPS = Config(
     )
 )
 
+WIDE = Config(
+    plans=(Plan(way="PCA", data=releases.WIDE, n=(10_000, 100_000, 1_000_000), targets=50),),
+)
+
 
 def groups(asked: Asked[Config]) -> Iterator[Group]:
     """The cells of each number of records, which have their releases in common."""
@@ -216,7 +221,7 @@ def _report(out: Path, _: Config) -> str | None:
 SWEEP = Sweep(
     name="leak_vs_n",
     about=__doc__,
-    scales={"smoke": SMOKE, "cpu": CPU, "decimals": DECIMALS, "maps": MAPS},
+    scales={"smoke": SMOKE, "cpu": CPU, "decimals": DECIMALS, "maps": MAPS, "wide": WIDE},
     plain="cpu",
     groups=groups,
     sources=_sources,

@@ -20,6 +20,7 @@ from drjax.attacks.reconstruction.geodesics import GeodesicSearch
 from drjax.attacks.reconstruction.invariant import InvariantKernel
 from drjax.attacks.reconstruction.invariant_network import ResidualNetwork
 from drjax.attacks.reconstruction.inversion_attack import Inversion
+from drjax.attacks.reconstruction.landmark_equations import LandmarkEquations
 from drjax.attacks.reconstruction.moving_geodesics import MovingGeodesics
 from drjax.attacks.reconstruction.near_forces_attack import NearForces
 from drjax.attacks.reconstruction.near_forces_behind_steps import NearForcesBehindSteps
@@ -55,6 +56,7 @@ ATTACKS = _by_kind(
         GeodesicSearch(),
         MovingGeodesics(),
         closed_forms.MatrixRecovery(),
+        LandmarkEquations(),
         Stationarity(),
         StationarityMixture(),
         AffinitiesAtRest(),

@@ -13,13 +13,15 @@ import numpy as np
 
 from drjax import dr
 from drjax.attacks import exposure
-from drjax.attacks.attack import EmbeddingThreat, EveryRecord, Shadows
+from drjax.attacks.attack import EmbeddingAttack, EmbeddingThreat, EveryRecord, Shadows
+from drjax.attacks.reconstruction.stationarity.attacks import Stationarity
 from drjax.attacks.registry import ATTACKS, answer
 from drjax.attacks.shadow import factored_at, shadow_embeddings
 from drjax.attacks.shadow_sets import shadows_of, stand_in_shadows
 from drjax.core.types import DRMethod, Reconstruction, count_status
 from drjax.data import Dataset, load
 from drjax.data.dataset import Provenance
+from drjax.dr import landmarks
 
 BOUNDS = (0.0, 1.0)
 """Least and greatest value of a feature, which the adversary knows as in an audit."""
@@ -41,33 +43,43 @@ class Way:
 
     Attributes:
         method: Method.
-        attack: Name of the attack.
+        attack: Attack.
         dtype: What releases are computed in: in float64 rounding to what is published is all the noise there is.
         each: Whether the targets are records of one release, each attacked by who knows the others; else each is in a
             release of its own beside the same known records.
+        at_landmarks: Whether the targets are landmarks of the release.
         public: Further records of the same kind that the adversary has and that are not released.
         is_typed: Whether rounded coordinates come in the type that they are rounded to, which tells the attack a bound
             of the rounding; else as float64, as they are read from a file, and the attack measures it.
     """
 
     method: DRMethod
-    attack: str
+    attack: EmbeddingAttack
     dtype: str = "float32"
     each: bool = False
+    at_landmarks: bool = False
     public: int = 0
     is_typed: bool = True
 
 
+_ATTACKS = ATTACKS["embedding"]
+
 WAYS = {
-    "PCA": Way(dr.PCA(), "closed-form", "float64", each=True, is_typed=False),
-    "PCA, typed": Way(dr.PCA(), "closed-form", "float64", each=True),
-    "classical MDS": Way(dr.ClassicalMDS(), "closed-form", "float64", each=True, is_typed=False),
-    "random projection": Way(dr.SparseRandomProjection(), "srp-closed-form", "float64"),
-    "MDS": Way(dr.MDS(), "stationarity"),
-    "Isomap": Way(dr.Isomap(), "geodesics", public=300),
-    "t-SNE": Way(dr.TSNE(), "near-forces", each=True),
-    "t-SNE, inversion": Way(dr.TSNE(), "inversion"),
-    "UMAP": Way(dr.UMAP(), "map", each=True),
+    "PCA": Way(dr.PCA(), _ATTACKS["closed-form"], "float64", each=True, is_typed=False),
+    "PCA, typed": Way(dr.PCA(), _ATTACKS["closed-form"], "float64", each=True),
+    "classical MDS": Way(dr.ClassicalMDS(), _ATTACKS["closed-form"], "float64", each=True, is_typed=False),
+    "random projection": Way(dr.SparseRandomProjection(), _ATTACKS["srp-closed-form"], "float64"),
+    "MDS": Way(dr.MDS(), _ATTACKS["stationarity"]),
+    "MDS, at rest": Way(dr.MDS(), Stationarity(steps=0)),
+    "landmark MDS": Way(dr.LandmarkMDS(), _ATTACKS["landmark-equations"], "float64"),
+    "landmark MDS, a landmark": Way(
+        dr.LandmarkMDS(), _ATTACKS["landmark-equations"], "float64", each=True, at_landmarks=True, is_typed=False
+    ),
+    "landmark Isomap": Way(dr.LandmarkIsomap(), _ATTACKS["map"], each=True),
+    "Isomap": Way(dr.Isomap(), _ATTACKS["geodesics"], public=300),
+    "t-SNE": Way(dr.TSNE(), _ATTACKS["near-forces"], each=True),
+    "t-SNE, inversion": Way(dr.TSNE(), _ATTACKS["inversion"]),
+    "UMAP": Way(dr.UMAP(), _ATTACKS["map"], each=True),
 }
 """Methods and attacks by name."""
 
@@ -95,13 +107,17 @@ def dataset(name: str, seed: int, most: int) -> Dataset:
     if name in FEATURES:
         d, source = FEATURES[name], "drawn by experiments.leak_vs_n.releases"
         provenance = Provenance(source, "none", {}, f"{d} features of rank {RANK} and noise")
-        # The file goes with the array.
-        out = np.memmap(tempfile.TemporaryFile(), np.float32, "w+", shape=(most, d)) if name == WIDE else None
-        x = generated(seed, most, d, out)
+        x = generated(seed, most, d, _in_file(most, d) if name == WIDE else None)
         return Dataset(name, x, None, (d,), None, None, provenance, np.zeros(d), np.ones(d))
     found = load(name)
     order = np.random.default_rng(seed).permutation(len(found.x))
     return Dataset(name, found.x[order], None, found.shape, None, None, found.provenance, found.offset, found.scale)
+
+
+def _in_file(n: int, d: int) -> np.ndarray:
+    """(n, d) float32 in a temporary file, which goes with the array."""
+    with tempfile.TemporaryFile() as file:
+        return np.memmap(file, np.float32, "w+", shape=(n, d))
 
 
 def generated(seed: int, n: int, d: int = FEATURES[GENERATED], out: np.ndarray | None = None) -> np.ndarray:
@@ -117,6 +133,17 @@ def generated(seed: int, n: int, d: int = FEATURES[GENERATED], out: np.ndarray |
     return x
 
 
+def arranged(way: Way, x: np.ndarray, n: int, targets: int) -> tuple[np.ndarray, np.ndarray]:
+    """The n records of one release in their order there, and the rows (m,) of the targets, its first records."""
+    if not way.at_landmarks:
+        return x[:n], np.arange(targets)
+    assert isinstance(way.method, dr.LandmarkMDS)
+    rows = landmarks.positions(n, way.method.n_landmarks)[:targets]
+    own = np.empty((n, x.shape[1]), x.dtype)
+    own[rows], own[np.setdiff1d(np.arange(n), rows)] = x[:targets], x[targets:n]
+    return own, rows
+
+
 def released(way: Way, x: np.ndarray, n: int, targets: int, seed: int) -> np.ndarray:
     """Coordinates before rounding: of one release (n, k), or (targets, n, k) with the target in row 0.
 
@@ -127,7 +154,8 @@ def released(way: Way, x: np.ndarray, n: int, targets: int, seed: int) -> np.nda
         targets: Records attacked, the first ones.
         seed: Seed of the draws, the same for every n.
     """
-    known, lanes = (x[1:n], x[:1]) if way.each else (x[targets : targets + n - 1], x[:targets])
+    own = arranged(way, x, n, targets)[0]
+    known, lanes = (own[1:], own[:1]) if way.each else (x[targets : targets + n - 1], x[:targets])
     is_factored = factored_at(way.method, *x[:n].shape)
     with jax.enable_x64(way.dtype == "float64"):
         made = shadow_embeddings(jax.random.key(seed), way.method, known, lanes, factored=is_factored, dtype=way.dtype)
@@ -148,18 +176,20 @@ def attacked(way: Way, x: np.ndarray, coords: np.ndarray, targets: int, publishe
     """
     key, begun = jax.random.key(seed), time.perf_counter()
     facts: dict[str, Any] = {"method": way.method, "decimals": PUBLISHED[published][1], "dtype": way.dtype}
-    attack, rows, n = ATTACKS["embedding"][way.attack], np.arange(targets), coords.shape[-2]
+    n = coords.shape[-2]
+    release, rows = arranged(way, x, n, targets)
     with jax.enable_x64(way.dtype == "float64"):
         if way.each:
             stand_ins = functools.partial(_stand_ins, way, seed, facts["decimals"])
             own = coords if way.is_typed else coords.astype(np.float64)
-            every = EveryRecord(x=x[:n], coords=own, rows=rows, stand_ins=stand_ins, bounds=BOUNDS, **facts)
-            found, others = attack.run_each(key, every), x[:n]
+            every = EveryRecord(x=release, coords=own, rows=rows, stand_ins=stand_ins, bounds=BOUNDS, **facts)
+            found, others = way.attack.run_each(key, every), release
         else:
             known, public = x[targets : targets + n - 1], x[len(x) - way.public :] if way.public else None
             shadows = functools.partial(_shadows, way, seed, facts["decimals"], known, public)
             threat = EmbeddingThreat(known=known, coords=coords, shadows=shadows, public=public, bounds=BOUNDS, **facts)
-            found, others = answer(attack, key, threat), known if public is None else np.concatenate([known, public])
+            found = answer(way.attack, key, threat)
+            others = known if public is None else np.concatenate([known, public])
     seconds = time.perf_counter() - begun
     return {**_scored(way, x, others, found, rows), "seconds": seconds}
 

@@ -4,6 +4,7 @@
     python -m experiments.leak_vs_n.run --scale decimals    # PCA rounded to 4, 3, 2 and 1 decimals
     python -m experiments.leak_vs_n.run --scale maps        # UMAP and t-SNE of 2,000 records and more, an hour
     python -m experiments.leak_vs_n.run --scale wide        # PCA of 784 generated features, 3 GB on disk
+    python -m experiments.leak_vs_n.run --scale landmarks   # landmark MDS and landmark Isomap, 100 to 50,000 records
     python -m experiments.leak_vs_n.run --scale smoke       # digits: the same code in seconds
 
 A cell is one method and attack, one number of records and one rounding of what is published. All cells of a data set
@@ -143,6 +144,14 @@ WIDE = Config(
     plans=(Plan(way="PCA", data=releases.WIDE, n=(10_000, 100_000, 1_000_000), targets=50),),
 )
 
+LANDMARKS = Config(
+    plans=(
+        Plan(way="landmark MDS", n=(100, 300, 1000, 3000, 10_000, 30_000, 50_000), targets=50),
+        Plan(way="landmark MDS, a landmark", n=(100, 300, 3000, 10_000, 30_000, 50_000), targets=50),
+        Plan(way="landmark Isomap", n=(100, 300, 1000, 3000, 10_000, 30_000, 50_000), targets=50),
+    )
+)
+
 
 def groups(asked: Asked[Config]) -> Iterator[Group]:
     """The cells of each number of records, which have their releases in common."""
@@ -221,7 +230,7 @@ def _report(out: Path, _: Config) -> str | None:
 SWEEP = Sweep(
     name="leak_vs_n",
     about=__doc__,
-    scales={"smoke": SMOKE, "cpu": CPU, "decimals": DECIMALS, "maps": MAPS, "wide": WIDE},
+    scales={"smoke": SMOKE, "cpu": CPU, "decimals": DECIMALS, "maps": MAPS, "wide": WIDE, "landmarks": LANDMARKS},
     plain="cpu",
     groups=groups,
     sources=_sources,

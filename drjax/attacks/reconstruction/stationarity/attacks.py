@@ -28,8 +28,13 @@ AT_REST = (
 
 @dataclass(frozen=True, kw_only=True)
 class Stationarity(EmbeddingAttack):
-    """The gradient that vanishes, and the last steps, with a Gaussian prior."""
+    """The gradient that vanishes, and the last steps, with a Gaussian prior.
 
+    Attributes:
+        steps: Simulated steps at most, see `reconstruct_mds`.
+    """
+
+    steps: int = STEPS
     name: str = "stationarity"
     label: str = "Stationarity and last steps"
     description: str = (
@@ -51,7 +56,7 @@ class Stationarity(EmbeddingAttack):
         n, d = threat.known.shape
         k = threat.coords.shape[2]
         # Derivatives of the steps in the target's distances: n k by n, each a product with n x n.
-        each = STEPS * 24.0 * n**2 * k * n + 30.0 * min(n, d) ** 2 * d
+        each = self.steps * 24.0 * n**2 * k * n + 100.0 * n * k * n * min(n, d) + 30.0 * min(n, d) ** 2 * d
         return Cost(
             threat.n_releases * each / FLOPS + 2.0 * len(threat.expected_of) * d**2 / FLOPS,
             8.0 * (4 * n**2 * k + 3 * d**2),
@@ -72,7 +77,8 @@ class Stationarity(EmbeddingAttack):
         shadows, used, metric = threat.shadows(), slice(CALIBRATION_RELEASES), threat.method.metric
         scale = calibrate(shadows.known, shadows.coords[used], shadows.records[used], metric=metric)
         seen = directions.seen(metric, threat)
-        prior, options = self.prior(seen.expected), {"scale": scale, "bounds": seen.bounds, "metric": metric}
+        prior = self.prior(seen.expected)
+        options = {"scale": scale, "steps": self.steps, "bounds": seen.bounds, "metric": metric}
         found = reconstruct_mds(seen.known, threat.coords, prior=prior, progress=threat.progress, **options)
         found = seen.record(found)
         facts: dict[str, Any] = {"scale": scale, "expected_error_norm": float(np.nanmean(found.residual_norm))}

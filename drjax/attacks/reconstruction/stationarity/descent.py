@@ -18,6 +18,7 @@ Both are Gauss-Newton in the whitened part z of the target that distances can sh
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -91,6 +92,14 @@ class Problem:
             return metrics.apart(self.metric, x[None], self.known)[0]
         return np.sqrt(((x - self.known) ** 2).sum(axis=1))
 
+    @functools.cached_property
+    def whitening(self) -> tuple[np.ndarray, np.ndarray]:
+        """(d, r) that makes deviations from the mean of r standard normal numbers, and (r, d) that does the reverse."""
+        values, vectors = eigh(self.covariance)
+        kept = values > np.finfo(np.float64).eps * values[-1]
+        root, vectors = np.sqrt(values[kept]), vectors[:, kept]
+        return vectors * root, (vectors / root).T
+
     def slope(self, x: np.ndarray) -> np.ndarray:
         """Derivative of `distances` in x, (n-1, d), of another metric than the Euclidean one."""
         return -self.known if self.metric in metrics.OF_DIRECTIONS else np.sign(x - self.known)
@@ -126,17 +135,26 @@ class Line:
 
 
 def linearise(problem: Problem, x: np.ndarray) -> Line:
-    """The line at x; O(d^2 + n^2 d + n^3), for another metric than the Euclidean one O(n d^2 + n^2 d + n^3)."""
+    """The line at x; O(n d^2) for more known records than features, of all z.
+
+    For fewer, of the z that distances show, O(d^2 + n^2 d + n^3), with another metric than the Euclidean one
+    O(n d^2 + n^2 d + n^3).
+    """
     if problem.metric == metrics.EUCLIDEAN:
         distance = problem.distances(x)
         # A target on a known record has no direction from it; any is as good.
         floor = 1e-9 * max(distance.max(), np.finfo(np.float64).tiny)
         distance = np.maximum(distance, floor)
         slope = (x - problem.known) / distance[:, None]
+    else:
+        slope, distance = problem.slope(x), None
+    if len(slope) > slope.shape[1]:
+        lift, back = problem.whitening
+        return Line(slope, slope @ lift, lift, back @ (x - problem.mean))
+    if distance is not None:
         # A product with the covariance takes n times as long.
         spread = ((problem.covariance @ x)[:, None] - problem.spread) / distance
     else:
-        slope = problem.slope(x)
         spread = problem.covariance @ slope.T
     values, vectors = eigh(slope @ spread)
     kept = values > 1e-13 * values[-1]
@@ -157,9 +175,7 @@ def at_release(problem: Problem, coords: np.ndarray) -> np.ndarray:
     Far from the answer every residual is in the tails of t, which have many minima: the scale begins at the residuals'
     own size and follows it down, by a factor of `COOLING` at most, to that of accelerations.
     """
-    size, n = coords.size, len(coords)
-    rows = np.zeros((size, n - 1))
-    guttman.add_row_derivative(coords, rows, 0)
+    size = coords.size
     x, scale = _start(problem, coords), np.inf
     for _ in range(MAX_COOLINGS):
         jacobian, step = _steps(coords, problem.matrix(x))
@@ -167,7 +183,7 @@ def at_release(problem: Problem, coords: np.ndarray) -> np.ndarray:
         typical = float(np.median(np.abs(drag @ step)))
         is_last = scale <= problem.scale
         scale = max(problem.scale, typical if np.isinf(scale) else min(scale, max(typical, scale / COOLING)))
-        new = _descend(problem, x, drag @ step / scale, drag @ rows / scale)
+        new = _descend(problem, x, drag @ step / scale, guttman.times_row_derivative(drag, coords) / scale)
         moved, x = np.abs(new - x).max(), new
         if is_last and moved < SETTLED * max(1.0, np.abs(x).max()):
             break
@@ -194,9 +210,9 @@ def _descend(problem: Problem, x: np.ndarray, residual: np.ndarray, slope: np.nd
         here = residual + slope @ (problem.distances(x) - origin)
         root = np.sqrt(_weights(here))
         # No normal equations: a converged release measures some distances a thousand times better than others.
-        stacked = np.concatenate([root[:, None] * (slope @ line.basis), np.eye(len(line.z))])
-        q, r = np.linalg.qr(stacked)
-        change = scipy.linalg.solve_triangular(r, -q.T @ np.concatenate([root * here, line.z]))
+        own = np.column_stack([root[:, None] * (slope @ line.basis), root * here])
+        r = np.linalg.qr(np.concatenate([own, np.column_stack([np.eye(len(line.z)), line.z])]), mode="r")
+        change = scipy.linalg.solve_triangular(r[:-1, :-1], -r[:-1, -1])
         before = _robust(here) + (line.z @ line.z if prior is None else prior)
         for length in 0.5 ** np.arange(8):
             z = line.z + length * change
@@ -261,18 +277,19 @@ class Local:
 
     def __init__(self, problem: Problem, coords: np.ndarray, fit: Fit) -> None:
         """O(steps (n k)^2 (n k + n))."""
-        size, n = coords.size, len(coords)
+        size = coords.size
         between = problem.matrix(fit.x)
         jacobian, step = _steps(fit.start, between)
         drag = np.eye(size) - jacobian
         self._problem, self._coords, self._steps, self._whiten = problem, coords, fit.steps, drag / problem.scale
         residual = self._whiten @ step
-        rows = np.zeros((size, n - 1))
-        guttman.add_row_derivative(fit.start, rows, 0)
-        slope = np.column_stack([-self._whiten @ drag, self._whiten @ rows])
-        weights = _weights(residual)
-        self.normal = slope.T @ (weights[:, None] * slope)
-        self.gradient = slope.T @ (weights * residual)
+        # A product of a matrix with itself, and drag is symmetric, takes half the time.
+        across = drag.T @ drag / -problem.scale
+        slope = np.column_stack([across, guttman.times_row_derivative(self._whiten, fit.start)])
+        root = np.sqrt(_weights(residual))
+        slope *= root[:, None]
+        self.normal = slope.T @ slope
+        self.gradient = slope.T @ (root * residual)
         self._width = 1.0
         if fit.steps:
             end, derivative = guttman.simulate_with_derivative(fit.start, between, fit.steps)

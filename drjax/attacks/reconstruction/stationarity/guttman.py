@@ -65,6 +65,15 @@ def add_row_derivative(coords, out, first):
                 out[c, first + i - 1] -= unit
 
 
+def times_row_derivative(matrix: np.ndarray, coords: np.ndarray) -> np.ndarray:
+    """Product of a matrix (p, n k) with the derivative of T in the target's dissimilarities, (p, n-1); O(p n k)."""
+    away = coords[1:] - coords[0]
+    length = np.linalg.norm(away, axis=1, keepdims=True)
+    unit = away / (np.where(length > 0, length, np.inf) * len(coords))
+    by_point = matrix.reshape(len(matrix), *coords.shape)
+    return np.einsum("pik,ik->pi", by_point[:, 1:], unit) - by_point[:, 0] @ unit.T
+
+
 def simulate(coords: np.ndarray, between: np.ndarray, steps: int) -> np.ndarray:
     """T applied `steps` times, (n, k)."""
     for _ in range(steps):
@@ -83,11 +92,14 @@ def simulate_with_derivative(coords: np.ndarray, between: np.ndarray, steps: int
     n, k = coords.shape
     size = n * k
     derivative = np.eye(size, size + n - 1, dtype=np.float32)
-    product = np.empty_like(derivative)
+    product = np.zeros_like(derivative)
     step = np.empty((size, size), np.float32)
-    for _ in range(steps):
+    for i in range(steps):
         jacobian(coords, between, step)
-        np.matmul(step, derivative, out=product)
+        if i:
+            np.matmul(step, derivative, out=product)
+        else:
+            product[:, :size] = step
         add_row_derivative(coords, product, size)
         derivative, product = product, derivative
         coords = transform(coords, between)

@@ -5,6 +5,7 @@
     python -m experiments.leak_vs_n.run --scale maps        # UMAP and t-SNE of 2,000 records and more, an hour
     python -m experiments.leak_vs_n.run --scale wide        # PCA of 784 generated features, 3 GB on disk
     python -m experiments.leak_vs_n.run --scale landmarks   # landmark MDS and landmark Isomap, 100 to 50,000 records
+    python -m experiments.leak_vs_n.run --scale distances   # Isomap and MDS of 1,000 records and more, an hour
     python -m experiments.leak_vs_n.run --scale smoke       # digits: the same code in seconds
 
 A cell is one method and attack, one number of records and one rounding of what is published. All cells of a data set
@@ -152,6 +153,15 @@ LANDMARKS = Config(
     )
 )
 
+DISTANCES = Config(
+    plans=(
+        Plan(way="Isomap", n=(1000,), targets=10, published=("float32",)),
+        Plan(way="MDS, at rest", n=(100, 300, 1000), targets=10, published=("float32",)),
+        Plan(way="Isomap", n=(3000,), targets=4, published=("float32",)),
+        Plan(way="MDS, at rest", n=(2000,), targets=4, published=("float32",)),
+    )
+)
+
 
 def groups(asked: Asked[Config]) -> Iterator[Group]:
     """The cells of each number of records, which have their releases in common."""
@@ -230,7 +240,15 @@ def _report(out: Path, _: Config) -> str | None:
 SWEEP = Sweep(
     name="leak_vs_n",
     about=__doc__,
-    scales={"smoke": SMOKE, "cpu": CPU, "decimals": DECIMALS, "maps": MAPS, "wide": WIDE, "landmarks": LANDMARKS},
+    scales={
+        "smoke": SMOKE,
+        "cpu": CPU,
+        "decimals": DECIMALS,
+        "maps": MAPS,
+        "wide": WIDE,
+        "landmarks": LANDMARKS,
+        "distances": DISTANCES,
+    },
     plain="cpu",
     groups=groups,
     sources=_sources,

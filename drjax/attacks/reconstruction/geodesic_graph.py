@@ -11,6 +11,9 @@ import numpy as np
 from drjax.dr import metrics
 from drjax.dr.isomap import path_insertion, shortest_paths
 
+DETOUR = 1e-9
+"""Share by which rounding can make one shortest path seem longer than another."""
+
 MAX_TIES = 3
 """Points with neighbours at equal distance for which either is tried."""
 
@@ -78,9 +81,10 @@ def known_graph(graph: shortest_paths.Graph, n_neighbors: int) -> Known:
     pairs, effects, without = [np.empty((0, 2), np.int64)], [np.empty(0)], np.empty((m, m))
     ends = np.zeros(m + 1, np.int64)
     for i in range(m):
-        if is_full:
+        # An edge that its other end lists as well stays.
+        if is_full and i not in neighbors[neighbors[i, -1]]:
             path_insertion.displace(graph.between, neighbors, paths, *edges, np.arange(m) == i, without)
-            changed = np.argwhere(np.triu(without != paths))
+            changed = _changed(paths, without, i, neighbors[i, -1], reach[i])
             new = without[*changed.T]
             pairs.append(changed)
             effects.append(np.where(np.isfinite(new), new, 0) ** 2 - paths[*changed.T] ** 2)
@@ -97,6 +101,15 @@ def known_graph(graph: shortest_paths.Graph, n_neighbors: int) -> Known:
         effect_pairs=np.concatenate(pairs),
         effects=np.concatenate(effects),
     )
+
+
+def _changed(paths: np.ndarray, without: np.ndarray, i: int, j: int, length: float) -> np.ndarray:
+    """Pairs (e, 2) in ascending order whose shortest path is longer without the edge from i to j of this length."""
+    # One end of such a path reaches j by i.
+    rows = np.flatnonzero(paths[:, i] + length <= paths[:, j] * (1 + DETOUR))
+    found = np.argwhere(without[rows] != paths[rows])
+    pairs = np.sort(np.column_stack([rows[found[:, 0]], found[:, 1]]), axis=1)
+    return np.unique(pairs, axis=0)
 
 
 def _joined(graph: shortest_paths.Graph, edges: tuple[Any, Any, Any]) -> tuple[np.ndarray, tuple[Any, Any, Any]]:

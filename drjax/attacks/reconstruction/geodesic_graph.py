@@ -81,6 +81,7 @@ def known_graph(graph: shortest_paths.Graph, n_neighbors: int) -> Known:
     pairs, effects, without = [np.empty((0, 2), np.int64)], [np.empty(0)], np.empty((m, m))
     ends = np.zeros(m + 1, np.int64)
     for i in range(m):
+        ends[i + 1] = ends[i]
         # An edge that its other end lists as well stays.
         if is_full and i not in neighbors[neighbors[i, -1]]:
             path_insertion.displace(graph.between, neighbors, paths, *edges, np.arange(m) == i, without)
@@ -88,7 +89,7 @@ def known_graph(graph: shortest_paths.Graph, n_neighbors: int) -> Known:
             new = without[*changed.T]
             pairs.append(changed)
             effects.append(np.where(np.isfinite(new), new, 0) ** 2 - paths[*changed.T] ** 2)
-        ends[i + 1] = ends[i] + len(pairs[-1])
+            ends[i + 1] += len(changed)
     return Known(
         between=graph.between,
         neighbors=neighbors,

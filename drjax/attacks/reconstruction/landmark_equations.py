@@ -37,6 +37,9 @@ MOST_EXPECTED = 5000
 LEAST_SHAPE = 2
 """Known records, in units of their rank, from which all their rows tell the axes; with fewer the landmarks' rows do."""
 
+LEAST_SCORE = 3.0
+"""Least length of a landmark's coordinates about the others, in units of noise, for its part in the axes to be read."""
+
 Bounds = tuple[float, float] | None
 
 
@@ -256,7 +259,10 @@ def _bent(
     scatter, share = within.T @ within, len(rest) / (len(rest) + 1)
     others_middle = (n * rows.middle - release[row]) / (n - 1)
     c = release[row] - others_middle - ((centre - middle) @ basis.T) @ axes
-    scale = 1 / (share * max(float(c @ c), np.finfo(np.float64).tiny))
+    if not c @ c > LEAST_SCORE**2 * noise.sum():
+        operator = axes.T @ basis
+        return _likeliest(prior, operator, operator @ centre + c, noise, bounds)
+    scale = 1 / (share * float(c @ c))
     across = np.eye(len(axes)) - axes @ np.linalg.pinv(axes)
     pulled = scatter @ axes
     z = axes @ c - scale * (across @ (pulled @ c))
@@ -266,7 +272,7 @@ def _bent(
     weights = (noise * back**2).sum(), (noise * c * back).sum(), (noise * c**2).sum()
     covariance = weights[0] * np.diag(spread) - weights[1] * (twisted + twisted.T) + weights[2] * twisted @ scatter
     # The record's own coordinates are rounded, too.
-    of_c = axes - scale * (across @ pulled) @ (np.eye(len(c)) - 2 * np.outer(c, c) / max(float(c @ c), 1e-300))
+    of_c = axes - scale * (across @ pulled) @ (np.eye(len(c)) - 2 * np.outer(c, c) / (c @ c))
     total = scale**2 * across @ covariance @ across + (of_c * noise) @ of_c.T
     variance, vectors = eigh((total + total.T) / 2)
     operator = vectors.T @ basis

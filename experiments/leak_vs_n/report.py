@@ -32,6 +32,12 @@ LAW = "dashed: the law, nothing fitted"
 SCORES = ("PCA", "classical")
 """What ways begin with that publish principal scores."""
 
+MAPS = ("t-SNE", "UMAP", "Isomap", "MDS, at rest")
+"""Ways that the figure shows together: maps in which all records have a part."""
+
+PROJECTIONS = ("random projection", "landmark MDS", "landmark MDS, a landmark", "landmark Isomap")
+"""Ways that the figure shows together: what places records one by one."""
+
 
 def written(lines: Sequence[Line], out: Path) -> str:
     """Both tables as Markdown; writes the figure into a folder.
@@ -92,13 +98,14 @@ def cells_table(lines: Iterable[Line]) -> str:
 def law_table(lines: Iterable[Line]) -> str:
     """One row for each series of two numbers of records or more: how errors grow with n, and by the law of PCA.
 
-    Of PCA the numbers count that are at least four times the features.
+    Of PCA, and of landmarks, the numbers count that are at least four times the features.
     """
     heads = ("method", "data", "published", "records", "exponent", "by the law", "nearest record", "measured / law")
     rows = []
     for (way, data, published), own in series(lines).items():
         is_scores = way.startswith(SCORES)
-        used = [line for line in own if not is_scores or line["n"] >= streamed.LEAST_SHAPE * line["d"]]
+        is_of_axes = is_scores or releases.WAYS[way].at_landmarks
+        used = [line for line in own if not is_of_axes or line["n"] >= streamed.LEAST_SHAPE * line["d"]]
         # In float64 what is left is what the attack's own decomposition rounds.
         if len(used) < 2 or (is_scores and published == "float64"):
             continue
@@ -131,15 +138,17 @@ def _words(interval: Interval, form: str | None = None) -> str:
 
 
 def figure(lines: Sequence[Line]) -> Figure:
-    """Error left by the number of records: PCA of two data sets with the law, and the other methods."""
+    """Error left by the number of records: PCA of two data sets with the law, maps, and what places records singly."""
     found = series(lines)
-    shown = Figure(figsize=(plots.WIDTH, 4.2), layout="constrained")
-    panels = shown.subplots(1, 3)
+    shown = Figure(figsize=(plots.WIDTH, 7.4), layout="constrained")
+    panels = shown.subplots(2, 2).ravel()
     data = list(dict.fromkeys(name[1] for name in found if name[0] == "PCA" and name[1] != "cifar10"))
     for ax, name in zip(panels[:2], data, strict=False):
         _scores_panel(ax, found, name)
-    _others_panel(panels[-1], found)
-    panels[0].set_ylabel("error left, share of the mean record's (median)", fontsize=8.5)
+    _others_panel(panels[2], found, "maps: mnist, float32", MAPS, (0.15, 1.3))
+    _others_panel(panels[3], found, "by landmarks, at random: mnist, float32", PROJECTIONS, (1e-10, 3.0))
+    for ax in panels[::2]:
+        ax.set_ylabel("error left, share of the mean record's (median)", fontsize=8.5)
     for ax in panels:
         ax.set_xlabel("records in the release, n", fontsize=8.5)
     return shown
@@ -187,21 +196,30 @@ def _scores_panel(ax: Axes, found: dict[tuple[str, str, str], list[Line]], data:
     _label(ax, exact[second]["n"], nearest[second], "nearest record", plots.FAINT, offset)
 
 
-def _others_panel(ax: Axes, found: dict[tuple[str, str, str], list[Line]]) -> None:
+def _others_panel(
+    ax: Axes,
+    found: dict[tuple[str, str, str], list[Line]],
+    title: str,
+    ways: Sequence[str],
+    limits: tuple[float, float],
+) -> None:
     own = {name[0]: lines for name, lines in found.items() if name[1:] == ("mnist", "float32")}
-    _axes(ax, "other methods: mnist, float32", (0.08, 1.6))
-    for i, way in enumerate(way for way in own if not way.startswith(SCORES) and len(own[way]) > 1):
-        color, last = plots.SERIES[(2, 3, 5, 6, 7, 0, 1)[i % 7]], own[way][-1]
+    _axes(ax, title, limits)
+    for i, way in enumerate(way for way in ways if len(own.get(way, [])) > 1):
+        color, last = plots.SERIES[(2, 3, 5, 6)[i]], own[way][-1]
         rounded = found.get((way, "mnist", "3 decimals"), [])
         shown = [float(np.median(shares(line))) for line in rounded]
-        ax.plot([line["n"] for line in rounded], shown, "^vDPXos"[i % 7], color=color, markersize=7, fillstyle="none")
-        _points(ax, own[way], color, "^vDPXos"[i % 7])
-        at, is_far = float(np.median(shares(last))), last["n"] > 5000
-        _label(ax, last["n"], at, way, color, (0, 7) if is_far else (5, -8), align="right" if is_far else "left")
-    ax.set_yticks([0.1, 0.2, 0.5, 1.0], ["0.1", "0.2", "0.5", "1"])
+        ax.plot([line["n"] for line in rounded], shown, "^vDP"[i], color=color, markersize=7, fillstyle="none")
+        _points(ax, own[way], color, "^vDP"[i])
+        at, below = float(np.median(shares(last))), way.endswith("MDS")
+        _label(ax, last["n"], at, way, color, (0, -12 if below else 7), align="right")
+    if limits[0] > 0.01:
+        ax.set_yticks([0.2, 0.5, 1.0], ["0.2", "0.5", "1"])
+        ax.minorticks_off()
     if "PCA" in own:
-        nearest, last = _baseline(ax, own["PCA"]), own["PCA"][-1]["n"]
-        _label(ax, last, nearest[-1], "nearest record", plots.FAINT, (0, -24), align="right")
+        most = max((own[way][-1]["n"] for way in ways if way in own), default=0)
+        nearest = _baseline(ax, [line for line in own["PCA"] if line["n"] <= most])
+        _label(ax, 100, nearest[0] if nearest else 1.0, "nearest record", plots.FAINT, (0, -13))
 
 
 def _axes(ax: Axes, title: str, limits: tuple[float, float]) -> None:

@@ -46,6 +46,9 @@ N_NEAREST = 5
 MAX_COOLINGS = 20
 """Most rounds of stage 1, each with a Jacobian of its own."""
 
+SMALL = 500
+"""Known records up to which the part of a target that distances show is split from the rest."""
+
 SETTLED = 1e-7
 """Change of x, in units of its largest entry, below which stage 1 ends."""
 
@@ -135,7 +138,7 @@ class Line:
 
 
 def linearise(problem: Problem, x: np.ndarray) -> Line:
-    """The line at x; O(n d^2) for more known records than features, of all z.
+    """The line at x; O(n d^2) for more known records than features and than `SMALL`, of all z.
 
     For fewer, of the z that distances show, O(d^2 + n^2 d + n^3), with another metric than the Euclidean one
     O(n d^2 + n^2 d + n^3).
@@ -148,7 +151,7 @@ def linearise(problem: Problem, x: np.ndarray) -> Line:
         slope = (x - problem.known) / distance[:, None]
     else:
         slope, distance = problem.slope(x), None
-    if len(slope) > slope.shape[1]:
+    if len(slope) > max(slope.shape[1], SMALL):
         lift, back = problem.whitening
         return Line(slope, slope @ lift, lift, back @ (x - problem.mean))
     if distance is not None:

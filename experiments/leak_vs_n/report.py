@@ -146,7 +146,7 @@ def figure(lines: Sequence[Line]) -> Figure:
     for ax, name in zip(panels[:2], data, strict=False):
         _scores_panel(ax, found, name)
     _others_panel(panels[2], found, "maps: mnist, float32", MAPS, (0.15, 1.3))
-    _others_panel(panels[3], found, "by landmarks, at random: mnist, float32", PROJECTIONS, (1e-10, 3.0))
+    _others_panel(panels[3], found, "random projection and landmarks: mnist, float32", PROJECTIONS, (1e-10, 3.0))
     for ax in panels[::2]:
         ax.set_ylabel("error left, share of the mean record's (median)", fontsize=8.5)
     for ax in panels:
@@ -205,21 +205,28 @@ def _others_panel(
 ) -> None:
     own = {name[0]: lines for name, lines in found.items() if name[1:] == ("mnist", "float32")}
     _axes(ax, title, limits)
+    is_long = limits[0] < 0.01
     for i, way in enumerate(way for way in ways if len(own.get(way, [])) > 1):
         color, last = plots.SERIES[(2, 3, 5, 6)[i]], own[way][-1]
         rounded = found.get((way, "mnist", "3 decimals"), [])
         shown = [float(np.median(shares(line))) for line in rounded]
         ax.plot([line["n"] for line in rounded], shown, "^vDP"[i], color=color, markersize=7, fillstyle="none")
         _points(ax, own[way], color, "^vDP"[i])
-        at, below = float(np.median(shares(last))), way.endswith("MDS")
-        _label(ax, last["n"], at, way, color, (0, -12 if below else 7), align="right")
-    if limits[0] > 0.01:
+        at = float(np.median(shares(last)))
+        # On a long axis all that is near the mean record's lies together.
+        if at < 0.5 or not is_long:
+            _label(ax, last["n"], at, way, color, (0, 7), align="right")
+    if not is_long:
         ax.set_yticks([0.2, 0.5, 1.0], ["0.2", "0.5", "1"])
         ax.minorticks_off()
     if "PCA" in own:
         most = max((own[way][-1]["n"] for way in ways if way in own), default=0)
-        nearest = _baseline(ax, [line for line in own["PCA"] if line["n"] <= most])
-        _label(ax, 100, nearest[0] if nearest else 1.0, "nearest record", plots.FAINT, (0, -13))
+        nearest = _baseline(ax, [line for line in own["PCA"] if line["n"] <= most] or own["PCA"][:1])
+        if is_long:
+            text = "near 1: the other three; grey: nearest record"
+            _label(ax, most, nearest[-1], text, plots.FAINT, (0, -16), align="right")
+        else:
+            _label(ax, own["PCA"][0]["n"], nearest[0], "nearest record", plots.FAINT, (8, 2))
 
 
 def _axes(ax: Axes, title: str, limits: tuple[float, float]) -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -43,11 +44,18 @@ RunFolder(Path(sys.argv[1]), Config(), resume=False)
 """
 
 
-@pytest.mark.parametrize("resume", [True, False])
-def test_a_kill_while_the_configuration_is_written_leaves_a_folder_that_starts_again(tmp_path, resume):
-    out = tmp_path / "out"
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory):
+    """The folder of a process that was killed while it wrote the configuration."""
+    out = tmp_path_factory.mktemp("killed") / "out"
     done = subprocess.run([sys.executable, "-c", VICTIM, str(out)], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == -signal.SIGKILL, done.stderr
+    return out
+
+
+@pytest.mark.parametrize("resume", [True, False])
+def test_a_kill_while_the_configuration_is_written_leaves_a_folder_that_starts_again(tmp_path, killed, resume):
+    out = shutil.copytree(killed, tmp_path / "out")
     (left,) = os.listdir(out)
     assert left.startswith(".config.json.")
     RunFolder(out, Config(), resume=resume)

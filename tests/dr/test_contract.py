@@ -120,6 +120,11 @@ def insert_batch(method, keys, shared, targets):
 
 
 @jax.jit
+def insert_mapped(method, keys, shared, targets):
+    return jax.vmap(insert, in_axes=(None, 0, None, 0))(method, keys, shared, targets)
+
+
+@jax.jit
 def moved(method, key, shared, target, along):
     """The derivative of the coordinates where the target moves."""
     return jax.jvp(lambda t: method.insert(key, shared, t).coords, (target,), (along,))[1]
@@ -254,7 +259,7 @@ def test_insert_is_safe_under_jit_and_vmap(method, shared_key):
     targets = data(M, seed=9)
     shared = prepared(method, shared_key is not None)
     keys = jax.random.split(KEY, M)
-    mapped = jax.jit(jax.vmap(insert, in_axes=(None, 0, None, 0)))(method, keys, shared, targets)
+    mapped = insert_mapped(method, keys, shared, targets)
     batch = insert_batch(method, keys, shared, targets)
     np.testing.assert_allclose(mapped.coords, batch.coords, atol=tolerance("float32", method))
 

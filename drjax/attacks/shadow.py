@@ -158,18 +158,19 @@ def shadow_batch_size(
     *,
     randomness: Randomness = "fresh",
     also: Sequence[int] = (),
+    factored: bool = False,
     dtype: Any = None,
     kept: Prepared | None = None,
 ) -> int:
     """The chunk size that `shadow_embeddings` would choose: record it to resume with the same chunks.
 
     Args:
-        method, known, targets, randomness, dtype: Arguments as for `shadow_embeddings`.
+        method, known, targets, randomness, factored, dtype: Arguments as for `shadow_embeddings`.
         kept: As for `iter_shadow_embeddings`.
         also: Numbers of targets of other calls with as many known records; where one size suits all, it is found, and
             all of them run one program.
     """
-    plan = _plan(jax.random.key(0), method, known, targets, randomness, dtype=dtype, kept=kept)
+    plan = _plan(jax.random.key(0), method, known, targets, randomness, factored=factored, dtype=dtype, kept=kept)
     return batching.choose_batch_size(plan.kernel, plan.context, plan.lanes, also=also)
 
 

@@ -36,6 +36,11 @@ def is_large(n: int, d: int) -> bool:
     return n * d >= LEAST_ENTRIES and n >= LEAST_SHAPE * d
 
 
+def is_same(one: np.ndarray, other: np.ndarray) -> bool:
+    """Whether two arrays are one: the same entries of the same memory."""
+    return one is other or one.__array_interface__ == other.__array_interface__
+
+
 def bytes_of(d: int) -> float:
     """Memory that `principal_directions` of a large matrix takes, and one pass over it."""
     return 8.0 * (4 * BLOCK_ENTRIES + 8 * d**2)
@@ -111,6 +116,13 @@ Matrix = np.ndarray | Product
 """What is sliced and multiplied as an array (n, r) is."""
 
 
+def part(matrix: Matrix, at: slice) -> Matrix:
+    """Some rows of a matrix, without a copy of them."""
+    if isinstance(matrix, Product):
+        return Product(matrix.rows[at], matrix.centre, matrix.weights)
+    return matrix[at]
+
+
 class _Transposed(NamedTuple):
     of: Product
 
@@ -144,6 +156,17 @@ def moments(x: np.ndarray, *, is_centred: bool = True) -> tuple[np.ndarray, np.n
     if not is_centred:
         return about, gram
     return about + total / n, gram - np.outer(total, total) / n
+
+
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
+class Scores(Product):
+    """The scores (n, r) of the rows on their principal directions.
+
+    Attributes:
+        directions: Directions that the centre and the weights are of.
+    """
+
+    directions: Directions
 
 
 class Directions(NamedTuple):

@@ -7,6 +7,7 @@ kilobytes for each, whatever n is.
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
@@ -14,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from drjax.core.linalg import HIGHEST
-from drjax.core.streamed import Matrix
+from drjax.core.streamed import Directions, Matrix, Product, Scores, part
 from drjax.core.types import Array, DRMethod, Embedding, PyTree
 
 MADE_ENTRIES = 2**24
@@ -92,11 +93,15 @@ class FactoredCoords:
         factors: (m, ...), on the host.
         rows: (n-1, r), an array or what is sliced and multiplied like one.
         dtype: Type of the coordinates.
+        decimals: Decimals that coordinates are rounded to; None if they are not.
+        directions: Principal directions of the known records, where they are at hand.
     """
 
     factors: Factors
     rows: Matrix
     dtype: np.dtype
+    decimals: int | None = None
+    directions: Directions | None = None
 
     ndim = 3
 
@@ -106,9 +111,44 @@ class FactoredCoords:
         return len(self.factors.target), 1 + self.rows.shape[0], self.factors.target.shape[1]
 
     @property
+    def size(self) -> int:
+        """Number of coordinates, m n k."""
+        return math.prod(self.shape)
+
+    @property
     def nbytes(self) -> int:
         """Bytes of the factors, without what all embeddings share."""
         return sum(leaf.nbytes for leaf in self.factors)
+
+    @property
+    def is_rounded(self) -> bool:
+        """Whether coordinates are other than the factors say by more than rounding in float64."""
+        return self.decimals is not None or self.dtype != np.float64
+
+    def is_finite(self) -> np.ndarray:
+        """(m,) bool: where all coordinates are finite."""
+        return np.all([np.isfinite(leaf.reshape(len(leaf), -1)).all(axis=1) for leaf in self.factors], axis=0)
+
+    def of_records(self) -> FactoredCoords:
+        """The same with the known records, less one point, for rows: turns (m, k, d), in float64.
+
+        Raises:
+            TypeError: the rows are no product with records.
+        """
+        rows, turn = self.rows, np.asarray(self.factors.turn, np.float64)
+        if not isinstance(rows, Product):
+            raise TypeError(f"rows must be a product with records, got {type(rows).__name__}")
+        if rows.weights is not None:
+            m, k, r = turn.shape
+            turn = (turn.reshape(m * k, r) @ rows.weights.T).reshape(m, k, -1)
+        directions = rows.directions if isinstance(rows, Scores) else self.directions
+        factors, rows = self.factors._replace(turn=turn), Product(rows.rows, rows.centre)
+        return dataclasses.replace(self, factors=factors, rows=rows, directions=directions)
+
+    def rounded(self, coords: np.ndarray) -> np.ndarray:
+        """Coordinates as they are published, in their type and with their decimals."""
+        made = coords.astype(self.dtype, copy=False)
+        return made if self.decimals is None else np.round(made, self.decimals)
 
     def __len__(self) -> int:
         """m."""
@@ -137,13 +177,14 @@ class FactoredCoords:
             made = of_target[..., 0, :]
         else:
             places = np.atleast_1d(which)
-            if isinstance(rows, slice) and rows == slice(None):
-                made = np.concatenate([of_target, self._others(factors, self.rows)], axis=-2)
+            if len(places) and (np.diff(places) == 1).all():
+                made = self._others(factors, part(self.rows, slice(max(places[0] - 1, 0), places[-1])))
+                made = made if places[0] else np.concatenate([of_target, made], axis=-2)
             else:
                 others = self._others(factors, self.rows[np.maximum(places - 1, 0)])
                 made = np.where((places == 0)[:, None], of_target, others)
             made = made if np.ndim(which) else made[..., 0, :]
-        return made[..., columns].astype(self.dtype, copy=False)
+        return self.rounded(made[..., columns])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """All of it, (m, n, k)."""

@@ -212,10 +212,11 @@ def prepared_factored(
     array = validate.matrix(known, "known")
     base.check_components(n_components, array.shape[0] + 1, array.shape[1])
     if streamed.is_large(*array.shape):
-        mean, singular, basis = streamed.principal_directions(array, is_centred=is_centred)
+        found = streamed.principal_directions(array, is_centred=is_centred)
+        mean, singular, basis = found
         if not len(singular):
             singular, basis = np.zeros(1), np.eye(1, array.shape[1])
-        scores: streamed.Matrix = streamed.Product(array, mean, basis.T)
+        scores: streamed.Matrix = streamed.Scores(array, mean, basis.T, directions=found)
     else:
         mean, basis, singular, scores = scatter_basis(array, is_centred=is_centred)
     apart = np.zeros((len(array), 0))

@@ -68,13 +68,18 @@ def decompose(x: np.ndarray, *, is_centred: bool = True) -> Decomposition:
     A large matrix, which may be mapped from a file, is read in blocks and never copied.
     """
     if streamed.is_large(*x.shape):
-        mean, singular, basis = streamed.principal_directions(x, is_centred=is_centred)
-        return Decomposition(mean, streamed.Product(x, mean, basis.T / singular), singular, basis)
+        return decomposed(x, streamed.principal_directions(x, is_centred=is_centred))
     x = np.asarray(x, np.float64)
     mean = x.mean(axis=0) if is_centred else np.zeros(x.shape[1])
     left, singular, basis = np.linalg.svd(x - mean, full_matrices=False)
     rank = int((singular > EPS * max(x.shape) * singular[0]).sum())
     return Decomposition(mean, left[:, :rank], singular[:rank], basis[:rank])
+
+
+def decomposed(x: np.ndarray, found: streamed.Directions) -> Decomposition:
+    """The decomposition of the rows of x (n, d) whose principal directions are at hand; nothing is computed."""
+    mean, singular, basis = found
+    return Decomposition(mean, streamed.Product(x, mean, basis.T / singular), singular, basis)
 
 
 def leave_out(all_: Decomposition, row: int) -> LeftOut:

@@ -64,7 +64,7 @@ def reconstruct_pca_each(
     everything = decompose(x)
     n, d = x.shape
     squares, total = (scores**2).sum(axis=0), scores.sum(axis=0)
-    digits = noise_floor(given, squares[None])
+    digits = noise_floor(given[None], squares[None])
     floor = np.maximum(digits, noise or 0.0)
     projected = everything.left.T @ scores
     # What scores say beyond the span of all records: 0 for those of an exact solver.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 import numpy as np
 from scipy import stats
@@ -11,7 +12,13 @@ from drjax.attacks.reconstruction.closed_form.components import FEW, Measured, S
 from drjax.core.streamed import Matrix
 
 ENTRIES = 2**19
-"""Entries of scores that are looked at together."""
+"""Entries of scores that are held against curves together."""
+
+READ_ENTRIES = 2**22
+"""Entries of scores that are looked at together for one row that is odd."""
+
+Others = Callable[[np.ndarray], np.ndarray]
+"""Gives the scores (l, n-1, k) of the known records in some releases, by their numbers (l,)."""
 
 LOUD = 3
 """Noise beyond the span, in units of what the caller or the digits tell, up to which nobody looks for a curve."""
@@ -26,42 +33,57 @@ MEDIAN_OF_SIZE = 0.6745
 """Median of the size of a standard normal variable."""
 
 
-def odd_row(found: Measured, scores: Scores, others: np.ndarray, left: Matrix, singular: np.ndarray) -> np.ndarray:
+def odd_row(found: Measured, scores: Scores, others: Others, left: Matrix, singular: np.ndarray) -> np.ndarray:
     """(m,) bool: where PCA of the found record and the known ones fits the scores but for those of one known record.
 
     Args:
         found: In the span of the known records.
         scores: Sums over m releases.
-        others: (m, n-1, k), scores of the known records.
+        others: Gives the scores of the known records.
         left: (n-1, r) and singular: (r,), of the centred known records.
     """
-    n, r = others.shape[1] + 1, len(singular)
-    if n - 2 - r >= FEW:
-        # What no record explains is enough to tell.
-        centred = others - others.mean(axis=1, keepdims=True) if scores.weight < 1 else others
-        amiss = centred - explained(left, scores.along)
-    else:
-        z, outside = found.share * found.z, np.nan_to_num(found.outside)
-        eigenvalue = np.where(scores.eigenvalue > 0, scores.eigenvalue, 1.0)
-        v = (singular * scores.along + scores.target[..., None] * z[:, None]) / eigenvalue[..., None]
-        across = scores.target * outside[:, None] / eigenvalue
-        own = np.einsum("mkr,mr->mk", v, z) + across * outside[:, None]
-        amiss = explained(left, singular * v) - own[:, None] * (1 - scores.weight) - others
-    squares = (amiss**2).sum(axis=2)
-    size = np.sqrt(squares.mean(axis=1) / others.shape[2])
-    is_one = squares.max(axis=1) > 0.5 * squares.sum(axis=1)
-    return is_one & (found.level > 10 * scores.floor) & (size > 0.1 * found.level) & (n > 8)
+    is_odd = (found.level > 10 * scores.floor) & (len(left) > 7)
+    for some in _parts(is_odd, len(left), READ_ENTRIES):
+        amiss = _amiss(found, scores, some, others(some), left, singular)
+        squares = (amiss**2).sum(axis=2)
+        size = np.sqrt(squares.mean(axis=1) / amiss.shape[2])
+        is_one = squares.max(axis=1) > 0.5 * squares.sum(axis=1)
+        is_odd[some] = is_one & (size > 0.1 * found.level[some])
+    return is_odd
 
 
-def bent(found: Measured, scores: Scores, others: np.ndarray, left: Matrix) -> np.ndarray:
+def bent(found: Measured, scores: Scores, others: Others, left: Matrix) -> np.ndarray:
     """(m,) bool: where the known records' scores follow a curve in the known records; arguments as of `odd_row`."""
     is_bent = exceeds(found, scores.floor)
-    lanes = np.flatnonzero(is_bent)
-    for some in np.array_split(lanes, -(-len(lanes) * len(left) // ENTRIES)) if len(lanes) else []:
-        fitted = explained(left, scores.along[some])
-        centred = others[some] - others[some].mean(axis=1, keepdims=True) if scores.weight < 1 else others[some]
+    for some in _parts(is_bent, len(left), ENTRIES):
+        fitted, own = explained(left, scores.along[some]), others(some)
+        centred = own - own.mean(axis=1, keepdims=True) if scores.weight < 1 else own
         is_bent[some] = _follow_curves(fitted, centred - fitted, left)
     return is_bent
+
+
+def _parts(which: np.ndarray, n: int, entries: int) -> list[np.ndarray]:
+    """The releases (m,) bool of n records in parts of about so many scores of a component."""
+    lanes = np.flatnonzero(which)
+    return np.array_split(lanes, -(-len(lanes) * n // entries)) if len(lanes) else []
+
+
+def _amiss(
+    found: Measured, scores: Scores, some: np.ndarray, others: np.ndarray, left: Matrix, singular: np.ndarray
+) -> np.ndarray:
+    """(l, n-1, k), what the known records' scores in some releases (l,) differ by from those of PCA."""
+    along = scores.along[some]
+    if len(left) - 1 - len(singular) >= FEW:
+        # What no record explains is enough to tell.
+        centred = others - others.mean(axis=1, keepdims=True) if scores.weight < 1 else others
+        return centred - explained(left, along)
+    z, outside = (found.share * found.z)[some], np.nan_to_num(found.outside)[some]
+    target, eigenvalue = scores.target[some], scores.eigenvalue[some]
+    eigenvalue = np.where(eigenvalue > 0, eigenvalue, 1.0)
+    v = (singular * along + target[..., None] * z[:, None]) / eigenvalue[..., None]
+    across = target * outside[:, None] / eigenvalue
+    own = np.einsum("mkr,mr->mk", v, z) + across * outside[:, None]
+    return explained(left, singular * v) - own[:, None] * (1 - scores.weight) - others
 
 
 def explained(left: Matrix, along: np.ndarray) -> np.ndarray:

@@ -15,15 +15,22 @@ defence), by which the answer is weighted, and shows scores that were made in an
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import numpy as np
 
-from drjax.attacks.reconstruction.closed_form import components, left_over
+from drjax.attacks.reconstruction.closed_form import components, factored, left_over
 from drjax.attacks.reconstruction.closed_form.components import CHECKS, Measured, Scores
 from drjax.attacks.reconstruction.closed_form.downdate import Decomposition, decompose
 from drjax.attacks.reconstruction.mixture_prior import MixturePrior
 from drjax.attacks.reconstruction.priors import GaussianPrior, Prior
 from drjax.core import validate
 from drjax.core.types import Array, Reconstruction, Status
+from drjax.dr.factored import FactoredCoords
+
+DIGITS = 10_000
+"""Coordinates of a release, the first ones, whose digits are looked at."""
 
 
 def reconstruct_pca(
@@ -46,7 +53,9 @@ def reconstruct_pca(
 
     Args:
         known: (n-1, d), in the order of the release, the target's row left out.
-        coords: (n, k) scores of one release, or (m, n, k) of m releases that share the known records.
+        coords: (n, k) scores of one release, or (m, n, k) of m releases that share the known records. Factored ones
+            (`shadow_embeddings(..., factored=True)`) of many records are not made but a few at a time: memory does not
+            grow with m, and 2 d r k operations are enough for each release that is not rounded.
         target_index: Row of the target in coords.
         prior: What is expected of a record, from public data. None: the known records' mean, and their variance in the
             directions of their span; the part of the target outside it is left at zero.
@@ -75,13 +84,12 @@ def reconstruct_pca(
     Source: the eigenvector equation above, first used by drjax (docs/attacks.md has the derivation).
     """
     known = validate.matrix(known, "known")
-    given = np.asarray(coords)
-    scores = check_coords(given, len(known) + 1)
+    given = _given(coords, known, target_index, is_centred=is_centred)
     validate.integer(minimum=0, target_index=target_index)
     validate.at_most(len(known), "n - 1", target_index=target_index)
     if noise is not None:
         validate.non_negative(noise=noise)
-    m, d = len(scores), known.shape[1]
+    m, d = 1 if given.ndim == 2 else len(given), known.shape[1]
     lower, upper = _limits(bounds, known_features, (m, d))
 
     span = decompose(known, is_centred=is_centred) if span is None else span
@@ -91,7 +99,7 @@ def reconstruct_pca(
         degenerate, each = np.full(m, np.uint32(Status.DEGENERATE)), np.full((m, d), np.nan)
         found = Reconstruction(x, None, x[:, None], nothing, degenerate, nothing, feature_mse=each)
         return found if given.ndim == 3 else _first(found)
-    found, seen, others = _measured(span, given, scores, target_index, noise, is_centred=is_centred)
+    found, seen, others = _measured(span, given, target_index, noise, is_centred=is_centred)
     status = found.status
     is_odd = left_over.odd_row(found, seen, others, span.left, span.singular)
     is_odd |= left_over.bent(found, seen, others, span.left)
@@ -107,7 +115,7 @@ def reconstruct_pca(
         alone = GaussianPrior.along(mean, span.basis, found.expected[0])
         chosen = alone if prior is None else prior
         low, high = (None if limit is None else limit[usable] for limit in (lower, upper))
-        variance = alike(found, span.singular, len(known) + 1, scores.shape[2])[usable]
+        variance = alike(found, span.singular, len(known) + 1, given.shape[-1])[usable]
         values = found.z[usable] + span.basis @ span.mean
         inside = chosen.condition(span.basis, values, variance, lower=low, upper=high)
         x[usable] = shortened(inside, span.mean, span.basis, found.longest[usable])
@@ -137,11 +145,11 @@ def misfit(
     """
     known = validate.matrix(known, "known")
     given = np.asarray(coords)
-    scores = check_coords(given, len(known) + 1)
+    check_coords(given, len(known) + 1)
     span = decompose(known, is_centred=is_centred)
     if given.ndim != 2 or not len(span.basis):
         raise ValueError(f"coords must be one release of records that differ, got shape {given.shape}")
-    found, seen, others = _measured(span, given, scores, target_index, noise, is_centred=is_centred)
+    found, seen, others = _measured(span, given, target_index, noise, is_centred=is_centred)
     levels = {name: float(level[0]) for name, level in found.levels.items()}
     worst = max(levels.values())
     # Each check alone gives a lower bound of the noise; one that is a hundredth of another says nothing beside it.
@@ -170,12 +178,11 @@ def noise_of(
     as for it.
     """
     known = validate.matrix(known, "known")
-    given = np.asarray(coords)
-    scores = check_coords(given, len(known) + 1)
+    given = _given(coords, known, 0, is_centred=is_centred)
     span = decompose(known, is_centred=is_centred) if span is None else span
     if not len(span.basis):
         return None
-    found, seen, _ = _measured(span, given, scores, 0, None, is_centred=is_centred)
+    found, seen, _ = _measured(span, given, 0, None, is_centred=is_centred)
     level = float(np.median(found.level))
     return level if level > 10 * float(np.median(seen.floor)) else 0.0
 
@@ -205,16 +212,32 @@ def _first(found: Reconstruction) -> Reconstruction:
     return Reconstruction(found.x[0], None, found.x, *single, feature_mse=found.feature_mse[0])
 
 
+def _given(coords: Any, known: np.ndarray, target_index: int, *, is_centred: bool) -> np.ndarray | FactoredCoords:
+    """Checked releases, as factors of the known records where they are such."""
+    if factored.reads(coords, known, target_index, is_centred=is_centred):
+        return factored.check(coords, len(known) + 1)
+    given = np.asarray(coords)
+    check_coords(given, len(known) + 1)
+    return given
+
+
 def _measured(
     span: Decomposition,
-    given: np.ndarray,
-    scores: np.ndarray,
+    given: np.ndarray | FactoredCoords,
     target_index: int,
     noise: float | None,
     *,
     is_centred: bool,
-) -> tuple[Measured, Scores, np.ndarray]:
-    """What m releases (m, n, k) say, their scores as the checks need them, and those of the known records."""
+) -> tuple[Measured, Scores, left_over.Others]:
+    """What m releases (m, n, k) say, their scores as the checks need them, and what gives those of the known ones."""
+    n, d = given.shape[-2], span.basis.shape[1]
+    if isinstance(given, FactoredCoords):
+        seen = factored.sums(given, span, is_centred=is_centred)
+        digits = noise_floor(factored.heads(given, -(-DIGITS // given.shape[2])), seen.eigenvalue)
+        seen = seen._replace(digits=digits, floor=np.maximum(digits, noise or 0.0))
+        found = components.measure(seen, span.singular, n, d, is_stated=noise is not None)
+        return found, seen, lambda lanes: given[lanes, 1:].astype(np.float64)
+    scores = given[None].astype(np.float64) if given.ndim == 2 else given.astype(np.float64)
     target = scores[:, target_index]
     others = np.delete(scores, target_index, axis=1)
     eigenvalue = target**2 + (others**2).sum(axis=1)
@@ -222,12 +245,12 @@ def _measured(
     m, _, k = centred.shape
     along = (span.left.T @ centred.transpose(1, 0, 2).reshape(-1, m * k)).T.reshape(m, k, -1)
     beyond = ((centred - left_over.explained(span.left, along)) ** 2).sum(axis=(1, 2))
-    digits = noise_floor(given, eigenvalue)
+    digits = noise_floor(given[None] if given.ndim == 2 else given, eigenvalue)
     floor = np.maximum(digits, noise or 0.0)
-    n, d = scores.shape[1], span.basis.shape[1]
     total, weight = (scores.sum(axis=1), (n - 1) / n) if is_centred else (np.zeros_like(target), 1.0)
     seen = Scores(target, eigenvalue, along, total, beyond, floor, digits, weight)
-    return components.measure(seen, span.singular, n, d, is_stated=noise is not None), seen, others
+    found = components.measure(seen, span.singular, n, d, is_stated=noise is not None)
+    return found, seen, lambda lanes: others[lanes]
 
 
 def alike(found: Measured, singular: np.ndarray, n: int, k: int) -> np.ndarray:
@@ -264,16 +287,15 @@ def shortened(x: np.ndarray, mean: np.ndarray, basis: np.ndarray, length: np.nda
     return x - excess[:, None] * outside
 
 
-def noise_floor(given: np.ndarray, eigenvalue: np.ndarray) -> np.ndarray:
-    """(m,): least error of each release's coordinates (m, n, k) or (n, k), from its digits and those of float64."""
-    releases = given[None] if given.ndim == 2 else given
+def noise_floor(releases: Iterable[np.ndarray], eigenvalue: np.ndarray) -> np.ndarray:
+    """(m,): least error of the coordinates of each of m releases (n, k), from its digits and those of float64."""
     computed = components.EPS * np.sqrt(eigenvalue.max(axis=1))
     return np.maximum([detect_noise(release) for release in releases], computed)
 
 
 def detect_noise(coords: np.ndarray) -> float:
     """Least error of published coordinates: their decimals if they were rounded, else that of their dtype."""
-    sample = np.asarray(coords, np.float64).ravel()[:10_000]
+    sample = np.asarray(coords, np.float64).ravel()[:DIGITS]
     largest = float(np.abs(sample).max(initial=0.0))
     dtype = coords.dtype if coords.dtype.kind == "f" else np.dtype(np.float64)
     floor = float(np.finfo(dtype).eps) * largest

@@ -83,7 +83,7 @@ def reconstruct_pca_many(
         raise ValueError(f"bounds must be (least, greatest), got {bounds}")
     if noise is not None:
         validate.non_negative(noise=noise)
-    floors = np.maximum(noise_floor(given, (scores**2).sum(axis=1)), noise or 0.0)
+    floors = np.maximum(noise_floor(given.reshape(scores.shape), (scores**2).sum(axis=1)), noise or 0.0)
     span = decompose(known)
     if prior is None:
         prior = GaussianPrior.along(span.mean, span.basis, span.singular**2 / len(known))

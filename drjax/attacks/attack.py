@@ -79,18 +79,18 @@ class Shadows:
     Attributes:
         known: (p, d), records that all of them share.
         records: (s, d), the target of each, and coords (s, p + 1, k).
-        coords: (s, p + 1, k), the release of each of `records`, its target in row 0.
+        coords: (s, p + 1, k), the release of each of `records`, its target in row 0; an array, or factored.
         validation: (v, d), further ones to stop a training on, and validation_coords (v, p + 1, k).
-        validation_coords: (v, p + 1, k), the release of each of `validation`.
+        validation_coords: (v, p + 1, k), the release of each of `validation`; likewise.
         validation_hidden: (v, h, k), where h further records lie whose place the adversary has no use for; None if
             there are none.
     """
 
     known: np.ndarray
     records: np.ndarray
-    coords: np.ndarray
+    coords: Any
     validation: np.ndarray
-    validation_coords: np.ndarray
+    validation_coords: Any
     validation_hidden: np.ndarray | None = None
 
 
@@ -108,7 +108,7 @@ class EmbeddingThreat(Threat):
     Attributes:
         method: DR method, as the adversary believes it to be, with its hyperparameters.
         known: (p, d).
-        coords: (m, p + 1, k), target in row 0.
+        coords: (m, p + 1, k), target in row 0; an array, or a `FactoredCoords` for attacks that `take_factors`.
         public: (s, d) records of the same kind, not released; None if the adversary has none.
         shadows: Makes shadow releases when first asked; where there are no public records, of known ones that stand in
             for the target.
@@ -128,7 +128,7 @@ class EmbeddingThreat(Threat):
     kind: ClassVar[str] = "embedding"
     method: DRMethod
     known: np.ndarray
-    coords: np.ndarray
+    coords: Any
     shadows: Callable[[], Shadows]
     public: np.ndarray | None = None
     hidden: np.ndarray | None = None
@@ -316,6 +316,7 @@ class EmbeddingAttack(Attack):
         takes_hidden: Whether it works where the adversary does not know further released records.
         takes_features: Whether `run` makes use of features of the target that the adversary has; for other attacks
             `drjax.attacks.reconstruction.features` does, which may ask for `equations`.
+        takes_factors: Whether it works on factored coordinates; for others they are made first.
         each: Whether an audit of every record runs it unless told otherwise.
         only_each: Whether it runs in such an audit alone.
         most_each: Most records of such an audit that it takes; None for any number.
@@ -327,6 +328,7 @@ class EmbeddingAttack(Attack):
     kind: ClassVar[str] = "embedding"
     takes_hidden: ClassVar[bool] = False
     takes_features: ClassVar[bool] = False
+    takes_factors: ClassVar[bool] = False
     each: ClassVar[bool] = False
     only_each: ClassVar[bool] = False
     most_each: ClassVar[int | None] = None

@@ -66,7 +66,8 @@ def evaluate(
     reconstructions: Array,
     targets: Array,
     *,
-    neighbors: Array,
+    neighbors: Array | None = None,
+    nearest_squared: Array | None = None,
     decoys: Array,
     mean_record: Array | None = None,
     columns: Sequence[str] | None = None,
@@ -88,6 +89,7 @@ def evaluate(
         reconstructions: (m, d), units of the records; rows may hold nan where the attack failed.
         targets: (m, d), the truth.
         neighbors: (N, d), all records that the adversary holds: known and public ones together.
+        nearest_squared: (m,), squared distances of the targets to the nearest of these, in place of `neighbors`.
         decoys: (c, d), records the target has to be told from.
         mean_record: (m, d), what is guessed of each target without the release, for `AttackScores.gain` and `columns`.
         columns: d names, equal for features that say one thing together, as those of one category do; "feature 0" and
@@ -105,7 +107,10 @@ def evaluate(
     validate.prng_key(key)
     recon, truth = pairs(reconstructions, targets)
     m, d = truth.shape
-    neighbors = validate.matrix(neighbors, "neighbors", columns=d)
+    if (neighbors is None) == (nearest_squared is None):
+        raise ValueError("neighbors or nearest_squared must be given, got both or neither")
+    if neighbors is not None:
+        neighbors = validate.matrix(neighbors, "neighbors", columns=d)
     decoys = validate.matrix(decoys, "decoys", columns=d)
     flags = np.zeros(m, np.uint32) if status is None else np.asarray(status)
     if flags.shape != (m,):
@@ -119,7 +124,10 @@ def evaluate(
     recon, truth = recon[used], truth[used]
     squared = np.sum((recon - truth) ** 2, axis=1)
     twins = _twins(truth, decoys)
-    nearest_squared = _nearest_row(truth, neighbors)[1]
+    if neighbors is not None:
+        nearest_squared = _nearest_row(truth, neighbors)[1]
+    else:
+        nearest_squared = np.asarray(nearest_squared)[used]
     closer = squared < nearest_squared
     identified = squared < _nearest_row(recon, decoys, excluded=twins)[1]
     found = by_column = None
@@ -231,6 +239,20 @@ def nearest(
     q = validate.matrix(queries, "queries")
     r = validate.matrix(records, "records", columns=q.shape[1])
     return _nearest_row(q.astype(np.float64), r, excluded=excluded)
+
+
+def nearest_among(queries: Array, sets: Sequence[Array]) -> tuple[np.ndarray, np.ndarray]:
+    """The record nearest to each query (m, d) in several sets (N, d), (m, d), and its squared distance (m,); float64.
+
+    As `nearest`, without a copy of all sets together; of equals that of the first set.
+    """
+    q = validate.matrix(queries, "queries")
+    found, squared = np.full(q.shape, np.nan), np.full(len(q), np.inf)
+    for records in sets:
+        row, distance = nearest(q, records)
+        closer = distance < squared
+        found[closer], squared[closer] = np.asarray(records)[row[closer]], distance[closer]
+    return found, squared
 
 
 def sample_decoys(key: Array, pool: Array, n: int) -> np.ndarray:

@@ -18,6 +18,7 @@ from drjax.attacks.shadow_sets import shadows_of
 from drjax.core.statistics import mean_interval
 from drjax.core.types import Array, Reconstruction, is_usable
 from drjax.dr import Pipeline
+from drjax.dr.factored import Coords, is_finite
 
 RELEASES = 12
 """Practice releases, at most."""
@@ -51,21 +52,21 @@ def practice(threat: EmbeddingThreat) -> EmbeddingThreat | None:
     shadows = threat.shadows()
     if threat.public is None:
         truth, records = np.split(shadows.records, [len(shadows.records) // 2])
-        coords, shadow_coords = np.split(shadows.coords, [len(truth)])
+        coords, shadow_coords = shadows.coords[: len(truth)], shadows.coords[len(truth) :]
         kept = dataclasses.replace(shadows, records=records, coords=shadow_coords)
         rest: dict[str, Any] = {"known": shadows.known}
         hidden = None
     else:
         kept_back = 1 if threat.features is None else MIN_PRACTICE
-        split = [len(shadows.validation) - max(0, min(RELEASES, len(shadows.validation) - kept_back))]
-        validation, truth = np.split(shadows.validation, split)
-        validation_coords, coords = np.split(shadows.validation_coords, split)
+        split = len(shadows.validation) - max(0, min(RELEASES, len(shadows.validation) - kept_back))
+        validation, truth = np.split(shadows.validation, [split])
+        validation_coords, coords = shadows.validation_coords[:split], shadows.validation_coords[split:]
         kept = dataclasses.replace(shadows, validation=validation, validation_coords=validation_coords)
         rest = {"public": np.concatenate([shadows.records, validation])}
-        hidden = None if shadows.validation_hidden is None else np.split(shadows.validation_hidden, split)[1]
+        hidden = None if shadows.validation_hidden is None else shadows.validation_hidden[split:]
     if hidden is None:
         coords = _as_published(threat, rest.get("known", threat.known), truth, coords)
-    is_usable_release = np.isfinite(coords).all(axis=(1, 2))
+    is_usable_release = is_finite(coords)
     if is_usable_release.sum() < 2:
         return None
     truth = truth[is_usable_release]
@@ -114,7 +115,7 @@ def fresh(key: Array, threat: EmbeddingThreat) -> EmbeddingThreat | None:
     )
 
 
-def _as_published(threat: EmbeddingThreat, known: np.ndarray, truth: np.ndarray, coords: np.ndarray) -> np.ndarray:
+def _as_published(threat: EmbeddingThreat, known: np.ndarray, truth: np.ndarray, coords: Coords) -> Coords:
     """Practice releases (m, n, k), made by the library that is known for the method where its maps differ from ours.
 
     Ours where the release under attack is ours, where the method has no such library, and of many records. Factors of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import zlib
 from collections.abc import Iterable
 from typing import Any
@@ -10,7 +11,7 @@ import jax
 import numpy as np
 
 from drjax.attacks import membership_attacks as components
-from drjax.attacks.attack import Attack, Threat
+from drjax.attacks.attack import Attack, EmbeddingThreat, Shadows, Threat
 from drjax.attacks.membership_scores import Release
 from drjax.attacks.models import attacks as models
 from drjax.attacks.reconstruction import baselines, features
@@ -30,6 +31,7 @@ from drjax.attacks.reconstruction.through_steps import ThroughSteps
 from drjax.attacks.reconstruction.tsne_affinities import AffinitiesAtRest
 from drjax.attacks.reconstruction.within_map import NeighboursInMap
 from drjax.core.types import Array
+from drjax.dr.factored import FactoredCoords
 
 
 def _by_kind(attacks: Iterable[Attack]) -> dict[str, dict[str, Any]]:
@@ -100,9 +102,24 @@ def answer(attack: Any, key: Array, threat: Any, *, name: str | None = None) -> 
         name: Another name for the draws.
     """
     own = jax.random.fold_in(key, zlib.crc32((name or attack.name).encode()))
+    if isinstance(threat, EmbeddingThreat) and not attack.takes_factors:
+        threat = _made(threat)
     if getattr(threat, "features", None) is None or attack.takes_features:
         return threat.settled(attack.run(own, threat))
     return features.run_with_features(attack, own, threat)
+
+
+def _made(threat: EmbeddingThreat) -> EmbeddingThreat:
+    """The same with all coordinates in place of factored ones."""
+    if not isinstance(threat.coords, FactoredCoords):
+        return threat
+
+    def shadows() -> Shadows:
+        found = threat.shadows()
+        coords, validation = np.asarray(found.coords), np.asarray(found.validation_coords)
+        return dataclasses.replace(found, coords=coords, validation_coords=validation)
+
+    return dataclasses.replace(threat, coords=np.asarray(threat.coords), shadows=shadows)
 
 
 def strongest_attack(

@@ -113,7 +113,7 @@ def set_scene(key: Array, config: AuditConfig, data: Dataset, parts: Splits) -> 
 def look(key: Array, config: AuditConfig, scene: Scene, coords: np.ndarray) -> View:
     """What the adversary sees of releases (m, n, k) with rows [target; known; hidden]: shuffles and matches them."""
     if not config.shuffled:
-        return View(coords[:, : len(scene.known) + 1], coords, None)
+        return View(coords[:, : len(scene.known) + 1] if len(scene.hidden) else coords, coords, None)
     rng = np.random.default_rng(np.asarray(jax.random.bits(key, (4,), np.uint32)))
     matched, right = np.empty_like(coords), np.empty(coords.shape[:2], bool)
     for lane, release in enumerate(coords):

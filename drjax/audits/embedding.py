@@ -147,6 +147,10 @@ class EmbeddingSetting(Setting):
         ]["x"]
         self._mean_record = adversary.blind_guess(self.config, self.scene, guess)
         decoys = self.scene.decoys
+        held = (self.scene.known, self.scene.public)
+        if self.scene.is_known.any():
+            held = tuple(records[:, ~self.scene.is_known] for records in held)
+        self._nearest_squared = metrics.nearest_among(self.scene.targets[:, ~self.scene.is_known], held)[1]
         self._decoys = metrics.sample_decoys(self._score_key, decoys, min(self.config.n_decoys, len(decoys)))
         return found
 
@@ -198,7 +202,7 @@ class EmbeddingSetting(Setting):
             self._score_key,
             x[:, scored],
             scene.targets[:, scored],
-            neighbors=np.concatenate([scene.known, scene.public])[:, scored],
+            nearest_squared=self._nearest_squared,
             decoys=self._decoys[:, scored],
             mean_record=self._mean_record[:, scored],
             columns=names and [name for name, is_scored in zip(names, scored, strict=True) if is_scored],

@@ -9,12 +9,17 @@ from typing import NoReturn
 import numpy as np
 
 from drjax.attacks.attack import EmbeddingAttack, EmbeddingThreat
+from drjax.attacks.registry import ATTACKS
 from drjax.attacks.shadow import factored_at, shadow_needs
 from drjax.audits.config import AuditConfig
 from drjax.audits.quality import n_seen
+from drjax.audits.shadows import keeps_factors
 from drjax.core import memory, streamed
 from drjax.core.types import DRMethod
 from drjax.dr import quality
+
+FACTORED = frozenset(name for name, attack in ATTACKS["embedding"].items() if attack.takes_factors)
+"""Names of the attacks that make no coordinates of releases that are kept as factors."""
 
 
 @dataclass(frozen=True)
@@ -39,23 +44,32 @@ def of_audit(config: AuditConfig, n_known: int, d: int) -> Needs:
     """
     n, k, itemsize = n_known + 1, config.n_components, _itemsize(config)
     n_public, m = config.n_shadow + config.n_validation, config.n_targets
-    n_curves = len(config.defense_scale)
+    n_curves, is_factored = len(config.defense_scale), keeps_factors(config, n, d)
     coords = float(itemsize * (n_public + m) * n * k)
-    made = shadow_needs(config.dr_method, n, d, max(n_public, m), itemsize=itemsize)
-    total = shadow_needs(config.dr_method, n, d, (1 + n_curves) * (n_public + m), itemsize=itemsize)
+    made = shadow_needs(config.dr_method, n, d, max(n_public, m), itemsize=itemsize, factored=is_factored)
+    count = (1 + n_curves) * (n_public + m)
+    total = shadow_needs(config.dr_method, n, d, count, itemsize=itemsize, factored=is_factored)
+    # In float64, in several copies: what is fitted on public records, and coordinates and factors of the known ones.
+    attacked = 96.0 * (n_public + m) * d + 24.0 * d**2
+    if not is_factored:
+        attacked += 24.0 * m * n * k + 40.0 * n * d
+    elif config.attacks and all(name in FACTORED for name in config.attacks):
+        attacked += streamed.bytes_of(d) + 80.0 * m * d * k
+    else:
+        # Other attacks take the coordinates, and learn from copies of them in float64.
+        attacked += streamed.bytes_of(d) + 5 * (8 / itemsize) * coords
+    coords = 8.0 * (n_public + m) * k * (d + 2) if is_factored else coords
     stages = {
         f"making releases of {n:,} records by {config.method}": made.bytes,
         # Until all are made, finished chunks are held beside the whole.
         f"coordinates of {n_public + m:,} releases of {n:,} records": coords,
-        # In float64, in several copies: coordinates, factors of the known records, what is fitted on public ones.
-        f"attacks on {m:,} releases of {n:,} records with {n_public:,} public ones": 24.0 * m * n * k
-        + (40.0 * n + 96.0 * (n_public + m)) * d
-        + 24.0 * d**2,
+        f"attacks on {m:,} releases of {n:,} records with {n_public:,} public ones": attacked,
         f"distances of all pairs of {n_seen(n):,} records, for the quality of the releases": quality.batch_bytes(
             n_seen(n), itemsize=itemsize
         ),
     }
-    return _largest(stages, total.seconds, beside=(1 + n_curves) * coords)
+    known = itemsize * n * d if is_factored else 0.0
+    return _largest(stages, total.seconds, beside=(1 + n_curves) * coords + known)
 
 
 def of_each(method: DRMethod, n: int, d: int, attacks: Iterable[EmbeddingAttack], *, dtype: str = "float64") -> Needs:

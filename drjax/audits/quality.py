@@ -13,6 +13,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from drjax.core.statistics import UNKNOWN, Interval, mean_interval
 from drjax.core.types import Array, DRMethod, is_usable
 from drjax.dr import quality
+from drjax.dr.factored import Coords, is_finite
 from drjax.reports.sections import Table
 
 N_NEIGHBORS = 5
@@ -23,8 +24,9 @@ PAIRS = 2**28
 
 FEWEST, MOST = 10, 100
 
-MOST_RECORDS = 5000
-"""Records of a release that are looked at, the target and others drawn at random: all pairs of them are."""
+MOST_RECORDS, DRAWN = 5000, 2500
+"""Records of a release of which all pairs are looked at, at most; of more so many are: the target and others drawn at
+random."""
 
 TITLE = "How good the release is as an embedding"
 """Heading of the section."""
@@ -70,11 +72,11 @@ def neighborhood(n: int) -> int:
 
 def n_seen(n: int) -> int:
     """Records of n that are looked at."""
-    return min(n, MOST_RECORDS)
+    return n if n <= MOST_RECORDS else min(DRAWN, MOST_RECORDS)
 
 
 def measure(
-    method: DRMethod, known: Array, targets: Array, coords: Array, objective: Array, status: Array
+    method: DRMethod, known: Array, targets: Array, coords: Coords, objective: Array, status: Array
 ) -> ReleaseScores | None:
     """Measures releases; None if they have less than three records or none is usable.
 
@@ -82,22 +84,24 @@ def measure(
         method: The released method; whether its coordinates have a unit counts.
         known: (n-1, d).
         targets: (m, d).
-        coords: (m, n, k), as released; row 0 of coords[i] is that of targets[i].
+        coords: (m, n, k), as released, possibly factored; row 0 of coords[i] is that of targets[i].
         objective: (m,).
         status: (m,), flags of the lanes.
     """
     n_records, known = len(known) + 1, np.asarray(known)
     n = n_seen(n_records)
-    is_used = is_usable(np.asarray(status)) & np.isfinite(coords).all(axis=(1, 2))
-    used = np.flatnonzero(is_used)[: int(np.clip(PAIRS / n**2, FEWEST, MOST))]
+    is_used = is_usable(np.asarray(status)) & is_finite(coords)
+    most = int(np.clip(PAIRS / n**2, FEWEST, MOST)) if n == n_records else FEWEST
+    used = np.flatnonzero(is_used)[:most]
     n_neighbors = neighborhood(n)
     if n_neighbors < 1 or not len(used):
         return None
-    coords, targets = np.asarray(coords)[used], np.asarray(targets)[used]
+    coords, targets = coords[used], np.asarray(targets)[used]
     if n < n_records:
         # The same in every release, whatever the records are.
         rows = np.sort(np.random.default_rng(0).permutation(n_records - 1)[: n - 1])
         known, coords = known[rows], coords[:, np.append(0, 1 + rows)]
+    coords = np.asarray(coords)
     if method.unit is None:
         coords = _at_best_scale(known, targets, coords)
     found = quality.evaluate_batch(known, targets, coords, n_neighbors=n_neighbors)

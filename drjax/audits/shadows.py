@@ -7,14 +7,23 @@ from typing import Any
 
 import numpy as np
 
-from drjax.attacks.shadow import Prepared, iter_shadow_embeddings, shadow_batch_size
+from drjax.attacks.shadow import Prepared, factored_at, iter_shadow_embeddings, shadow_batch_size
+from drjax.audits.adversary import is_weaker
 from drjax.audits.config import AuditConfig
 from drjax.audits.folder import RunFolder
+from drjax.core.streamed import Product
 from drjax.core.types import Array, DRMethod, count_status
+from drjax.dr.factored import FactoredCoords, Factors
 from drjax.reports import records
 
 LANE_FIELDS = ("objective", "n_iter", "status")
 """What is kept of each embedding beside its coordinates."""
+
+
+def keeps_factors(config: AuditConfig, n: int, d: int) -> bool:
+    """Whether an audit keeps of releases of n records of d features what they do not share, and makes no coordinates:
+    of many records, where all that is asked of them are attacks by who knows all others."""
+    return config.defense == "none" and not is_weaker(config) and factored_at(config.dr_method, n, d)
 
 
 def embeddings(
@@ -28,7 +37,7 @@ def embeddings(
     progress: bool,
     method: DRMethod | None = None,
     kept: Prepared | None = None,
-) -> dict[str, np.ndarray]:
+) -> dict[str, Any]:
     """Embeddings of [target; known] for every target.
 
     Args:
@@ -43,12 +52,13 @@ def embeddings(
         kept: Keeps what the method makes of the known records for stages that follow.
 
     Returns:
-        coords (m, n, k), rounded as configured; objective, n_iter and status (m,).
+        coords (m, n, k), rounded as configured, a `FactoredCoords` where `keeps_factors`; objective, n_iter and status
+        (m,).
     """
-    method = config.dr_method if method is None else method
-
+    method, is_factored = method or config.dr_method, keeps_factors(config, len(known) + 1, known.shape[1])
     kept = Prepared() if kept is None else kept
     options: dict[str, Any] = {"randomness": config.randomness, "dtype": config.dtype, "kept": kept}
+    options["factored"] = is_factored
 
     def plan() -> dict[str, np.ndarray]:
         # The chunk size is part of the result's last bits: a resumed run takes the recorded one.
@@ -61,7 +71,7 @@ def embeddings(
     done = 0
     while done < len(starts) and (folder.path / stage / f"{starts[done]:08d}.npz").exists():
         done += 1
-    begun = time.perf_counter()
+    begun, directions = time.perf_counter(), None
     if done < len(starts):
         for offset, embedding in iter_shadow_embeddings(
             key,
@@ -73,13 +83,21 @@ def embeddings(
             progress=progress,
             **options,
         ):
-            coords = np.asarray(embedding.coords)
-            if config.decimals is not None:
-                coords = np.round(coords, config.decimals)
-            chunk = {"coords": coords} | {name: np.asarray(getattr(embedding, name)) for name in LANE_FIELDS}
+            if isinstance(embedding.coords, FactoredCoords):
+                made = embedding.coords.of_records()
+                chunk, directions = made.factors._asdict() | {"centre": made.centre}, made.directions
+            else:
+                chunk = {"coords": np.asarray(embedding.coords)}
+                if config.decimals is not None:
+                    chunk["coords"] = np.round(chunk["coords"], config.decimals)
+            chunk |= {name: np.asarray(getattr(embedding, name)) for name in LANE_FIELDS}
             folder.arrays(f"{stage}/{offset:08d}", lambda chunk=chunk: chunk)
     seconds = time.perf_counter() - begun
     chunks = [records.load_arrays(folder.path / stage / f"{start:08d}.npz") for start in starts]
-    gathered = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in ("coords", *LANE_FIELDS)}
+    names = (*(Factors._fields if is_factored else ("coords",)), *LANE_FIELDS)
+    gathered: dict[str, Any] = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in names}
     folder.record("stage", stage, n=len(targets), seconds=seconds, status_counts=count_status(gathered["status"]))
+    if is_factored:
+        factors, rows = Factors(*map(gathered.pop, Factors._fields)), Product(known, chunks[0]["centre"])
+        gathered["coords"] = FactoredCoords(factors, rows, np.dtype(config.dtype), config.decimals, directions)
     return gathered

@@ -125,9 +125,11 @@ class FactoredCoords:
         """Whether coordinates are other than the factors say by more than rounding in float64."""
         return self.decimals is not None or self.dtype != np.float64
 
-    def is_finite(self) -> np.ndarray:
-        """(m,) bool: where all coordinates are finite."""
-        return np.all([np.isfinite(leaf.reshape(len(leaf), -1)).all(axis=1) for leaf in self.factors], axis=0)
+    @property
+    def centre(self) -> np.ndarray:
+        """(r,), what is taken off the rows of a product before they are turned."""
+        assert isinstance(self.rows, Product)
+        return np.broadcast_to(self.rows.centre, self.rows.rows.shape[1:])
 
     def of_records(self) -> FactoredCoords:
         """The same with the known records, less one point, for rows: turns (m, k, d), in float64.
@@ -202,3 +204,13 @@ class FactoredCoords:
         made = rows @ factors.turn.reshape(-1, r).astype(np.float64).T
         made = np.moveaxis(made.reshape(-1, *lanes, k), 0, -2)
         return made + factors.shift[..., None, :]
+
+
+Coords = Array | FactoredCoords
+"""Coordinates (m, n, k) of m embeddings."""
+
+
+def is_finite(coords: Coords) -> np.ndarray:
+    """(m,) bool: where all coordinates are finite, or all factors."""
+    leaves = coords.factors if isinstance(coords, FactoredCoords) else [np.asarray(coords)]
+    return np.all([np.isfinite(leaf.reshape(len(leaf), -1)).all(axis=1) for leaf in leaves], axis=0)

@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from drjax.attacks.reconstruction.closed_form import factored, noise_of, reconstruct_pca
+from drjax.attacks.reconstruction.closed_form import factored, noise_of, reconstruct_pca, reconstruct_srp
 from drjax.attacks.reconstruction.closed_form import pca as closed_form
 from drjax.attacks.shadow import shadow_embeddings
 from drjax.core import streamed
 from drjax.core.types import Status
-from drjax.dr import PCA, ClassicalMDS, TruncatedSVD
+from drjax.dr import PCA, ClassicalMDS, SparseRandomProjection, TruncatedSVD
 from drjax.dr.factored import FactoredCoords
 
 DIGITS = load_digits().data / 16
@@ -25,9 +25,9 @@ def in_blocks(monkeypatch):
     monkeypatch.setattr(factored, "COLUMNS", 7)
 
 
-def released(method, dtype="float64", decimals=None):
+def released(method, dtype="float64", decimals=None, **options):
     with jax.enable_x64(dtype == "float64"):
-        made = shadow_embeddings(jax.random.key(3), method, KNOWN, TARGETS, factored=True, dtype=dtype)
+        made = shadow_embeddings(jax.random.key(3), method, KNOWN, TARGETS, factored=True, dtype=dtype, **options)
     return dataclasses.replace(made.coords, decimals=decimals)
 
 
@@ -76,3 +76,15 @@ def test_factors_are_refused_where_they_are_none_of_the_known_records():
         reconstruct_pca(KNOWN, nan)
     # Factors of other records are scores like any others.
     assert (reconstruct_pca(KNOWN[::-1].copy(), released(PCA())).status == Status.MISFIT).all()
+
+
+@pytest.mark.parametrize("randomness", ["fresh", "shared"])
+@pytest.mark.parametrize(("decimals", "precision"), [(None, None), (3, 5e-4)])
+def test_a_projection_is_recovered_from_factors(randomness, decimals, precision):
+    coords = released(SparseRandomProjection(n_components=3), decimals=decimals, randomness=randomness)
+    coords.factors.target[2, 0] = np.nan
+    found, of_scores = (reconstruct_srp(KNOWN, given, precision=precision) for given in (coords, np.asarray(coords)))
+    np.testing.assert_array_equal(found.status, of_scores.status)
+    assert [status == Status.NON_FINITE for status in found.status] == [i == 2 for i in range(len(TARGETS))]
+    np.testing.assert_allclose(found.x, of_scores.x, atol=1e-8)
+    np.testing.assert_allclose(found.feature_mse, of_scores.feature_mse, atol=1e-8)

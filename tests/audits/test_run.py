@@ -6,6 +6,7 @@ import pytest
 
 from drjax.attacks import practice
 from drjax.audits import AuditConfig, choice, run
+from drjax.core import streamed
 from drjax.dr import METHODS
 from drjax.reports import records
 
@@ -82,6 +83,24 @@ def test_an_interrupted_run_resumes_to_bit_identical_results(tmp_path, monkeypat
     assert first == second
     assert {Path(name).suffix for name in first} == {".npz", ".png", ".svg", ".json"}
     assert [row.scores.mse for row in whole.rows] == [row.scores.mse for row in resumed.rows]
+
+
+@pytest.mark.parametrize(("method", "attack"), [("pca", "closed-form"), ("srp", "srp-closed-form")])
+def test_of_many_records_factors_are_kept_and_the_results_are_the_same(tmp_path, monkeypatch, method, attack):
+    config = dataclasses.replace(SMALL, method=method, attacks=(attack, "ridge"), dtype="float64", n_known=60)
+    few = run(config, tmp_path / "few")
+    monkeypatch.setattr(streamed, "is_large", lambda *_: True)
+    monkeypatch.setattr(streamed, "BLOCK_ENTRIES", 7 * 64)
+    many = run(config, tmp_path / "many")
+    assert "turn" in records.load_arrays(tmp_path / "many" / "releases" / "00000000.npz")
+    for name, x in few.reconstructions.items():
+        np.testing.assert_allclose(many.reconstructions[name], x, atol=1e-5, err_msg=name)
+    for name in ("trustworthiness", "knn_preservation", "stress_1"):
+        np.testing.assert_allclose(getattr(many.quality, name), getattr(few.quality, name), rtol=1e-6)
+    # Read back, factors are of the known records, whatever basis they were found in.
+    (tmp_path / "many" / "attacks" / f"{attack}.npz").unlink()
+    resumed = run(config, tmp_path / "many", resume=True)
+    np.testing.assert_allclose(resumed.reconstructions[attack], many.reconstructions[attack], atol=1e-9)
 
 
 def test_refuses_a_folder_of_another_configuration_and_leaves_it_alone(tmp_path):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from drjax.attacks.attack import Cost, EmbeddingAttack, EmbeddingThreat, LearnedAttack
-from drjax.attacks.metrics import nearest
+from drjax.attacks.metrics import CHUNK_ENTRIES, nearest, nearest_among
 from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.attacks.shadow import DENSE_FLOPS
 from drjax.core import validate
@@ -147,6 +148,7 @@ class MeanRecord(EmbeddingAttack):
     needs_public: bool = True
     takes_hidden = True
     takes_features = True
+    takes_factors = True
 
     def cost(self, threat: EmbeddingThreat) -> Cost:
         """See `Attack`."""
@@ -176,6 +178,7 @@ class NearestRecord(EmbeddingAttack):
     needs_public: bool = True
     takes_hidden = True
     takes_features = True
+    takes_factors = True
 
     def fits(self, threat: EmbeddingThreat) -> str | None:
         """See `Attack`."""
@@ -184,13 +187,15 @@ class NearestRecord(EmbeddingAttack):
     def cost(self, threat: EmbeddingThreat) -> Cost:
         """See `Attack`."""
         d, held = threat.known.shape[1], len(threat.known) + len(threat.expected_of)
-        return Cost(2.0 * threat.n_releases * held * d / DENSE_FLOPS, 8.0 * held * (d + threat.n_releases))
+        return Cost(
+            2.0 * threat.n_releases * held * d / DENSE_FLOPS, 8.0 * (4 * threat.n_releases * d + 3 * CHUNK_ENTRIES)
+        )
 
     def run(self, key: Array, threat: EmbeddingThreat) -> Reconstruction:
         """See `Attack`; nothing is drawn."""
         del key
         assert threat.truth is not None
-        return nearest_neighbor(threat.truth, np.concatenate([threat.known, threat.expected_of]))
+        return _unlabelled(nearest_among(threat.truth, (threat.known, threat.expected_of))[0])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,7 +209,7 @@ class Ridge(LearnedAttack):
     def cost(self, threat: EmbeddingThreat) -> Cost:
         """See `Attack`."""
         assert threat.public is not None
-        s, p, d = len(threat.public), threat.coords[0].size, threat.known.shape[1]
+        s, p, d = len(threat.public), math.prod(threat.coords.shape[1:]), threat.known.shape[1]
         q = min(s, p)
         flops = 2.0 * s * p * q + 10.0 * q**3 + len(PENALTIES) * 2.0 * s * q * d
         return Cost(flops / DENSE_FLOPS, 8.0 * (2 * s * p + 3 * s * d + q**2 + p * d))

@@ -6,6 +6,7 @@ and costs an attacker nothing: distances from the target to every known record d
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -179,7 +180,7 @@ class InvariantKernel(LearnedAttack):
     def cost(self, threat: EmbeddingThreat) -> Cost:
         """See `Attack`."""
         assert threat.public is not None
-        s, p, d = len(threat.public), threat.coords[0].size, threat.known.shape[1]
+        s, p, d = len(threat.public), math.prod(threat.coords.shape[1:]), threat.known.shape[1]
         searched = min(s, N_SEARCHED)
         trials = len(FEATURES) * len(WIDTHS)
         flops = trials * (3.0 * searched**3 + 2.0 * searched**2 * d) + 2.0 * s**2 * (p + d) + 2.0 * s**3

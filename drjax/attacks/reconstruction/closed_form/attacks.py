@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from drjax.attacks.attack import Cost, EmbeddingAttack, EmbeddingThreat, EveryRecord
-from drjax.attacks.reconstruction.closed_form.downdate import decompose
+from drjax.attacks.reconstruction.closed_form import factored
+from drjax.attacks.reconstruction.closed_form.downdate import Decomposition, decompose, decomposed
 from drjax.attacks.reconstruction.closed_form.each import reconstruct_pca_each
 from drjax.attacks.reconstruction.closed_form.left_over import ENTRIES, n_curves
 from drjax.attacks.reconstruction.closed_form.pca import misfit, noise_of, reconstruct_pca
@@ -38,6 +39,7 @@ class KnownOnly(EmbeddingAttack):
     label: str = "Closed form, known only"
     description: str = "Solves the equations of the published components with the known records alone."
     takes_hidden = True
+    takes_factors = True
 
     def suits(self, method: DRMethod, *, seed_known: bool) -> str | None:
         """See `EmbeddingAttack`."""
@@ -165,6 +167,7 @@ class MatrixRecovery(EmbeddingAttack):
     )
     needs_public: bool = True
     takes_hidden = True
+    takes_factors = True
     each = True
     shares_each = True
 
@@ -206,7 +209,7 @@ class MatrixRecovery(EmbeddingAttack):
 def _of_one(threat: EmbeddingThreat, prior: GaussianPrior | MixturePrior | None) -> Reconstruction:
     """All records but the target known; features of the target count as equations."""
     noise, features, is_centred = None, None, _is_centred(threat)
-    span = decompose(threat.known, is_centred=is_centred)
+    span = _span(threat, is_centred=is_centred)
     if threat.features is not None:
         features = np.full((threat.n_releases, threat.known.shape[1]), np.nan)
         features[:, threat.features.which] = threat.features.values
@@ -224,6 +227,16 @@ def _of_one(threat: EmbeddingThreat, prior: GaussianPrior | MixturePrior | None)
         is_centred=is_centred,
         span=span,
     )
+
+
+def _span(threat: EmbeddingThreat, *, is_centred: bool) -> Decomposition:
+    """The known records' decomposition, from what whoever made the releases knows of them, where that is at hand."""
+    known, coords = threat.known, threat.coords
+    found = coords.directions if factored.reads(coords, known, 0, is_centred=is_centred) else None
+    # Directions about 0 are none about the mean.
+    if found is not None and bool(np.any(found.mean)) == is_centred:
+        return decomposed(known, found)
+    return decompose(known, is_centred=is_centred)
 
 
 def _is_centred(threat: EmbeddingThreat) -> bool:

@@ -7,8 +7,9 @@ a time as `COLUMNS` allows.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -21,25 +22,27 @@ COLUMNS = 1024
 """Columns of scores that are made together, of a block of records."""
 
 
-def reads(coords: Any, known: np.ndarray, target_index: int, *, is_centred: bool) -> bool:
+def reads(coords: Any, known: np.ndarray, target_index: int, *, is_centred: bool) -> TypeGuard[FactoredCoords]:
     """Whether `sums` are of these coordinates: factors of the known records themselves, the target in row 0."""
     if not isinstance(coords, FactoredCoords) or target_index:
         return False
     rows = coords.rows
-    is_known = isinstance(rows, streamed.Product) and streamed.is_same(rows.rows, known)
+    if not isinstance(rows, streamed.Product) or not streamed.is_same(rows.rows, known):
+        return False
     # A shift of records that are not centred is in no direction of theirs.
-    return is_known and (is_centred or not (np.any(coords.factors.shift) or np.any(rows.centre)))
+    return is_centred or not (np.any(coords.factors.shift) or np.any(rows.centre))
 
 
-def check(coords: FactoredCoords, n: int) -> FactoredCoords:
+def check(coords: FactoredCoords, n: int, *, must_be_finite: bool = True) -> FactoredCoords:
     """Releases of n records, with turns of the records themselves.
 
     Raises:
-        ValueError: another number of records, or values that are not finite.
+        ValueError: another number of records, or unless told otherwise values that are not finite.
     """
     if coords.shape[1] != n:
         raise ValueError(f"coords must have shape (m, {n}, k) for {n - 1} known records, got {coords.shape}")
-    validate.finite(**{f"coords.factors.{name}": leaf for name, leaf in coords.factors._asdict().items()})
+    if must_be_finite:
+        validate.finite(**{f"coords.factors.{name}": leaf for name, leaf in coords.factors._asdict().items()})
     return coords.of_records()
 
 
@@ -97,6 +100,56 @@ def _rounded(
     error_squares -= errors**2 / (n - 1) if is_centred else 0
     beyond = error_squares.reshape(m, k) - (along**2).sum(axis=2)
     return along, squares.reshape(m, k), total.reshape(m, k), np.maximum(beyond, 0).sum(axis=1)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Columns:
+    """Published scores (n-1, q) of the known records in several releases side by side, made a few rows at a time.
+
+    `columns[rows]` and `columns[rows, some]` are arrays; `columns[:, some]` makes nothing.
+
+    Attributes:
+        coords: Releases that rounding is of.
+        rows: Known records less one point, times the turns of all columns.
+        shift: (q,).
+    """
+
+    coords: FactoredCoords
+    rows: streamed.Product
+    shift: np.ndarray
+
+    @classmethod
+    def of(cls, coords: FactoredCoords) -> Columns:
+        """All columns of releases, as `check` returns them."""
+        rows, turn = coords.rows, coords.factors.turn
+        assert isinstance(rows, streamed.Product)
+        weights = turn.reshape(-1, turn.shape[2]).T
+        return cls(coords, streamed.Product(rows.rows, rows.centre, weights), np.ravel(coords.factors.shift))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n-1, q)."""
+        return self.rows.shape
+
+    def __getitem__(self, at: Any) -> Any:
+        """Scores, in float64, of the known records at some rows; see the class."""
+        rows, some = at if isinstance(at, tuple) else (at, slice(None))
+        if isinstance(rows, slice) and rows == slice(None):
+            assert self.rows.weights is not None
+            narrow = dataclasses.replace(self.rows, weights=self.rows.weights[:, some])
+            return dataclasses.replace(self, rows=narrow, shift=self.shift[some])
+        return self.coords.rounded(self.rows[rows, some] + self.shift[some]).astype(np.float64)
+
+    def largest(self) -> np.ndarray:
+        """(q,), size of the largest score of each column; 2 n d q operations."""
+        found = np.zeros(self.shape[1])
+        for start in range(0, len(found), COLUMNS):
+            some = self[:, start : start + COLUMNS]
+            for at, _ in streamed.blocks(self.rows.rows, COLUMNS):
+                found[start : start + COLUMNS] = np.maximum(
+                    found[start : start + COLUMNS], np.abs(some[at]).max(axis=0)
+                )
+        return found
 
 
 def heads(coords: FactoredCoords, n_rows: int) -> Iterator[np.ndarray]:

@@ -12,12 +12,18 @@ from typing import NamedTuple
 
 import numpy as np
 
+from drjax.attacks.reconstruction.closed_form import factored
 from drjax.attacks.reconstruction.priors import GaussianPrior
-from drjax.core import validate
+from drjax.core import streamed, validate
 from drjax.core.types import Array, Reconstruction, Status
+from drjax.dr.factored import Coords, FactoredCoords, is_finite
 
 FLOAT32_PRECISION = 2e-6
 """Error of coordinates computed in float32, relative to the largest of them; a sum of some 30 products."""
+
+
+BATCH = 256
+"""Columns of the matrix that are searched for together."""
 
 
 class RecoveredMatrix(NamedTuple):
@@ -58,8 +64,9 @@ def reconstruct_srp(
 
     Args:
         known: (n-1, d) the known records.
-        coords: (n, k) or (m, n, k) released coordinates. Releases whose known coordinates are bit-identical (one shared
-            matrix) cost one recovery together; otherwise one each, see `recover_matrix`.
+        coords: (n, k) or (m, n, k) released coordinates; of factored ones (`shadow_embeddings(..., factored=True)`)
+            few are made at a time. Releases whose known coordinates are bit-identical (one shared matrix) cost one
+            recovery together; otherwise one each, see `recover_matrix`.
         target_index: Row of the target; the other rows are the known records in their order.
         prior: Fitted on public data. None: the known records' mean and one common variance, that is the smallest
             correction of the known mean that fits the coordinates.
@@ -79,10 +86,13 @@ def reconstruct_srp(
 
     Source: our derivation; the estimate is the linear minimum-mean-square-error one.
     """
-    known = validate.matrix(known, "known").astype(np.float64)
-    coords = np.asarray(coords, np.float64)
-    releases = coords[None] if coords.ndim == 2 else coords
+    known = validate.matrix(known, "known")
     n, d = known.shape[0] + 1, known.shape[1]
+    if factored.reads(coords, known, target_index, is_centred=False):
+        releases = factored.check(coords, n, must_be_finite=False)
+    else:
+        coords = np.asarray(coords, np.float64)
+        releases = coords[None] if coords.ndim == 2 else coords
     if releases.ndim != 3 or releases.shape[1] != n or 0 in releases.shape:
         raise ValueError(f"coords must have shape ({n}, k) or (m, {n}, k) for {n - 1} known rows, got {coords.shape}")
     validate.integer(minimum=0, target_index=target_index)
@@ -102,12 +112,13 @@ def reconstruct_srp(
                 x[sizes == size], status[sizes == size] = part.x, part.status
                 each[sizes == size] = part.feature_mse
             return Reconstruction(x, None, x[:, None], np.full(m, np.nan), status, feature_mse=each)
+        precision = float(sizes[0])
 
-    status = np.where(np.isfinite(releases).all((1, 2)), Status.OK, Status.NON_FINITE).astype(np.uint32)
+    status = np.where(is_finite(releases), Status.OK, Status.NON_FINITE).astype(np.uint32)
     x, each = np.full((2, m, d), np.nan)
     groups = _groups_by_known_coords(releases, target_index, np.flatnonzero(status == Status.OK))
     if groups:
-        known_coords = np.concatenate([np.delete(releases[lanes[0]], target_index, axis=0) for lanes in groups], axis=1)
+        known_coords = _known_columns(releases, target_index, [int(lanes[0]) for lanes in groups])
         if recovered is None:
             recovered = recover_matrix(known, known_coords, n_components=k, density=density, precision=precision)
         elif recovered.matrix.shape != (d, known_coords.shape[1]):
@@ -142,7 +153,7 @@ def reconstruct_srp(
 
 def recover_matrix(
     known: Array,
-    known_coords: Array,
+    known_coords: Array | factored.Columns,
     *,
     n_components: int,
     density: float | None = None,
@@ -157,7 +168,7 @@ def recover_matrix(
 
     Args:
         known: (n-1, d).
-        known_coords: (n-1, q); columns of any number of releases side by side.
+        known_coords: (n-1, q); columns of any number of releases side by side, an array or made when asked for.
         n_components: k of one release; it sets v.
         density: Density of the matrix, in (0, 1]; None is 1 / sqrt(d).
         precision: Largest error of a coordinate; None is float32 arithmetic.
@@ -165,8 +176,9 @@ def recover_matrix(
     Raises:
         ValueError: An argument of the wrong shape, not finite or out of range.
     """
-    known = validate.matrix(known, "known").astype(np.float64)
-    known_coords = validate.matrix(known_coords, "known_coords").astype(np.float64)
+    known = validate.matrix(known, "known")
+    if not isinstance(known_coords, factored.Columns):
+        known_coords = validate.matrix(known_coords, "known_coords").astype(np.float64)
     if known_coords.shape[0] != known.shape[0]:
         raise ValueError(f"known_coords must have {known.shape[0]} rows, as known has, got {known_coords.shape[0]}")
     validate.integer(n_components=n_components)
@@ -177,30 +189,50 @@ def recover_matrix(
     value = math.sqrt(1 / density / n_components)
 
     distinct = distinct_columns(known, 2 * precision / value)
-    u, s, vt = np.linalg.svd(known, full_matrices=False)
     # A direction is worth keeping while the release's error in it stays small against r's own deviation 1/sqrt(k).
-    keep = s > max(10 * precision * math.sqrt(n_components), 1e-12 * s[0])
-    basis = vt[keep].T
-    values = (u[:, keep].T @ known_coords) / s[keep, None]
-    matrix, is_exact = basis @ values, np.zeros(known_coords.shape[1], bool)
+    left, singular, basis = _decomposed(known, 10 * precision * math.sqrt(n_components))
+    rank, n_columns = basis.shape[1], known_coords.shape[1]
+    matrix, is_exact = np.empty((known.shape[1], n_columns)), np.zeros(n_columns, bool)
     is_determined = distinct.any(axis=1)
-    is_injective = keep.sum() >= distinct.shape[1]
-    for start in range(0, known_coords.shape[1], 256):
-        open_ = np.arange(start, min(start + 256, known_coords.shape[1]))
-        state = matrix[:, open_]
+    is_injective = rank >= distinct.shape[1]
+    for start in range(0, n_columns, BATCH):
+        open_ = np.arange(start, min(start + BATCH, n_columns))
+        values = left.T @ known_coords[:, start : start + BATCH] / singular[:, None]
+        state = matrix[:, open_] = basis @ values
         for _ in range(4):
-            state, estimate = _basis_pursuit(basis, values[:, open_], value, state)
-            rounded = _repair(basis, values[:, open_], value, value * np.round(estimate / value))
+            state, estimate = _basis_pursuit(basis, values, value, state)
+            rounded = _repair(basis, values, value, value * np.round(estimate / value))
             rounded *= np.asarray(is_determined)[:, None]
-            is_sparse = 2 * np.count_nonzero(rounded, axis=0) <= keep.sum()
-            fits = np.abs(known @ rounded - known_coords[:, open_]).max(axis=0) <= precision
+            is_sparse = 2 * np.count_nonzero(rounded, axis=0) <= rank
+            fits = _largest_miss(known, rounded, known_coords[:, open_]) <= precision
             done = fits & (is_sparse | is_injective)
             matrix[:, open_[done]] = distinct @ (distinct.T @ rounded[:, done])
             is_exact[open_[done]] = True
-            open_, state = open_[~done], state[:, ~done]
+            open_, state, values = open_[~done], state[:, ~done], values[:, ~done]
             if not open_.size:
                 break
     return RecoveredMatrix(matrix, is_exact, (basis, distinct))
+
+
+def _decomposed(known: np.ndarray, least: float) -> tuple[streamed.Matrix, np.ndarray, np.ndarray]:
+    """Left singular vectors (n-1, r), singular values above `least` and right vectors (d, r); large ones in blocks."""
+    if streamed.is_large(*known.shape):
+        _, singular, basis = streamed.principal_directions(known, is_centred=False)
+    else:
+        left, singular, basis = np.linalg.svd(known.astype(np.float64), full_matrices=False)
+    keep = singular > max(least, 1e-12 * singular.max(initial=0))
+    singular, basis = singular[keep], basis[keep].T
+    if streamed.is_large(*known.shape):
+        return streamed.Product(known, weights=basis / singular), singular, basis
+    return left[:, keep], singular, basis
+
+
+def _largest_miss(known: np.ndarray, matrix: np.ndarray, coords: np.ndarray | factored.Columns) -> np.ndarray:
+    """(q,), largest |known @ matrix - coords| of each column."""
+    found = np.zeros(matrix.shape[1])
+    for at, block in streamed.blocks(known, matrix.shape[1]):
+        found = np.maximum(found, np.abs(block @ matrix - coords[at]).max(axis=0))
+    return found
 
 
 def _basis_pursuit(
@@ -241,11 +273,18 @@ def _repair(basis: np.ndarray, values: np.ndarray, value: float, r: np.ndarray, 
 
 def distinct_columns(known: np.ndarray, smallest: float) -> np.ndarray:
     """(d, g): an orthonormal indicator of every set of equal columns; columns within +-smallest of 0 are in none."""
-    d = known.shape[1]
-    visible = np.flatnonzero(np.abs(known).max(axis=0) > smallest)
-    _, group = np.unique(known[:, visible], axis=1, return_inverse=True)
+    largest, group = np.zeros(known.shape[1]), np.zeros(known.shape[1], np.int64)
+    for _, block in streamed.blocks(known):
+        largest = np.maximum(largest, np.abs(block).max(axis=0))
+        # Adding 0.0 makes -0.0 and 0.0, which are equal, the same bytes.
+        entries = np.ascontiguousarray(block.T) + 0.0
+        numbers: dict[tuple[int, bytes], int] = {}
+        for column, entry in enumerate(entries):
+            group[column] = numbers.setdefault((int(group[column]), entry.tobytes()), len(numbers))
+    visible = np.flatnonzero(largest > smallest)
+    _, group = np.unique(group[visible], return_inverse=True)
     sizes = np.bincount(group)
-    indicator = np.zeros((d, sizes.size))
+    indicator = np.zeros((known.shape[1], sizes.size))
     indicator[visible, group] = 1 / np.sqrt(sizes[group])
     return indicator
 
@@ -257,29 +296,49 @@ def _unknown_variance(prior: GaussianPrior, basis: np.ndarray) -> float:
     return float(max(mean @ mean + np.trace(covariance) - determined, 0.0))
 
 
-def _groups_by_known_coords(releases: np.ndarray, target_index: int, lanes: np.ndarray) -> list[np.ndarray]:
+def _groups_by_known_coords(releases: Coords, target_index: int, lanes: np.ndarray) -> list[np.ndarray]:
     groups: dict[bytes, list[int]] = {}
     for lane in lanes:
-        groups.setdefault(np.delete(releases[lane], target_index, axis=0).tobytes(), []).append(int(lane))
+        if isinstance(releases, FactoredCoords):
+            own = releases.factors.turn[lane].tobytes()
+        else:
+            own = np.delete(releases[lane], target_index, axis=0).tobytes()
+        groups.setdefault(own, []).append(int(lane))
     return [np.array(members) for members in groups.values()]
+
+
+def _known_columns(releases: Coords, target_index: int, lanes: list[int]) -> np.ndarray | factored.Columns:
+    """Coordinates (n-1, l k) of the known records in some releases side by side."""
+    if isinstance(releases, FactoredCoords):
+        return factored.Columns.of(releases[np.array(lanes)])
+    return np.concatenate([np.delete(releases[lane], target_index, axis=0) for lane in lanes], axis=1)
 
 
 def isotropic_prior(known: np.ndarray) -> GaussianPrior:
     """The known records' mean and one common variance."""
-    variance = max(float(known.var(axis=0).mean()), np.finfo(np.float64).tiny)
-    return GaussianPrior(mean=known.mean(axis=0), covariance=variance * np.eye(known.shape[1]))
+    variance = max(float(known.var(axis=0, dtype=np.float64).mean()), np.finfo(np.float64).tiny)
+    mean = known.mean(axis=0, dtype=np.float64)
+    return GaussianPrior(mean=mean, covariance=variance * np.eye(known.shape[1]))
 
 
-def rounding_precision(precision: float | None, coords: np.ndarray) -> float:
+def rounding_precision(precision: float | None, coords: np.ndarray | factored.Columns) -> float:
     """Largest error of a coordinate: as stated, else that of float32 arithmetic, up to the next power of 2."""
     if precision is None:
-        largest = FLOAT32_PRECISION * float(np.abs(coords).max())
-        return 2.0 ** math.ceil(math.log2(largest)) if largest > 0 else 0.0
+        sizes = coords.largest() if isinstance(coords, factored.Columns) else np.abs(coords)
+        return _of_float32(float(sizes.max()))
     validate.non_negative(precision=precision)
     return float(precision)
 
 
-def _precisions(releases: np.ndarray, target_index: int) -> np.ndarray:
+def _of_float32(largest: float) -> float:
+    least = FLOAT32_PRECISION * largest
+    return 2.0 ** math.ceil(math.log2(least)) if least > 0 else 0.0
+
+
+def _precisions(releases: Coords, target_index: int) -> np.ndarray:
     """(m,): `rounding_precision` of the known rows of each release (m, n, k); 0 where they are not finite."""
+    if isinstance(releases, FactoredCoords):
+        sizes = factored.Columns.of(releases).largest().reshape(len(releases), -1).max(axis=1)
+        return np.array([_of_float32(float(size)) for size in sizes])
     known = np.delete(releases, target_index, axis=1)
     return np.array([rounding_precision(None, own) if np.isfinite(own).all() else 0.0 for own in known])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -152,6 +153,19 @@ def unit_range(values: np.ndarray, *, axis: int | None = 0) -> tuple[np.ndarray,
     Raises:
         ValueError: a column spans more than a float64 holds.
     """
+    low, scale = limits(values, axis=axis)
+    x = np.empty(values.shape, np.float32)
+    for at, block in in_range(values, low, scale):
+        x[at] = block
+    return x, low, scale
+
+
+def limits(values: np.ndarray, *, axis: int | None = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Least value (d,) and range (d,) of each column of (n, d), or of all in common if axis is None; float64.
+
+    Raises:
+        ValueError: a column spans more than a float64 holds.
+    """
     d = values.shape[1]
     with np.errstate(over="ignore", invalid="ignore"):
         low = np.broadcast_to(values.min(axis=axis), (d,)).astype(np.float64)
@@ -162,10 +176,14 @@ def unit_range(values: np.ndarray, *, axis: int | None = 0) -> tuple[np.ndarray,
             f"values must span less than {np.finfo(np.float64).max:.2g} from the least to the largest, got "
             f"[{values[:, at].min():.3g}, {values[:, at].max():.3g}] in feature {at}: rescale them"
         )
-    x, unit = np.empty(values.shape, np.float32), np.where(scale > 0, scale, 1.0)
+    return low, scale
+
+
+def in_range(values: np.ndarray, low: np.ndarray, scale: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+    """Blocks of values (n, d) less `low` (d,), in units of `scale` (d,), and where they lie; float64."""
+    unit = np.where(scale > 0, scale, 1.0)
     for at, block in streamed.blocks(values):
-        x[at] = (block - low) / unit
-    return x, low, scale
+        yield at, (block - low) / unit
 
 
 def coded(values: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from drjax.core import streamed, validate
-from drjax.data import table_cells, tables
+from drjax.data import large_tables, table_cells, tables
 from drjax.data.checksums import file_sha256
 from drjax.data.dataset import OWN, Dataset, Provenance, coded, duplicates_note, unit_levels, unit_range
 from drjax.data.images import from_folder
@@ -41,11 +41,12 @@ def load_file(
 ) -> Dataset:
     """Reads the user's own records and scales them to [0, 1].
 
-    Tables: see `drjax.data.plan` and `drjax.data.own_table`. Image folders: see `drjax.data.images`. Arrays have one
-    record per entry of their first axis: uint8 is divided by 255; bool, and floats that all lie in [0, 1], are kept as
-    they are; other (n, d) arrays are scaled by each column's minimum and maximum, other arrays of higher rank (images)
-    by one common pair. An .npz file holds the records as `x`, or as its only array of rank 2 or more, and optional
-    labels as `y`. Nothing is ever unpickled.
+    Tables: see `drjax.data.plan` and `drjax.data.own_table`; a Parquet file of numbers of 256 MiB or more in float32 is
+    read in parts (`drjax.data.large_tables`), with the same results. Image folders: see `drjax.data.images`. Arrays
+    have one record per entry of their first axis: uint8 is divided by 255; bool, and floats that all lie in [0, 1], are
+    kept as they are; other (n, d) arrays are scaled by each column's minimum and maximum, other arrays of higher rank
+    (images) by one common pair. An .npz file holds the records as `x`, or as its only array of rank 2 or more, and
+    optional labels as `y`. Nothing is ever unpickled.
 
     Raises:
         FileNotFoundError: nothing at `path`.
@@ -76,7 +77,7 @@ def load_file(
         note="Columns scaled to [0, 1] by their own minimum and maximum.",
     )
     if suffix in SUFFIXES:
-        return dataset_of(read_sheet(path), provenance, **options)
+        return dataset_of(large_tables.sheet_of(path) or read_sheet(path), provenance, **options)
     x, y = _read_arrays(path)
     return from_array(x, y, provenance)
 

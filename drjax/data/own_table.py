@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from drjax.data import table_cells, tables
+from drjax.data import large_tables, table_cells, tables
 from drjax.data.dataset import Dataset, Provenance, Rows, duplicates_note, unit_range
 from drjax.data.plan import Plan, planned, read_plan, validate_names
 from drjax.data.sheet_lines import noun_of
@@ -51,12 +51,13 @@ def dataset_of(
     Raises:
         ValueError: names that are no columns, or one with two uses; a plan that does not fit; no feature left.
     """
-    columns = dict(sheet.columns)
+    columns = sheet.columns
     uses = _uses(columns, categorical=categorical, drop=drop, label=label, id=id)
     y, class_names = None, None
     if label is not None:
         check_labels_known(sheet, label, columns[label])
-        y, class_names = tables.label_column(label, columns.pop(label))
+        y, class_names = tables.label_column(label, columns[label])
+        columns = _without(columns, label)
     if len(sheet.lines) < 2:
         raise ValueError(f"{sheet.name} must hold at least two records, got {len(sheet.lines)}: add others")
     if isinstance(schema, Plan):
@@ -66,14 +67,15 @@ def dataset_of(
         if label is not None:
             stated.pop(label, None)
         plan = planned(columns, stated | uses, delimiter=sheet.delimiter)
-    encoded = plan.encode(columns)
+    is_large = isinstance(columns, large_tables.LargeColumns)
+    encoded = large_tables.encode(plan, columns) if is_large else plan.encode(columns)
     if encoded.values.shape[1] > MOST_FEATURES:
         most = max(plan.used, key=lambda column: len(column.categories))
         raise ValueError(
             f"{sheet.name} must have at most {MOST_FEATURES:,} features as numbers, got {encoded.values.shape[1]:,}, "
             f"most of them of {most.name!r}: leave columns out with --drop"
         )
-    x, offset, scale = unit_range(encoded.values)
+    x, offset, scale = (large_tables.unit_range if is_large else unit_range)(encoded.values)
     named = id if id is not None else next((column.name for column in plan.ids if column.name in columns), None)
     ids = None if named is None else tuple(str(text) for text in table_cells.cell_texts(columns[named]))
     return Dataset(
@@ -93,6 +95,12 @@ def dataset_of(
         rows=Rows(named, ids, np.asarray(sheet.lines, np.int64), sheet.counted),
         notes=sheet.notes,
     )
+
+
+def _without(columns: table_cells.Columns, name: str) -> table_cells.Columns:
+    if isinstance(columns, large_tables.LargeColumns):
+        return columns.without(name)
+    return {other: cells for other, cells in columns.items() if other != name}
 
 
 def check_labels_known(sheet: Sheet, label: str, column: pa.ChunkedArray) -> None:

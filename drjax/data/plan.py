@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from drjax.core import validate
-from drjax.data import cell_quantities, kinds, table_cells
+from drjax.data import cell_quantities, kinds, table_cells, typed_numbers
 from drjax.data.cell_quantities import CENSORED, COMMA
 from drjax.data.kinds import ENCODED, KINDS, LEFT_OUT, PlannedColumn
 from drjax.data.table_cells import Columns
@@ -164,10 +164,15 @@ def planned(table: Columns, stated: Mapping[str, Any] | None = None, *, delimite
         raise ValueError(f"a plan must be an object with an entry for each column, got {type(stated).__name__}")
     validate_names(stated, table, what="a plan")
     said = {name: _said(name, entry) for name, entry in stated.items()}
-    found = [kinds.column_of(name, cells, said.get(name, {}), delimiter=delimiter) for name, cells in table.items()]
+    found = [_column_of(name, cells, said.get(name, {}), delimiter) for name, cells in table.items()]
     if any(column.format == COMMA for column in found):
         found = [column if column.name in said else _with_points(column, table[column.name]) for column in found]
     return Plan(tuple(found))
+
+
+def _column_of(name: str, cells: pa.ChunkedArray, said: dict[str, Any], delimiter: str | None) -> PlannedColumn:
+    found = None if said else typed_numbers.column_of(name, cells)
+    return found or kinds.column_of(name, cells, said, delimiter=delimiter)
 
 
 def _with_points(column: PlannedColumn, cells: pa.ChunkedArray) -> PlannedColumn:
@@ -236,7 +241,8 @@ def _encoded(column: PlannedColumn, cells: pa.ChunkedArray) -> tuple[np.ndarray,
         names = [f"{column.name}={category}" for category in column.categories]
         is_number = np.zeros(len(names), bool)
     else:
-        read = kinds.numbers_of(column, cells)
+        typed = typed_numbers.values_of(column, cells)
+        read = kinds.numbers_of(column, cells) if typed is None else cell_quantities.unsigned(typed)
         is_known = ~np.isnan(read.values)
         values = np.where(is_known, read.values, np.nan if column.fill is None else float(column.fill))[:, None]
         names, is_number = [column.name], np.array([column.kind != "yes/no"])

@@ -138,7 +138,7 @@ def reconstruct_by_landmarks_each(
     shared = None if n - len(chosen) < MOST_EXPECTED else _expected(x, chosen)
     answers = []
     for row, is_one in zip(chosen, is_landmark, strict=True):
-        prior = _expected(x, [row]) if shared is None else shared
+        prior = _expected(x, np.array([row])) if shared is None else shared
         middle = (total - x[row]) / (n - 1)
         if not is_one:
             others = np.delete(places, row, axis=0)
@@ -299,7 +299,7 @@ def _likeliest(
     return Answer(x, left_open, Status.PARTIAL if is_open else Status.OK)
 
 
-def _expected(x: np.ndarray, without: Array) -> GaussianPrior:
+def _expected(x: np.ndarray, without: np.ndarray) -> GaussianPrior:
     """What records other than some say of one, by `MOST_EXPECTED` of them from the whole file."""
     others = np.setdiff1d(np.arange(len(x)), without)
     some = others[np.linspace(0, len(others) - 1, min(len(others), MOST_EXPECTED)).astype(np.int64)]

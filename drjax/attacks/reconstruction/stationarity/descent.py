@@ -214,7 +214,7 @@ def _descend(problem: Problem, x: np.ndarray, residual: np.ndarray, slope: np.nd
         root = np.sqrt(_weights(here))
         # No normal equations: a converged release measures some distances a thousand times better than others.
         own = np.column_stack([root[:, None] * (slope @ line.basis), root * here])
-        r = np.linalg.qr(np.concatenate([own, np.column_stack([np.eye(len(line.z)), line.z])]), mode="r")
+        r = np.asarray(np.linalg.qr(np.concatenate([own, np.column_stack([np.eye(len(line.z)), line.z])]), mode="r"))
         change = scipy.linalg.solve_triangular(r[:-1, :-1], -r[:-1, -1])
         before = _robust(here) + (line.z @ line.z if prior is None else prior)
         for length in 0.5 ** np.arange(8):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.neighbors import NearestNeighbors
 
-from drjax.dr import metrics, neighbors
+from drjax.dr import clusters, metrics, neighbors
 
 
 def records(n: int, d: int) -> np.ndarray:
@@ -25,10 +25,49 @@ def test_screening_loses_nobody(metric, monkeypatch):
     rows = metrics.prepared(metric, records(700, 12))
     among_all = neighbors.nearest(metric, rows, 30)
     monkeypatch.setattr(neighbors, "SCREENED", 2)
-    monkeypatch.setattr(neighbors, "BLOCK_ENTRIES", 100 * 700)
     screened = neighbors.nearest(metric, rows, 30)
     np.testing.assert_array_equal(screened[0], among_all[0])
     np.testing.assert_array_equal(screened[1], among_all[1])
+
+
+@pytest.mark.parametrize("n_without", [4, 60])
+def test_records_without_a_direction_are_at_distance_1_from_all(n_without, monkeypatch):
+    x = records(300, 5) - 100
+    x[3 :: 300 // n_without] = 0
+    rows = metrics.prepared("cosine", x)
+    among_all = neighbors.nearest("cosine", rows, 20)
+    monkeypatch.setattr(neighbors, "SCREENED", 2)
+    screened = neighbors.nearest("cosine", rows, 20)
+    np.testing.assert_array_equal(screened[0], among_all[0])
+    np.testing.assert_array_equal(screened[1], among_all[1])
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1, 1e30])
+def test_records_far_below_the_scale_of_one_are_told_apart(scale, monkeypatch):
+    x = np.random.default_rng(3).normal(size=(300, 5))
+    x[17] *= 1e25
+    among_all = neighbors.nearest("euclidean", x * scale, 6)
+    monkeypatch.setattr(neighbors, "SCREENED", 2)
+    screened = neighbors.nearest("euclidean", x * scale, 6)
+    np.testing.assert_array_equal(screened[0], among_all[0])
+    np.testing.assert_array_equal(screened[1], among_all[1])
+
+
+@pytest.mark.parametrize("inner", [2, 300], ids=["projected", "all directions"])
+def test_points_are_no_farther_apart_than_their_records(inner):
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=(500, inner)) @ rng.normal(size=(inner, 300)) + 0.1 * rng.normal(size=(500, 300))
+    x[100:110] = x[0]
+    of = clusters.clustered(x)
+    assert of.points.shape[1] == (clusters.N_DIRECTIONS + 1 if inner == 2 else 300)
+    found, count, n_met = clusters.candidates(of, 0, 0, of.start[1], 5)
+    assert (n_met < 500 * of.start[1] / 2) == (inner == 2)  # clusters spare pairs where records vary in two dimensions
+    between = metrics.among("euclidean", x)
+    np.fill_diagonal(between, np.inf)
+    for place in range(of.start[1]):
+        nearest = np.argsort(between[of.order[place]], kind="stable")[:5]
+        assert set(nearest) <= set(found[place, : count[place]])
+        assert count[place] < 40
 
 
 def test_what_float32_cannot_tell_apart_is_measured(monkeypatch):

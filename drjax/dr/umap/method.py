@@ -131,7 +131,7 @@ class UMAP:
         basis = MAX_BASIS * 2 if n < spectral_cpu.MANY else spectral_many.BASIS + spectral_many.KEPT
         return Cost(
             shared_flops=search,
-            shared_bytes=(24.0 + itemsize) * n * d + 80 * edges + 4.0 * min(n**2, neighbors.BLOCK_ENTRIES),
+            shared_bytes=(32.0 + itemsize) * n * d + 80 * edges + 2.0**26,
             flops=settings.n_epochs * edges * (1 + settings.negative_sample_rate) * 60,
             bytes=100 * edges + (8.0 * basis * n if settings.is_spectral else 0.0),
         )

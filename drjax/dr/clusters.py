@@ -274,27 +274,19 @@ def _bounds(of, cluster, low, high):
 @njit
 def _take(of, own, first, products, heap, i, found, lows, count):
     """Adds points from `first` on to the candidates of point `own`, in row i; the lists, which may be others."""
-    square, slack = of.squares[own], of.slack
-    is_projected = of.points.shape[1] != of.whole.shape[1]
-    if _least(products, of.reduced, first) > heap[0] - square * (1 - slack - 8 * EPS) + of.least:
+    if not may_be_closer(of, of.squares[own], products, first, heap[0]):
         return found, lows
     for j in range(first, first + len(products)):
-        total = square + of.squares[j]
-        between, error = total - 2.0 * products[j - first], slack * total + of.least
-        if between - error > heap[0] or j == own:
+        lower, upper = interval(of, own, j, products[j - first], heap[0])
+        if lower > heap[0] or j == own:
             continue
-        if is_projected:
-            total = of.whole_squares[own] + of.whole_squares[j]
-            between, error = total - 2.0 * _product(of.whole[own], of.whole[j]), of.whole_slack * total + of.least
-            if between - error > heap[0]:
-                continue
-        if between + error < heap[0]:
-            _replace_top(heap, between + error)
+        if upper < heap[0]:
+            _replace_top(heap, upper)
         if count[i] == found.shape[1]:
             count[i] = _closer(found[i], lows[i], count[i], heap[0])
             if 4 * count[i] > 3 * found.shape[1]:
                 found, lows = np.hstack((found, np.empty_like(found))), np.hstack((lows, np.empty_like(lows)))
-        found[i, count[i]], lows[i, count[i]] = j, between - error
+        found[i, count[i]], lows[i, count[i]] = j, lower
         count[i] += 1
     return found, lows
 
@@ -308,6 +300,23 @@ def _closer(found, lows, count, limit):
             found[kept], lows[kept] = found[c], lows[c]
             kept += 1
     return kept
+
+
+@njit
+def may_be_closer(of, square, products, first, limit):
+    """Whether a point of this squared length may be within a squared distance of points from `first` on."""
+    return _least(products, of.reduced, first) <= limit - square * (1 - of.slack - 8 * EPS) + of.least
+
+
+@njit
+def interval(of, own, other, product, limit):
+    """Bounds of the squared distance of two records by the product of their points; of points where above the limit."""
+    total = of.squares[own] + of.squares[other]
+    between, error = total - 2.0 * product, of.slack * total + of.least
+    if between - error <= limit and of.points.shape[1] != of.whole.shape[1]:
+        total = of.whole_squares[own] + of.whole_squares[other]
+        between, error = total - 2.0 * _product(of.whole[own], of.whole[other]), of.whole_slack * total + of.least
+    return between - error, between + error
 
 
 @njit(fastmath=True)

@@ -9,7 +9,7 @@ from scipy.spatial.distance import cdist
 
 from drjax.core.types import Status
 from drjax.dr import Isomap, neighbors
-from drjax.dr.isomap import dijkstra, many, shortest_paths
+from drjax.dr.isomap import bridges, dijkstra, many, shortest_paths
 from tests.dr.jitted import KEY
 from tests.dr.test_isomap import digits, error, nearest_by_index, scikit_learn, scipy_paths
 
@@ -143,3 +143,22 @@ def test_degenerate_records_are_flagged_as_those_of_few_are(x, flag, monkeypatch
     largest = float(few.info.eigenvalues[0])
     np.testing.assert_allclose(found.info.eigenvalues, few.info.eigenvalues, atol=1e-12 * largest)
     assert bool(np.isfinite(found.coords).all()) == (flag != Status.NON_FINITE)
+
+
+@pytest.mark.parametrize("kind", ["apart", "grid", "wide"])
+def test_closest_pairs_of_components_by_clusters_are_those_of_all_distances(kind, monkeypatch):
+    rng = np.random.default_rng(5)
+    x, label = rng.normal(size=(400, 3)), rng.integers(0, 7, 400)
+    label[:200] = 0
+    if kind == "apart":
+        x += 30 * label[:, None] * np.array([1, 0.2, -0.4])
+    if kind == "grid":  # many pairs tie
+        x = np.floor(3 * x)
+    if kind == "wide":  # points are projected
+        x = np.pad(x, ((0, 0), (0, 260))) + 1e-3 * rng.normal(size=(400, 263))
+    label = np.unique(label, return_inverse=True)[1]
+    ends, lengths = bridges.closest_pairs("euclidean", x, label, 7)
+    monkeypatch.setattr(neighbors, "SCREENED", 2)
+    found = bridges.closest_pairs("euclidean", x, label, 7)
+    np.testing.assert_array_equal(found[0], ends)
+    np.testing.assert_array_equal(found[1], lengths)

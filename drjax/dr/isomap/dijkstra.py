@@ -11,10 +11,7 @@ import numpy as np
 
 from drjax.core import host
 from drjax.core.compiled import njit
-from drjax.dr import metrics
-
-STRIP = 512
-"""Points whose distances to all others are held at a time when components are joined."""
+from drjax.dr.isomap import bridges
 
 
 class Edges(NamedTuple):
@@ -34,8 +31,7 @@ class Edges(NamedTuple):
 def joined(metric: str, rows: np.ndarray, neighbors: np.ndarray, distances: np.ndarray) -> tuple[Edges, int]:
     """The graph of neighbour lists, its components joined by the closest pair of points of every two.
 
-    Ties go to the first pair, as in `path_insertion.join`. O(n k), and O(s n d) for s points outside the largest
-    component.
+    Ties go to the first pair, as in `path_insertion.join`. O(n k) beside `bridges.closest_pairs`.
 
     Args:
         metric: Metric of the records.
@@ -49,7 +45,7 @@ def joined(metric: str, rows: np.ndarray, neighbors: np.ndarray, distances: np.n
     edges = Edges(*listed(neighbors, distances))
     count, label = components(edges.start, edges.nodes)
     if count > 1:
-        edges = Edges(*_with_edges(*edges, *_bridges(metric, rows, label, count)))
+        edges = Edges(*_with_edges(*edges, *bridges.closest_pairs(metric, rows, label, int(count))))
     return edges, int(count)
 
 
@@ -123,41 +119,6 @@ def components(start, nodes):
                     high += 1
         count += 1
     return count, label
-
-
-def _bridges(metric: str, rows: np.ndarray, label: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Ends (p, 2) and lengths (p,) of the closest pairs of all p pairs of components."""
-    # Of the points of two components one or the other lies outside the largest.
-    outside = np.flatnonzero(label != np.bincount(label).argmax())
-    closest, ends = np.full((count, count), np.inf), np.zeros((count, count, 2), np.int64)
-    for low in range(0, len(outside), STRIP):
-        own = outside[low : low + STRIP]
-        between = np.empty((len(own), len(rows)))
-
-        def fill(part: slice, own: np.ndarray = own, between: np.ndarray = between) -> None:
-            between[part] = metrics.apart(metric, rows[own[part]], rows)
-
-        host.spread(fill, len(own))
-        _take_closer(between, own, label, closest, ends)
-    later, earlier = np.tril_indices(count, -1)
-    return ends[later, earlier], closest[later, earlier]
-
-
-@njit
-def _take_closer(between, own, label, closest, ends):
-    """Updates the closest pairs of components i > j at [i, j], the end in i first, by distances (s, n) of own."""
-    for p in range(len(own)):
-        for q in range(between.shape[1]):
-            a, b = own[p], q
-            if label[a] < label[b]:
-                a, b = b, a
-            i, j = label[a], label[b]
-            if i == j or between[p, q] > closest[i, j]:
-                continue
-            is_first = a < ends[i, j, 0] or (a == ends[i, j, 0] and b < ends[i, j, 1])
-            if between[p, q] < closest[i, j] or is_first:
-                closest[i, j] = between[p, q]
-                ends[i, j, 0], ends[i, j, 1] = a, b
 
 
 @njit

@@ -17,6 +17,7 @@ from tests.dr.test_isomap import digits, error, nearest_by_index, scikit_learn, 
 @pytest.fixture
 def few_are_many(monkeypatch):
     monkeypatch.setattr(many, "MANY", 30)
+    monkeypatch.setattr(many, "FITTED", 30)
 
 
 def clusters(n):
@@ -44,7 +45,7 @@ def fit_of_many(x):
 def test_a_fit_equals_scikit_learn_and_the_fit_of_few_records(x, monkeypatch):
     with jax.enable_x64(True):
         few = fit_of_few(x)
-        monkeypatch.setattr(many, "MANY", 30)
+        monkeypatch.setattr(many, "FITTED", 30)
         found = fit_of_many(x)
     expected = scikit_learn(x)
     # scikit-learn's bridge between components has eight digits less than float64.
@@ -136,7 +137,7 @@ def test_a_fit_has_the_derivative_of_finite_differences_and_may_be_mapped():
 def test_degenerate_records_are_flagged_as_those_of_few_are(x, flag, monkeypatch):
     with jax.enable_x64(True):
         few = fit_of_few(x)
-        monkeypatch.setattr(many, "MANY", 30)
+        monkeypatch.setattr(many, "FITTED", 30)
         found = fit_of_many(x)
     assert int(found.status) & flag
     assert int(few.status) & flag

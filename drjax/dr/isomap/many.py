@@ -19,7 +19,10 @@ from drjax.dr.isomap.shortest_paths import Graph
 from drjax.dr.isomap.spectrum import orthonormalize, rayleigh_ritz
 
 MANY = metrics.MANY
-"""Records from which on a CPU takes this way."""
+"""Records from which on a CPU takes this way for what shadows share."""
+
+FITTED = 500
+"""Records from which on it does for a fit: programs of XLA take longer to compile for each number than a fit takes."""
 
 MAX_BASIS = 512
 """Most vectors of the iteration; a matrix that needs more is decomposed."""

@@ -46,7 +46,7 @@ class Isomap:
     DISCONNECTED), and each eigenvector's largest |entry| is positive. Neighbours at equal distance, which scikit-learn
     takes in no defined order, are taken by index, lowest first, the target being index 0.
 
-    `fit_transform` costs O(n^2 (n + d)); on a CPU from 1,500 records on O(n^2 (d + log n)), in float64 and 8 n^2 bytes.
+    `fit_transform` costs O(n^2 (n + d)); on a CPU from 500 records on O(n^2 (d + log n)), in float64 and 8 n^2 bytes.
     On a CPU `insert` updates the shortest paths exactly, in float64, and takes O(n (n + d)) and no decomposition for
     almost every record; elsewhere it is `fit_transform`. Derivatives of all three are that of `fit_transform` with the
     graph held fixed, in both modes, and cost O(n^3). `LandmarkIsomap` is for more records than all pairs of which fit
@@ -116,9 +116,9 @@ class Isomap:
         del key
         x = base.records(x)
         self._check_size(x.shape[0])
-        are_many = x.shape[0] >= many.MANY
+        are_many = x.shape[0] >= many.FITTED
         spectrum = platforms.on_cpu_or(self._fit_on_host, self._decompose, x) if are_many else self._decompose(x)
-        return _embedding(spectrum, self.n_components)
+        return _embedding_of_one(spectrum, self.n_components)
 
     def objective(self, coords: Array, x: Array) -> Array:
         """Strain of coords (n, k) for x (n, d): the sum of squares of G - Y Y^T, units of the distances ^4; ().
@@ -130,7 +130,7 @@ class Isomap:
         x = jnp.asarray(x, compute_dtype(x))
         unit = self._unit(x)
         own, in_xla = x / unit, self._lengths_in_xla
-        paths = platforms.on_cpu_or(self._lengths_on_host, in_xla, own) if len(x) >= many.MANY else in_xla(own)
+        paths = platforms.on_cpu_or(self._lengths_on_host, in_xla, own) if len(x) >= many.FITTED else in_xla(own)
         y = (coords - jnp.mean(coords, axis=0)) / unit
         return jnp.sum((principal.gram(paths) - jnp.matmul(y, y.T, precision=HIGHEST)) ** 2) * unit**4
 
@@ -258,6 +258,10 @@ def _embedding(spectrum: Spectrum, n_components: int) -> Embedding:
     )
     info = IsomapInfo(spectrum.values[:n_components] * unit**2, found.gap, found.margin, spectrum.n_parts)
     return Embedding(coords, spectrum.strain * unit**4, spectrum.n_iter, status, info)
+
+
+# One program, where each operation would be compiled by itself for each number of records.
+_embedding_of_one = jax.jit(_embedding, static_argnums=1)
 
 
 def _known_eigenpairs(graph: shortest_paths.Graph, count: int) -> tuple[np.ndarray, np.ndarray]:

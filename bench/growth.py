@@ -1,7 +1,8 @@
 """How the time of one map grows with the number of records, beside the libraries that people use.
 
-    python -m bench.growth                       # generated records, n = 1,000 .. 100,000, an hour
-    python -m bench.growth --data mnist --n 20000 --seeds 3
+    python -m bench.growth                       # generated records, n = 1,000 .. 100,000
+    python -m bench.growth --resume              # goes on; prints the exponents alone if nothing is left
+    python -m bench.growth --data mnist --n 20000 --seeds 3 --makers tsne tsne-open
 
 README.md beside this file says what is measured.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 import resource
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -25,6 +26,7 @@ from bench import harness
 from drjax import dr
 from drjax.core import host
 from drjax.data import load
+from drjax.reports import records
 
 CLUSTERS, INNER = 10, 8
 """Clusters of generated records, and dimensions along which those of a cluster vary."""
@@ -90,14 +92,18 @@ MAKERS: dict[str, tuple[str, str, Maker, int]] = {
 }
 """Method, library, what makes a map of records (n, d) by a seed, and the most records that it is given."""
 
+USUAL = tuple(name for name in MAKERS if name != "tsne-sklearn")
+"""Those that run if none is named: openTSNE is the faster of the two libraries for t-SNE."""
+
 
 def main(
     *,
     n: tuple[int, ...] = (1000, 3000, 10_000, 30_000, 100_000),
-    makers: tuple[str, ...] = tuple(MAKERS),
+    makers: tuple[str, ...] = USUAL,
     data: str = "generated",
     d: int = 50,
     seeds: int = 1,
+    resume: bool = False,
     out: Path = harness.RESULTS / "growth.jsonl",
 ) -> None:
     """Makes maps, each in a process of its own, and adds a row for each.
@@ -108,14 +114,18 @@ def main(
         data: "generated" records, or a data set by its name, of which the first n are taken.
         d: Features of generated records.
         seeds: Maps of each size.
+        resume: Whether maps of which `out` has a row of this commit are not made again.
         out: JSON-lines file that the rows are added to.
     """
-    rows = []
-    for name in makers:
-        for size in n:
+    rows = _made(out) if resume else []
+    made = {_key(row) for row in rows}
+    for size in sorted(n):
+        for name in makers:
             if size > MAKERS[name][3]:
                 continue
             for seed in range(seeds):
+                if (*MAKERS[name][:2], data, size, seed) in made:
+                    continue
                 with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as worker:
                     row = worker.submit(measured, name, data, size, d, seed).result()
                 harness.append_row(out, row)
@@ -125,8 +135,20 @@ def main(
                     f"{row['max_rss_bytes'] / 1e9:.1f} GB, trustworthiness {row['trustworthiness']:.4f}",
                     flush=True,
                 )
-    for line in exponents(rows):
+    for line in exponents([row for row in rows if row["data"] == data]):
         print(line)
+
+
+def _made(out: Path) -> list[dict[str, Any]]:
+    """Rows of this bench in a file, of the commit that is checked out."""
+    if not out.exists():
+        return []
+    commit = harness.make_row("growth", {}, {})["commit"]
+    return [row for row in records.read_records(out) if row["name"] == "growth" and row["commit"] == commit]
+
+
+def _key(row: dict[str, Any]) -> tuple[str, str, str, int, int]:
+    return row["method"], row["library"], row["data"], row["n"], row["seed"]
 
 
 def measured(name: str, data: str, n: int, d: int, seed: int) -> dict[str, Any]:
@@ -177,16 +199,41 @@ def trustworthiness(x: np.ndarray, coords: np.ndarray) -> float:
 
 
 def exponents(rows: list[dict[str, Any]], *, least: int = 3000) -> list[str]:
-    """Slopes of log seconds over log records of each method and library, from `least` records on."""
+    """Slopes of log seconds over log records, from `least` records on.
+
+    One line for each method and library over all its sizes, and one for each method of drjax and each other library,
+    over the sizes that both have.
+    """
     lines = []
-    for key in dict.fromkeys((row["method"], row["library"]) for row in rows):
-        own = [row for row in rows if (row["method"], row["library"]) == key and row["n"] >= least]
-        if len({row["n"] for row in own}) < 2:
+    own = {key: _seconds(rows, key, least) for key in dict.fromkeys((r["method"], r["library"]) for r in rows)}
+    for (method, library), seconds in own.items():
+        if len(seconds) > 1:
+            lines.append(f"{method} by {library}: n^{_slope(seconds):.2f} from {_span(seconds)} records")
+    for (method, library), theirs in own.items():
+        both = theirs.keys() & own.get((method, "drjax"), {}).keys()
+        if library == "drjax" or len(both) < 2:
             continue
-        slope = np.polyfit(np.log([row["n"] for row in own]), np.log([row["wall_s"] for row in own]), 1)[0]
-        sizes = f"{min(row['n'] for row in own):,} to {max(row['n'] for row in own):,}"
-        lines.append(f"{key[0]} by {key[1]}: n^{slope:.2f} from {sizes} records")
+        ours, theirs = ({n: of[n] for n in both} for of in (own[method, "drjax"], theirs))
+        lines.append(
+            f"{method}, {_span(both)} records: drjax n^{_slope(ours):.2f}, {library} n^{_slope(theirs):.2f}; "
+            f"at {max(both):,} {ours[max(both)]:.1f} s and {theirs[max(both)]:.1f} s"
+        )
     return lines
+
+
+def _seconds(rows: list[dict[str, Any]], key: tuple[str, str], least: int) -> dict[int, float]:
+    """Geometric mean of the seconds of each size."""
+    own = [row for row in rows if (row["method"], row["library"]) == key and row["n"] >= least]
+    sizes = sorted({row["n"] for row in own})
+    return {n: float(np.exp(np.mean([np.log(row["wall_s"]) for row in own if row["n"] == n]))) for n in sizes}
+
+
+def _slope(seconds: dict[int, float]) -> float:
+    return float(np.polyfit(np.log(list(seconds)), np.log(list(seconds.values())), 1)[0])
+
+
+def _span(sizes: Collection[int]) -> str:
+    return f"{min(sizes):,} to {max(sizes):,}"
 
 
 if __name__ == "__main__":

@@ -77,8 +77,10 @@ def shadow_embeddings(
         known: (n-1, d), the records the adversary knows.
         targets: (m, d), one candidate per shadow.
         randomness: "fresh" if the adversary does not know the seed of the release, "shared" if they do.
-        batch_size: Shadows per chunk; from the memory of the device if None.
-        mesh: Devices to spread each chunk over.
+        batch_size: Shadows that a device has at a time; from its memory if None. On one type of processor results
+            depend on nothing else, to the last bit, and on this up to rounding.
+        mesh: Devices to spread shadows over. With devices of several processes (`jax.distributed`), all of which must
+            call this alike, each computes shadows of its own, and all return the whole, exchanged once at the end.
         factored: Keep of each embedding what it does not share with the others, kilobytes whatever n is, and make
             coordinates when they are asked for: `coords[i]`, `coords[:, 0]` or `np.asarray(coords)`. Of PCA, truncated
             SVD, classical MDS of Euclidean distances and random projections; `known` may then be mapped from a file
@@ -128,14 +130,15 @@ def iter_shadow_embeddings(
     """`shadow_embeddings` in chunks, for m too large to hold or to resume a run at a recorded chunk.
 
     Args:
-        start: First shadow to compute, a multiple of the chunk size; with the same `batch_size` a resumed run
-            meets the same chunks and its results are bit-identical.
+        start: First shadow to compute, a multiple of `batch_size`; with the same `batch_size` the results of a resumed
+            run are bit-identical.
+        mesh: Devices as for `shadow_embeddings`; with those of several processes each is given chunks of its own alone.
         kept: Keeps what the method makes of the known records for calls that follow. Other arguments as
             `shadow_embeddings`.
 
     Yields:
-        (index of the chunk's first shadow, Embedding with a leading axis of at most batch_size, on the device but for a
-        last chunk that is not full).
+        (index of the chunk's first shadow, Embedding with a leading axis of at most batch_size times the devices, on
+        the device but for a last chunk that is not full).
     """
     plan = _plan(key, method, known, targets, randomness, factored=factored, approx=approx, dtype=dtype, kept=kept)
     chunks = batching.iter_chunks(

@@ -12,15 +12,15 @@ import ctypes
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax.extend import core as jex_core
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from drjax.core import host, memory, named_calls, validate
+from drjax.core import host, memory, processes, validate
 from drjax.core.progress import shown
+from drjax.core.traced_bytes import host_bytes, n_bytes, peak_bytes
 from drjax.core.types import PyTree
 
 CPU_CHUNK_BYTES = 24 * 2**20
@@ -33,9 +33,6 @@ HOST_LANES_PER_CORE = 64
 """A chunk of compiled host code is not made smaller than this: its cores wait for each other at the end of a chunk."""
 
 _MANY_LANES = 2**16
-
-_ELEMENTWISE = frozenset({"sub", "add", "mul", "integer_pow", "square", "broadcast_in_dim", "convert_element_type"})
-_REDUCTIONS = frozenset({"reduce_sum", "reduce_max", "reduce_min"})
 
 BatchedFn = Callable[[Any, Any], Any]
 
@@ -58,9 +55,13 @@ def iter_chunks(
             argument. A lane's result must not depend on the other lanes.
         context: Arrays and hyperparameters that all lanes share; a pytree.
         lanes: A pytree of arrays with one leading axis m, on the host or a device.
-        batch_size: Lanes per chunk; chosen by `choose_batch_size` if None.
-        mesh: Devices to shard a chunk over, along all its axes; the chunk size is rounded up to a multiple.
-        start: First lane to compute; a multiple of the chunk size, so that a resumed run meets the same chunks.
+        batch_size: Lanes that a device has at a time; chosen by `choose_batch_size` if None, and where there is a mesh
+            so that all of its devices have some. Up to rounding results do not depend on it; on one type of processor
+            they depend on nothing else, to the last bit.
+        mesh: Devices that chunks are spread over, along all its axes. With devices of several processes
+            (`jax.distributed`) each process takes whole chunks of its own, one after the other, and yields those
+            alone; all of them must be given the same lanes.
+        start: First lane to compute; a multiple of the batch size, so that a resumed run gives the same bits.
         progress: Show rate and time left on standard error, see `core.progress`.
         description: What the bar calls a lane.
 
@@ -69,9 +70,11 @@ def iter_chunks(
         host, because every leaf cut on the device would be one more program for each number of lanes.
 
     Raises:
-        ValueError: lanes of unequal length, or a `batch_size` or `start` out of range.
+        ValueError: lanes of unequal length, a `batch_size` or `start` out of range, a mesh that leaves a process out,
+            or other lanes or keys in another process.
     """
-    for offset, n, result in _padded_chunks(fn, context, lanes, batch_size, mesh, start, progress, description):
+    plan = _plan(fn, context, lanes, batch_size, mesh, start)
+    for offset, n, result in _padded_chunks(plan, progress, description):
         yield offset, jax.tree.map(lambda leaf: leaf if leaf.shape[0] == n else np.asarray(leaf)[:n], result)  # noqa: B023
 
 
@@ -85,53 +88,95 @@ def map_lanes(
     progress: bool = False,
     description: str = "lanes",
 ) -> PyTree:
-    """`iter_chunks` gathered into host arrays with leading axis m: peak memory is the output and one chunk."""
-    m = int(np.shape(jax.tree.leaves(lanes)[0])[0])
+    """`iter_chunks` gathered into host arrays with leading axis m: peak memory is the output and one chunk.
+
+    With a mesh of several processes every one returns the whole, exchanged when all have ended.
+    """
+    plan = _plan(fn, context, lanes, batch_size, mesh, 0)
     gathered: PyTree = None
     # The surplus of the last chunk is cut off on the host: on the device every leaf would be one more dispatch.
-    for offset, n, result in _padded_chunks(fn, context, lanes, batch_size, mesh, 0, progress, description):
+    for offset, n, result in _padded_chunks(plan, progress, description):
         if gathered is None:
-            n_bytes = sum(leaf.dtype.itemsize * math.prod(leaf.shape[1:]) for leaf in jax.tree.leaves(result))
-            what = f"holding the results of {m:,} {description}"
-            memory.require(m * n_bytes, what, f"{memory.in_words(n_bytes)} each", "ask for fewer")
-            gathered = jax.tree.map(lambda leaf: np.empty((m, *leaf.shape[1:]), leaf.dtype), result)
+            gathered = _room(result, plan.m, description)
         for target, leaf in zip(jax.tree.leaves(gathered), jax.tree.leaves(result), strict=True):
             target[offset : offset + n] = np.asarray(leaf)[:n]
+    if plan.ranges is None:
+        return gathered
+    if gathered is None:  # all lanes are those of others
+        like = jax.eval_shape(fn, context, jax.tree.map(lambda leaf: _like(leaf, plan.size), lanes))
+        gathered = _room(like, plan.m, description)
+    processes.exchange(gathered, plan.ranges)
     return gathered
 
 
-def _padded_chunks(
-    fn: BatchedFn,
-    context: PyTree,
-    lanes: PyTree,
-    batch_size: int | None,
-    mesh: Mesh | None,
-    start: int,
-    progress: bool,
-    description: str,
-) -> Iterator[tuple[int, int, PyTree]]:
-    """(offset, lanes that count, results of the whole chunk)."""
-    leaves = jax.tree.leaves(lanes)
-    lengths = {int(np.shape(leaf)[0]) for leaf in leaves}
+def _room(like: PyTree, m: int, description: str) -> PyTree:
+    """Host arrays for m lanes of what a chunk of them gives."""
+    own = sum(leaf.dtype.itemsize * math.prod(leaf.shape[1:]) for leaf in jax.tree.leaves(like))
+    memory.require(
+        m * own, f"holding the results of {m:,} {description}", f"{memory.in_words(own)} each", "ask for fewer"
+    )
+    return jax.tree.map(lambda leaf: np.empty((m, *leaf.shape[1:]), leaf.dtype), like)
+
+
+class _Plan(NamedTuple):
+    """Which lanes this process computes, and how.
+
+    Attributes:
+        fn, context, lanes: Function and its arguments.
+        m: Number of lanes.
+        start, stop: Lanes of this process.
+        size: Lanes of a chunk on all of these devices.
+        mesh: Devices of this process that a chunk is spread over; None for the default device.
+        ranges: Lanes of every process; None where this one computes all.
+    """
+
+    fn: BatchedFn
+    context: PyTree
+    lanes: PyTree
+    m: int
+    start: int
+    stop: int
+    size: int
+    mesh: Mesh | None
+    ranges: list[tuple[int, int]] | None
+
+
+def _plan(
+    fn: BatchedFn, context: PyTree, lanes: PyTree, batch_size: int | None, mesh: Mesh | None, start: int
+) -> _Plan:
+    lengths = {int(np.shape(leaf)[0]) for leaf in jax.tree.leaves(lanes)}
     if len(lengths) != 1:
         raise ValueError(f"lanes must share one leading axis, got lengths {sorted(lengths)}")
     m = lengths.pop()
-    size = batch_size or choose_batch_size(fn, context, lanes)
-    validate.integer(batch_size=size)
-    n_devices = mesh.size if mesh is not None else 1
-    size = math.ceil(min(size, _one_of_few(max(1, m), 2 * max(1, m))) / n_devices) * n_devices
     validate.integer(minimum=0, start=start)
-    if start % size and start < m:
-        raise ValueError(f"start must be a multiple of the chunk size {size}, got {start}")
+    is_shared = mesh is not None and processes.is_shared(mesh)
+    own = mesh if mesh is None or not is_shared else processes.own_part(mesh)
+    width = batch_size or choose_batch_size(fn, context, lanes)
+    validate.integer(batch_size=width)
+    if is_shared:
+        width = processes.agreed(width, lanes, context)
+    if mesh is not None and batch_size is None:
+        width = min(width, max(1, math.ceil(m / mesh.size)))
+    width = min(width, _one_of_few(max(1, m), 2 * max(1, m)))
+    if start % width and start < m:
+        raise ValueError(f"start must be a multiple of the chunk size {width}, got {start}")
+    size = width * (own.size if own is not None else 1)
+    ranges = processes.ranges(start, m, size) if is_shared else None
+    first, last = ranges[jax.process_index()] if ranges is not None else (start, m)
+    return _Plan(fn, context, lanes, m, first, last, size, own, ranges)
 
+
+def _padded_chunks(plan: _Plan, progress: bool, description: str) -> Iterator[tuple[int, int, PyTree]]:
+    """(offset, lanes that count, results of the whole chunk)."""
+    fn, context, lanes, _, start, stop, size, mesh, _ = plan
     if jax.default_backend() == "cpu":
         _keep_freed_memory()
     run = jax.jit(fn) if mesh is None else _on_mesh(fn, mesh)
     if mesh is not None:
         context = jax.device_put(context, NamedSharding(mesh, PartitionSpec()))
-    with shown(description, m, start, enabled=progress) as advance:
-        for offset in range(start, m, size):
-            n = min(size, m - offset)
+    with shown(description, stop, start, enabled=progress) as advance:
+        for offset in range(start, stop, size):
+            n = min(size, stop - offset)
             chunk = jax.tree.map(lambda leaf: _padded(leaf, offset, n, size), lanes)  # noqa: B023
             if mesh is not None:
                 chunk = jax.device_put(chunk, NamedSharding(mesh, PartitionSpec(mesh.axis_names)))
@@ -188,10 +233,10 @@ def _fits(fn: BatchedFn, context: PyTree, lanes: PyTree, size: int, budget: int)
 
     Costs nothing if such a chunk is run: `jit` keeps what it traces.
     """
-    chunk = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((size, *np.shape(leaf)[1:]), _dtype(leaf)), lanes)
+    chunk = jax.tree.map(lambda leaf: _like(leaf, size), lanes)
     jaxpr = jax.jit(fn).trace(context, chunk).jaxpr.jaxpr
-    shared = sum(_n_bytes(var.aval) for var in jaxpr.invars[: len(jaxpr.invars) - len(jax.tree.leaves(lanes))])
-    return _host_bytes(jaxpr) == 0 and _peak_bytes(jaxpr) - shared <= budget
+    shared = sum(n_bytes(var.aval) for var in jaxpr.invars[: len(jaxpr.invars) - len(jax.tree.leaves(lanes))])
+    return host_bytes(jaxpr) == 0 and peak_bytes(jaxpr) - shared <= budget
 
 
 def _one_of_few(m: int, fits: int) -> int:
@@ -245,7 +290,7 @@ def _traced_costs(fn: BatchedFn, structure: Any, specs: tuple, n_lane_leaves: in
         shapes[-n_lane_leaves:] = [jax.ShapeDtypeStruct((b, *s.shape), s.dtype) for s in shapes[-n_lane_leaves:]]
         context, lanes = jax.tree.unflatten(structure, shapes)
         jaxpr = jax.make_jaxpr(fn)(context, lanes).jaxpr
-        return _peak_bytes(jaxpr), _host_bytes(jaxpr)
+        return peak_bytes(jaxpr), host_bytes(jaxpr)
 
     # Enough lanes for what grows with them to outweigh what does not, wherever the peak is; nothing is allocated.
     (few, few_host), (many, many_host) = costs(_MANY_LANES), costs(2 * _MANY_LANES)
@@ -277,6 +322,10 @@ def _keep_freed_memory() -> None:
     mallopt(mmap_threshold, 2**25)
 
 
+def _like(leaf: Any, size: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct((size, *np.shape(leaf)[1:]), _dtype(leaf))
+
+
 def _dtype(leaf: Any) -> Any:
     if isinstance(leaf, (np.ndarray, np.generic, float, int)):  # a swept hyperparameter may be a plain number
         return jax.dtypes.canonicalize_dtype(np.result_type(leaf))
@@ -289,83 +338,3 @@ def _padded(leaf: Any, offset: int, n: int, size: int) -> Any:
         return part
     xp = np if isinstance(part, np.ndarray) else jax.numpy
     return xp.concatenate([part, xp.repeat(part[-1:], size - n, axis=0)])
-
-
-def _n_bytes(aval: Any) -> int:
-    # Typed keys and tokens have no itemsize of their own; 8 bytes is a threefry key's.
-    return math.prod(getattr(aval, "shape", ())) * getattr(getattr(aval, "dtype", None), "itemsize", 8)
-
-
-def _peak_bytes(jaxpr: jex_core.Jaxpr) -> int:
-    """Largest number of bytes alive at once when the equations run in order; arguments live throughout."""
-    last_use: dict[Any, int] = {}
-    for i, eqn in enumerate(jaxpr.eqns):
-        for var in eqn.invars:
-            if not isinstance(var, jex_core.Literal):
-                last_use[var] = i
-    for var in jaxpr.outvars:
-        if not isinstance(var, jex_core.Literal):
-            last_use[var] = len(jaxpr.eqns)
-    fused = _fused(jaxpr)
-    live = sum(_n_bytes(v.aval) for v in (*jaxpr.invars, *jaxpr.constvars))
-    peak = live
-    for i, eqn in enumerate(jaxpr.eqns):
-        inner = [_peak_bytes(sub) for param in _params(eqn) for sub in _sub_jaxprs(param)]
-        live += sum(_n_bytes(v.aval) for v in eqn.outvars if v not in fused)
-        peak = max(peak, live + max(inner, default=0))
-        dead = {v for v in (*eqn.invars, *eqn.outvars) if not isinstance(v, jex_core.Literal)}
-        arguments = {*jaxpr.invars, *jaxpr.constvars}
-        dead -= arguments | fused
-        live -= sum(_n_bytes(v.aval) for v in dead if last_use.get(v, i) <= i)
-    return peak
-
-
-def _fused(jaxpr: jex_core.Jaxpr) -> set[Any]:
-    """Results of elementwise operations that only a reduction reads, maybe through others: never in memory whole."""
-    readers: dict[Any, list[Any]] = {}
-    for eqn in jaxpr.eqns:
-        for var in eqn.invars:
-            if not isinstance(var, jex_core.Literal):
-                readers.setdefault(var, []).append(eqn)
-    kept = {var for var in jaxpr.outvars if not isinstance(var, jex_core.Literal)}
-    fused: set[Any] = set()
-    for eqn in reversed(jaxpr.eqns):
-        if eqn.primitive.name in _ELEMENTWISE and len(eqn.outvars) == 1:
-            (var,) = eqn.outvars
-            others = readers.get(var, [])
-            if var not in kept and others and all(_reads_in_passing(other, fused) for other in others):
-                fused.add(var)
-    return fused
-
-
-def _reads_in_passing(eqn: Any, fused: set[Any]) -> bool:
-    return eqn.primitive.name in _REDUCTIONS or all(var in fused for var in eqn.outvars)
-
-
-def _host_bytes(jaxpr: jex_core.Jaxpr) -> int:
-    """Bytes of all operands of calls to the host."""
-    total = 0
-    for eqn in jaxpr.eqns:
-        if eqn.primitive.name == "pure_callback" or eqn.params.get("target_name") == named_calls.TARGET:
-            total += sum(_n_bytes(v.aval) for v in eqn.invars)
-        total += sum(_host_bytes(sub) for param in _params(eqn) for sub in _sub_jaxprs(param))
-    return total
-
-
-def _params(eqn: Any) -> list[Any]:
-    """Parameters of an equation; of branches for different platforms only the one that will run here."""
-    platforms = eqn.params.get("branches_platforms")
-    if platforms is None:
-        return list(eqn.params.values())
-    here = jax.default_backend()
-    return [b for b, p in zip(eqn.params["branches"], platforms, strict=True) if p is None or here in p][:1]
-
-
-def _sub_jaxprs(param: Any) -> list[jex_core.Jaxpr]:
-    if isinstance(param, jex_core.ClosedJaxpr):
-        return [param.jaxpr]
-    if isinstance(param, jex_core.Jaxpr):
-        return [param]
-    if isinstance(param, (tuple, list)):
-        return [jaxpr for entry in param for jaxpr in _sub_jaxprs(entry)]
-    return []

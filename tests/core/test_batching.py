@@ -30,6 +30,12 @@ def wide_to_narrow(scale, x):
     return jnp.sum(spread[:, ::2], axis=1)
 
 
+def singular_values(known, x):
+    """(b, d) -> (b, d): what rounds otherwise in a batch of another width."""
+    joined = jnp.concatenate([x[:, None], jnp.broadcast_to(known, (len(x), *known.shape))], axis=1)
+    return jnp.linalg.svd(joined, compute_uv=False)
+
+
 def lanes_of(m, d=3):
     keys = jax.vmap(lambda i: jax.random.fold_in(jax.random.key(0), i))(jnp.arange(m))
     return keys, np.random.default_rng(0).normal(size=(m, d)).astype(np.float32)
@@ -125,7 +131,18 @@ def test_sharding_over_two_devices_changes_nothing(m, batch_size):
 def test_a_mesh_really_splits_the_chunk():
     _, result = next(batching.iter_chunks(noisy_outer, SCALE, lanes_of(8), batch_size=4, mesh=two_devices()))
     assert result["outer"].sharding.num_devices == 2
-    assert {shard.data.shape[0] for shard in result["outer"].addressable_shards} == {2}
+    assert {shard.data.shape[0] for shard in result["outer"].addressable_shards} == {4}
+    # Chosen, so that no device is idle.
+    _, result = next(batching.iter_chunks(noisy_outer, SCALE, lanes_of(8), mesh=two_devices()))
+    assert {shard.data.shape[0] for shard in result["outer"].addressable_shards} == {4}
+
+
+@pytest.mark.parametrize("m", [3, 11])
+def test_with_the_same_batch_size_a_mesh_changes_no_bit(m):
+    known = np.random.default_rng(1).normal(size=(40, 9)).astype(np.float32)
+    alone = batching.map_lanes(singular_values, known, lanes_of(m, 9)[1], batch_size=4)
+    spread = batching.map_lanes(singular_values, known, lanes_of(m, 9)[1], batch_size=4, mesh=two_devices())
+    np.testing.assert_array_equal(spread, alone)
 
 
 def test_a_mesh_of_explicit_axes_works_like_any_other():

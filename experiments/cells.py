@@ -67,6 +67,8 @@ class Group:
         seconds: Seconds that the group is expected to take; None where nobody knows.
         share: Share of all work, in any unit, for the time left.
         is_whole: Whether a part of the sweep has all of its cells or none.
+        together: Mark of groups that share files of unfinished work: one worker has all of them. None for a group that
+            shares none.
     """
 
     cells: tuple[Cell, ...]
@@ -74,6 +76,7 @@ class Group:
     seconds: Callable[[], float] | None = None
     share: float = 1.0
     is_whole: bool = False
+    together: Hashable = None
 
     def missing(self, done: set[Hashable]) -> list[Cell]:
         """The cells whose identities are not among these."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,6 +33,10 @@ def main(experiment: Sweep[Any], args: Sequence[str] | None = None) -> None:
         ValueError: what `sweep.run` or `sweep.merge` refuses.
         OSError: results cannot be read or written, or a data set is not there.
     """
+    main_module = sys.modules["__main__"]
+    if experiment.groups.__module__ == "__main__" and main_module.__spec__ is not None:
+        # Workers know what is in a module by the module's name.
+        experiment = importlib.import_module(main_module.__spec__.name).SWEEP
     tyro.cli(_command(experiment), description=experiment.about, args=args)
 
 
@@ -91,6 +97,8 @@ def _command(experiment: Sweep[Any]) -> Callable[..., None]:
         only: tuple[str, ...] = (),
         part: str = ALL,
         minutes: float | None = None,
+        executor: str | None = None,
+        workers: int | None = None,
         is_list: Annotated[bool, tyro.conf.arg(name="list")] = False,
         is_claims: Annotated[bool, tyro.conf.arg(name="claims")] = False,
         merge: tuple[Path, ...] = (),
@@ -104,6 +112,9 @@ def _command(experiment: Sweep[Any]) -> Callable[..., None]:
             only: Patterns of cells to compute, as --list names them; all by default.
             part: i/n computes one of n disjoint parts, for as many processes, which may share a folder.
             minutes: Begin nothing that is not expected to end within these minutes.
+            executor: Where cells are computed: local for processes of this machine, ray, dask or slurm, whose workers
+                must all reach --out; in this process if not given.
+            workers: Workers to ask an executor for.
             is_list: List the cells in the order in which they are computed, and compute nothing.
             is_claims: Print what the paper says and whether it holds by what is computed, and compute nothing.
             merge: Put these folders, which hold parts of one configuration, together in --out; compute nothing.
@@ -123,6 +134,7 @@ def _command(experiment: Sweep[Any]) -> Callable[..., None]:
             print(claims_of(experiment, experiment.asked(config, folder)))
             return
         told: dict[str, Any] = {"only": only, "part": part, "minutes": minutes, "options": options}
+        told |= {"executor": executor, "workers": workers}
         left = sweep.run(experiment, config, folder, progress=True, **told).left
         if left:
             print(f"{sum(len(group.cells) for group in left):,} cells did not fit: the same command goes on with them")

@@ -10,17 +10,18 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import jax
 
-from drjax.core import validate
+from drjax.core import executors, validate
 from drjax.core.store import remove_stale
 from drjax.data import Dataset, Summary
 from drjax.reports import ladder, records
-from experiments import merging
+from experiments import merging, spread
 from experiments.bar import Bar
 from experiments.cells import Group, LeftOut, Line, matching, part_of, shared
 
@@ -174,6 +175,8 @@ def run(
     part: str = ALL,
     minutes: float | None = None,
     options: Any = None,
+    executor: str | Executor | None = None,
+    workers: int | None = None,
     progress: bool = False,
     say: Callable[[str], None] = print,
 ) -> Outcome:
@@ -187,6 +190,9 @@ def run(
         part: "i/n", one of n disjoint parts of the cells that are asked for, whatever is done.
         minutes: Time after which nothing is begun, nor what is not expected to end within it; no end if None.
         options: What else the experiment can be told, see `Sweep.options`.
+        executor: Where cells are computed, see `drjax.core.executors`; in this process if None. Workers write into
+            `out` themselves, which all of them must reach under this name.
+        workers: Workers to ask for; see there.
         progress: Show bars with the time left where standard error is a terminal.
         say: Told of each cell as it is done.
 
@@ -195,20 +201,46 @@ def run(
             or too few records.
         OSError: `out` cannot be written, or a data set is not there.
     """
-    begun = time.monotonic()
     if minutes is not None:
         validate.positive(minutes=minutes)
     asked = dataclasses.replace(sweep.asked(config, out, only, options), progress=progress)
-    left, file = sweep.chosen(asked, part), out / sweep.results
-    lines = take_up(file, config, sweep.sources(asked, left), x64=sweep.x64)
+    if executor is None:
+        left = compute(sweep, asked, part=part, minutes=minutes, say=say)
+    else:
+        executors.check(executor)
+        left = spread.compute(sweep, asked, executor, workers, part=part, minutes=minutes, say=say)
+    lines = records.gather_records(out / sweep.results)
     done = {sweep.identity(line) for line in lines[1:]}
-    where = merging.origin(records.provenance(config.seed))
+    return Outcome(lines, [group for group in left if group.missing(done)])
+
+
+def begin(sweep: Sweep[C], asked: Asked[C], part: str = ALL) -> tuple[list[Group], set[Hashable]]:
+    """The groups of which cells are missing, and the identities of those that are not; begins the folder.
+
+    Raises:
+        ValueError, OSError: as of `run`.
+    """
+    left = sweep.chosen(asked, part)
+    lines = take_up(asked.out / sweep.results, asked.config, sweep.sources(asked, left), x64=sweep.x64)
+    done = {sweep.identity(line) for line in lines[1:]}
+    return [group for group in left if group.missing(done)], done
+
+
+def compute(
+    sweep: Sweep[C], asked: Asked[C], *, part: str = ALL, minutes: float | None = None, say: Callable[[str], None]
+) -> list[Group]:
+    """Computes missing cells in this process, one after the other; returns the groups that did not fit into the time.
+
+    Arguments and errors as of `run`.
+    """
+    begun, file = time.monotonic(), asked.out / sweep.results
+    left, done = begin(sweep, asked, part)
+    where = merging.origin(records.provenance(asked.config.seed))
 
     def is_over(needed: float = 0.0) -> bool:
         return minutes is not None and needed > 60 * minutes - (time.monotonic() - begun)
 
-    left = [group for group in left if group.missing(done)]
-    with Bar([(len(group.cells), group.share) for group in left], shown=progress) as bar:
+    with Bar([(len(group.cells), group.share) for group in left], shown=asked.progress) as bar:
         while left:
             group, is_cut = left[0], False
             needed = group.seconds() if group.seconds and minutes is not None else 0.0
@@ -232,7 +264,7 @@ def run(
                 bar.advance()
                 # What the group has prepared goes with it.
                 del left[0], group
-    return Outcome(records.gather_records(file), [group for group in left if group.missing(done)])
+    return left
 
 
 def take_up(file: Path, config: Seeded, data: Data, *, x64: bool = False) -> list[dict[str, Any]]:

@@ -69,6 +69,7 @@ def groups(asked: Asked[Config]) -> Iterator[Group]:
             seconds=functools.partial(forecast.seconds, config, task, state.pace, asked.out),
             share=work.get(task, 0.0),
             is_whole=True,
+            together=task.release.name,
         )
 
 

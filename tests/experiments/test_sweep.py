@@ -28,6 +28,7 @@ from experiments.pipelines import run as pipelines
 from experiments.plot_styles import run as plot_styles
 from experiments.private_embeddings import run as private_embeddings
 from experiments.tsne_property import run as tsne_property
+from tests.experiments import toy_sweep
 
 MERGED_EARLIER = Path(__file__).parents[2] / "experiments/tsne_property/results/results.jsonl"
 COMMITTED = sorted(Path(__file__).parents[2].glob("experiments/*/results/**/*.jsonl"))
@@ -478,4 +479,34 @@ def test_every_experiment_has_the_same_command_and_cells_with_names_of_their_own
     for cell in found[:1]:
         command.main(one, ["--scale", scale, "--out", str(tmp_path / "none"), "--list", "--only", cell.path])
         assert "to do" in capsys.readouterr().out
+    assert not (tmp_path / "none").exists()
+
+
+def test_workers_compute_what_one_process_does_though_one_dies(tmp_path):
+    alone = sweep.run(toy_sweep.SWEEP, toy_sweep.Config(), tmp_path / "alone", say=lambda _: None)
+    said, config = [], toy_sweep.Config(deadly="a/1")
+    asked = {"executor": "local", "workers": 2, "say": said.append}
+    spread = sweep.run(toy_sweep.SWEEP, config, tmp_path / "spread", **asked)
+    assert (tmp_path / "spread/died-1").exists()
+    assert not spread.left
+    facts = [[(line["of"], line["i"], line["value"]) for line in found.lines[1:]] for found in (alone, spread)]
+    assert facts[0] == facts[1]
+    # The cell before the kill was kept, and is neither computed nor said again.
+    assert sorted(said) == ["[c]*/0", "[c]*/1", "a/1", "b/0", "b/1"]
+    processes = {(line["of"], line["i"]): line["process"] for line in spread.lines[1:]}
+    assert processes["a", 1] == processes["[c]*", 0] == processes["[c]*", 1] != processes["b", 0]
+    # Nothing is left, and no worker starts.
+    assert sweep.run(toy_sweep.SWEEP, config, tmp_path / "spread", **asked).left == []
+
+
+def test_what_a_worker_refuses_ends_the_run_and_the_time_ends_it_early(tmp_path):
+    asked = {"executor": "local", "workers": 1, "say": lambda _: None}
+    with pytest.raises(ValueError, match="of must not be boom"):
+        sweep.run(toy_sweep.SWEEP, toy_sweep.Config(names=("boom",)), tmp_path / "refused", **asked)
+    many = toy_sweep.Config(names=tuple("bdefghijklmn"))
+    cut = sweep.run(toy_sweep.SWEEP, many, tmp_path / "cut", minutes=1e-9, **asked)
+    assert cut.left
+    assert len(cut.left) + (len(cut.lines) - 1) / 2 == 12
+    with pytest.raises(ValueError, match="executor must be one of dask, local, ray, slurm; got 'spark'"):
+        sweep.run(toy_sweep.SWEEP, toy_sweep.Config(), tmp_path / "none", executor="spark")
     assert not (tmp_path / "none").exists()

@@ -186,6 +186,14 @@ def _called(fn: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Any:
     return fn(*args, **kwargs)
 
 
+def _outcome(fn: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> tuple[Any, BaseException | None]:
+    """What a call returned, and what it raised: of a job that raises, submitit gives back only the text."""
+    try:
+        return fn(*args, **kwargs), None
+    except Exception as error:
+        return None, error
+
+
 def _shares(workers: int) -> list[frozenset[int] | None]:
     """Cores of each of some workers, as even as they go; None where the system cannot say."""
     if not hasattr(os, "sched_getaffinity"):
@@ -216,11 +224,14 @@ def _ray(workers: int | None) -> Iterator[Executor]:
 
 @contextmanager
 def _dask(workers: int | None) -> Iterator[Executor]:
+    import dask  # pyright: ignore[reportMissingImports] (of the extra "dask")
     import distributed  # pyright: ignore[reportMissingImports] (of the extra "dask")
 
     address = os.environ.get("DASK_SCHEDULER_ADDRESS")
     here: dict[str, Any] = {"n_workers": workers or host.n_cores(), "threads_per_worker": 1, "dashboard_address": None}
-    with distributed.Client(address, **({} if address else here)) as client:
+    # A worker's death counts against every task that waited for it. A scheduler elsewhere has its own number.
+    patience = dask.config.set({"distributed.scheduler.allowed-failures": ATTEMPTS})
+    with patience, distributed.Client(address, **({} if address else here)) as client:
         yield client.get_executor(pure=False)
 
 
@@ -264,7 +275,7 @@ class _Jobs(Executor):
             while self._waiting and (self._most is None or len(self._running) < self._most):
                 future, task, attempt = self._waiting.popleft()
                 if attempt > 1 or future.set_running_or_notify_cancel():
-                    self._running.append((self._pool.submit(_called, *task), future, task, attempt))
+                    self._running.append((self._pool.submit(_outcome, *task), future, task, attempt))
             ended = [entry for entry in self._running if entry[0].done()]
             self._running = [entry for entry in self._running if entry not in ended]
             for job, future, task, attempt in ended:
@@ -275,15 +286,16 @@ class _Jobs(Executor):
         import submitit  # pyright: ignore[reportMissingImports] (of the extra "slurm")
 
         try:
-            error = job.exception()
+            result, error = job.result()
         except submitit.core.utils.UncompletedJobError as died:
-            error = died
-        if isinstance(error, submitit.core.utils.UncompletedJobError) and attempt < ATTEMPTS:
-            self._waiting.append((future, task, attempt + 1))
-        elif error is not None:
-            future.set_exception(error)
+            if attempt < ATTEMPTS:
+                self._waiting.append((future, task, attempt + 1))
+                return
+            result, error = None, died
+        if error is None:
+            future.set_result(result)
         else:
-            future.set_result(job.result())
+            future.set_exception(error)
 
 
 class _Submitting(Executor):

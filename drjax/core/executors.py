@@ -20,7 +20,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Any
 
-from drjax.core import host, validate
+from drjax.core import validate
 from drjax.core.store import cache_dir
 
 ATTEMPTS = 20
@@ -60,7 +60,11 @@ def run(
     """
     if not tasks:
         return
-    with opened(executor, min(workers or host.n_cores(), len(tasks)) if executor == "local" else workers) as pool:
+    if workers is not None:
+        validate.integer(workers=workers)
+    if executor == "local":
+        workers = min(workers or _n_cores(), len(tasks))
+    with opened(executor, workers) as pool:
         numbers = {pool.submit(work, *task): number for number, task in enumerate(tasks)}
         try:
             for future in as_completed(numbers):
@@ -175,11 +179,17 @@ class LocalExecutor(Executor):
 
 @contextmanager
 def _local(workers: int | None) -> Iterator[Executor]:
-    pool = LocalExecutor(workers or host.n_cores())
+    pool = LocalExecutor(workers or _n_cores())
     try:
         yield pool
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _n_cores() -> int:
+    from drjax.core.host import n_cores  # which imports JAX: a worker may not need it
+
+    return n_cores()
 
 
 def _called(fn: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -228,7 +238,7 @@ def _dask(workers: int | None) -> Iterator[Executor]:
     import distributed  # pyright: ignore[reportMissingImports] (of the extra "dask")
 
     address = os.environ.get("DASK_SCHEDULER_ADDRESS")
-    here: dict[str, Any] = {"n_workers": workers or host.n_cores(), "threads_per_worker": 1, "dashboard_address": None}
+    here: dict[str, Any] = {"n_workers": workers or _n_cores(), "threads_per_worker": 1, "dashboard_address": None}
     # A worker's death counts against every task that waited for it. A scheduler elsewhere has its own number.
     patience = dask.config.set({"distributed.scheduler.allowed-failures": ATTEMPTS})
     with patience, distributed.Client(address, **({} if address else here)) as client:

@@ -102,5 +102,5 @@ def _checksum(tree: PyTree) -> int:
     for leaf in jax.tree.leaves(tree):
         array = np.ascontiguousarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
         total = zlib.crc32(f"{array.shape} {array.dtype}".encode(), total)
-        total = zlib.crc32(array.view(np.uint8).reshape(-1) if array.size else b"", total)
+        total = zlib.crc32(array.tobytes(), total)
     return total

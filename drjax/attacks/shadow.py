@@ -31,6 +31,11 @@ DENSE_FLOPS = 2e10
 """Operations a second of products and decompositions of matrices, to a factor of about two."""
 
 
+LONG_SECONDS, CHUNK_SECONDS = 3.0, 30.0
+"""Time of a shadow on one core from which on chunks are kept short, and about how long a chunk then takes on all cores:
+progress shows after every chunk, and a run that is killed loses the one that it was at."""
+
+
 class Prepared:
     """Known records as a method prepared them, kept for the next call with the same method, records and seed.
 
@@ -107,7 +112,8 @@ def shadow_embeddings(
         (10, 100, 2)
     """
     plan = _plan(key, method, known, targets, randomness, factored=factored, approx=approx, dtype=dtype)
-    options: dict[str, Any] = {"batch_size": batch_size, "mesh": mesh, "progress": progress}
+    size = batch_size or _short_chunk(plan)
+    options: dict[str, Any] = {"batch_size": size, "mesh": mesh, "progress": progress}
     return plan.whole(batching.map_lanes(plan.kernel, plan.context, plan.lanes, description="shadows", **options))
 
 
@@ -145,7 +151,7 @@ def iter_shadow_embeddings(
         plan.kernel,
         plan.context,
         plan.lanes,
-        batch_size=batch_size,
+        batch_size=batch_size or _short_chunk(plan),
         mesh=mesh,
         start=start,
         progress=progress,
@@ -174,7 +180,7 @@ def shadow_batch_size(
             all of them run one program.
     """
     plan = _plan(jax.random.key(0), method, known, targets, randomness, factored=factored, dtype=dtype, kept=kept)
-    return batching.choose_batch_size(plan.kernel, plan.context, plan.lanes, also=also)
+    return _short_chunk(plan) or batching.choose_batch_size(plan.kernel, plan.context, plan.lanes, also=also)
 
 
 def factored_at(method: DRMethod, n: int, d: int) -> bool:
@@ -205,6 +211,7 @@ class _Plan(NamedTuple):
     """Shadows as lanes.
 
     Attributes:
+        n: Records of each.
         kernel: What makes a chunk of them.
         context: What they share on the device.
         lanes: What they do not.
@@ -212,6 +219,7 @@ class _Plan(NamedTuple):
         dtype: Type of the coordinates.
     """
 
+    n: int
     kernel: batching.BatchedFn
     context: PyTree
     lanes: PyTree
@@ -267,7 +275,18 @@ def _plan(
         shared, rows = kept.get(given, (type(made), repr(made), dtype, factored, seed), prepare)
     lanes = (np.arange(len(targets), dtype=np.uint32), targets)
     kernel = _insert_factors_chunk if factored else _insert_chunk
-    return _Plan(kernel, (made, draw_key, shared), lanes, rows, dtype)
+    return _Plan(len(known) + 1, kernel, (made, draw_key, shared), lanes, rows, dtype)
+
+
+def _short_chunk(plan: _Plan) -> int | None:
+    """Shadows of a chunk where each takes long; None where the chunk's memory decides."""
+    method, targets = plan.context[0], plan.lanes[1]
+    if plan.rows is not None or not hasattr(method, "cost"):
+        return None
+    seconds = method.cost(plan.n, targets.shape[1], itemsize=targets.dtype.itemsize).flops / FLOPS
+    if seconds < LONG_SECONDS:
+        return None
+    return min(max(1, len(targets)), host.n_cores() * max(1, int(CHUNK_SECONDS / seconds)))
 
 
 def _insert_chunk(context: PyTree, lanes: PyTree) -> Embedding:

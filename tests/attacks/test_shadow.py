@@ -3,8 +3,10 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA as SklearnPCA
 
+from drjax.attacks import shadow
 from drjax.attacks.shadow import Prepared, iter_shadow_embeddings, shadow_batch_size, shadow_embeddings
-from drjax.core.types import Status
+from drjax.core import host
+from drjax.core.types import Status, hyperparams
 from drjax.dr import METHODS, PCA, SparseRandomProjection
 
 KEY = jax.random.key(1)
@@ -182,3 +184,22 @@ def test_a_known_seed_is_kept_apart_from_another(records):
         np.testing.assert_array_equal(
             np.asarray(found.coords), shadow_embeddings(key, method, known, targets, randomness="shared").coords
         )
+
+
+@hyperparams
+class Slow(PCA):
+    """PCA that says it takes as many seconds a shadow as asked for."""
+
+    seconds: float = 0.0
+
+    def cost(self, n, d, *, itemsize=4):
+        return super().cost(n, d, itemsize=itemsize)._replace(flops=self.seconds * shadow.FLOPS)
+
+
+@pytest.mark.parametrize(("seconds", "size"), [(2.9, 23), (10.0, 6), (1e4, 2)])
+def test_where_a_shadow_takes_long_a_chunk_does_not(records, monkeypatch, seconds, size):
+    monkeypatch.setattr(host, "n_cores", lambda: 2)
+    known, targets = records
+    assert shadow_batch_size(Slow(seconds=seconds), known, targets) == size
+    chunks = list(iter_shadow_embeddings(KEY, Slow(seconds=seconds), known, targets[:4]))
+    assert [len(chunk.coords) for _, chunk in chunks] == ([2, 2] if size == 2 else [4])

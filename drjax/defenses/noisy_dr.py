@@ -93,8 +93,9 @@ class Defense:
         return self.method.n_components
 
     def cost(self, n: int, d: int, *, itemsize: int = 4) -> Cost:
-        """The wrapped method's."""
-        return self.method.cost(n, d, itemsize=itemsize)
+        """The wrapped method's; nothing of a method of a caller's own that does not say what it costs."""
+        says = hasattr(self.method, "cost")
+        return self.method.cost(n, d, itemsize=itemsize) if says else Cost(0.0, 0.0, 0.0, 0.0)
 
     def objective(self, coords: Array, x: Array) -> Array:
         """The wrapped method's, at coords (n, k) for the records x (n, d) themselves; ()."""
@@ -183,7 +184,7 @@ class InputNoise(Defense):
 
     def cost(self, n: int, d: int, *, itemsize: int = 4) -> Cost:
         """What shadows take: nothing is shared but the records, so that each takes what the method shares and more."""
-        own = self.method.cost(n, d, itemsize=itemsize)
+        own = super().cost(n, d, itemsize=itemsize)
         return Cost(0.0, 2.0 * itemsize * n * d, own.shared_flops + own.flops, own.shared_bytes + own.bytes)
 
     def fit_transform(self, key: Array, x: Array) -> Embedding:

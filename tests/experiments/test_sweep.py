@@ -500,11 +500,12 @@ def test_workers_compute_what_one_process_does_though_one_dies(tmp_path):
 
 
 def test_what_a_worker_refuses_ends_the_run_and_the_time_ends_it_early(tmp_path):
-    asked = {"executor": "local", "workers": 1, "say": lambda _: None}
-    with pytest.raises(ValueError, match="of must not be boom"):
-        sweep.run(toy_sweep.SWEEP, toy_sweep.Config(names=("boom",)), tmp_path / "refused", **asked)
-    many = toy_sweep.Config(names=tuple("bdefghijklmn"))
-    cut = sweep.run(toy_sweep.SWEEP, many, tmp_path / "cut", minutes=1e-9, **asked)
+    with ThreadPoolExecutor(1) as pool:
+        asked = {"executor": pool, "say": lambda _: None}
+        with pytest.raises(ValueError, match="of must not be boom"):
+            sweep.run(toy_sweep.SWEEP, toy_sweep.Config(names=("boom",)), tmp_path / "refused", **asked)
+        many = toy_sweep.Config(names=tuple("bdefghijklmn"))
+        cut = sweep.run(toy_sweep.SWEEP, many, tmp_path / "cut", minutes=1e-9, **asked)
     assert cut.left
     assert len(cut.left) + (len(cut.lines) - 1) / 2 == 12
     with pytest.raises(ValueError, match="executor must be one of dask, local, ray, slurm; got 'spark'"):

@@ -68,7 +68,7 @@ def reconstruct_by_landmarks(
         known: (n-1, d).
         coords: (m, n, k) releases, target in row 0.
         n_landmarks: Number of landmarks of the method.
-        prior: What is expected of a record.
+        prior: Distribution that is expected of a record.
         precision: Largest error of a rounded coordinate; that of the dtype of coords if None.
         bounds: Least and greatest value of a feature.
 
@@ -185,7 +185,7 @@ def _projected(
         places: (n-1, k), the others by the landmarks' axes, which the release shifts, turns and mirrors.
         middle: (d,), mean of the others.
         axes: (d, k).
-        prior: What is expected of it.
+        prior: Distribution that is expected of it.
         floor: Least variance of noise.
         bounds: Least and greatest value of a feature.
     """
@@ -248,7 +248,7 @@ def _bent(
         row: Row of the record.
         rest: (q-1, d), the other landmarks.
         middle: (d,), mean of all other records.
-        prior: What is expected of it.
+        prior: Distribution that is expected of it.
         floor: Least variance of noise.
         bounds: Least and greatest value of a feature.
     """

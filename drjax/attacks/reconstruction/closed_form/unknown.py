@@ -52,7 +52,7 @@ def reconstruct_pca_many(
         coords: (n, k) scores of one release, or (m, n, k) of m releases that share the known records.
         unknown: (u,) rows of the release whose records are not known.
         n_wanted: Reconstruct only the first so many of `unknown`; all if None.
-        prior: What is expected of a record. None: the known records' mean and their variance in every direction.
+        prior: Distribution expected of a record. None: the known records' mean and their variance in every direction.
         bounds: Least and greatest possible value of every feature.
         noise: Noise of the release, as for `reconstruct_pca`.
 

@@ -57,8 +57,8 @@ def reconstruct_pca(
             (`shadow_embeddings(..., factored=True)`) of many records are not made but a few at a time: memory does not
             grow with m, and 2 d r k operations are enough for each release that is not rounded.
         target_index: Row of the target in coords.
-        prior: Distribution expected of a record, from public data. None: the known records' mean, and their variance in the
-            directions of their span; the part of the target outside it is left at zero.
+        prior: Distribution expected of a record, from public data. None: the known records' mean, and their variance in
+            the directions of their span; the part of the target outside it is left at zero.
         known_features: (d,) or (m, d), values of the target that the adversary already has, nan where unknown
             (attribute inference).
         bounds: Least and greatest possible value of every feature, e.g. (0, 1) for pixels.

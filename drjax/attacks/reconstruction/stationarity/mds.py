@@ -109,8 +109,8 @@ def reconstruct_mds(
     Args:
         known: (n-1, d), in the order of the release, the target's row left out.
         coords: (n, k) of one release, or (m, n, k) of m releases that share the known records.
-        prior: Distribution expected of a record, from public data. The descent takes a mixture for the one Gaussian of its
-            mean and covariance; what the descent finds of the distances is then put to the mixture.
+        prior: Distribution expected of a record, from public data. The descent takes a mixture for the one Gaussian of
+            its mean and covariance; what the descent finds of the distances is then put to the mixture.
         scale: Scale of accelerations in such releases, from `calibrate`; 0 if they have converged to the last digit.
         steps: Simulated steps at most; 0 takes the release for converged but for noise.
         target_index: Row of the target in coords.

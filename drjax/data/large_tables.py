@@ -6,11 +6,14 @@ time, in files without a name that vanish with the process, from which what is l
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import pyarrow as pa
@@ -75,38 +78,45 @@ def sheet_of(path: Path) -> Sheet | None:
 
 
 def encode(plan: Plan, columns: LargeColumns) -> Encoded:
-    """As `Plan.encode`, with values that are mapped from a file; `is_known` is True, and takes no memory."""
+    """As `Plan.encode`, with values and `is_known` that are mapped from files."""
     names = [column.name for column in plan.used]
     parts = (plan.encode(batch) for batch in columns.batches(names))
     first = next(parts)
-
-    def values() -> Iterator[np.ndarray]:
-        yield first.values
-        yield from (part.values for part in parts)
-
-    made = mapped(values(), first.values.shape[1], np.dtype(np.float64))
-    return first._replace(values=made, is_known=np.broadcast_to(True, made.shape))
+    blocks = ((part.values, part.is_known) for part in itertools.chain([first], parts))
+    values, is_known = mapped(blocks, first.values.shape[1], np.float64, np.bool_)
+    return first._replace(values=values, is_known=is_known)
 
 
 def unit_range(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """As `drjax.data.dataset.unit_range` by columns, with records that are mapped from a file."""
     low, scale = limits(values)
-    blocks = (block for _, block in in_range(values, low, scale))
-    return mapped(blocks, values.shape[1], np.dtype(np.float32)), low, scale
+    (x,) = mapped(((block,) for _, block in in_range(values, low, scale)), values.shape[1], np.float32)
+    return x, low, scale
 
 
-def mapped(blocks: Iterable[np.ndarray], width: int, dtype: np.dtype) -> np.ndarray:
-    """Blocks of rows (b, width) one below the other, mapped for reading from a file that has no name.
+def mapped(blocks: Iterable[Sequence[np.ndarray]], width: int, *dtypes: type[np.generic]) -> list[np.ndarray]:
+    """Arrays (n, width), one for each type, mapped for reading from files that have no name.
+
+    Args:
+        blocks: Rows (b, width) of each array, one block below the other.
+        width: Columns.
+        *dtypes: Types of the arrays.
 
     Raises:
         OSError: no space left in the folder of `drjax.core.store.cache_dir`.
     """
     folder = cache_dir()
     folder.mkdir(parents=True, exist_ok=True)
-    # Whoever reads the records again makes it anew: no copy of private records is left behind, whatever ends this.
-    with tempfile.TemporaryFile(dir=folder) as file:
-        for block in blocks:
-            file.write(np.ascontiguousarray(block, dtype).data)
-        file.flush()
-        n = os.fstat(file.fileno()).st_size // (width * dtype.itemsize)
-        return np.asarray(np.memmap(file, dtype, "r", shape=(n, width)))
+    # Whoever reads the records again makes them anew: no copy of private records is left behind, whatever ends this.
+    with contextlib.ExitStack() as stack:
+        files = [stack.enter_context(tempfile.TemporaryFile(dir=folder)) for _ in dtypes]
+        for parts in blocks:
+            for file, part, dtype in zip(files, parts, dtypes, strict=True):
+                file.write(np.ascontiguousarray(part, dtype).data)
+        return [_read(file, width, np.dtype(dtype)) for file, dtype in zip(files, dtypes, strict=True)]
+
+
+def _read(file: IO[bytes], width: int, dtype: np.dtype) -> np.ndarray:
+    file.flush()
+    n = os.fstat(file.fileno()).st_size // (width * dtype.itemsize)
+    return np.asarray(np.memmap(file, dtype, "r", shape=(n, width)))

@@ -7,6 +7,7 @@ import pytest
 
 from drjax.core import streamed
 from drjax.data import kinds, large_tables, load, typed_numbers
+from drjax.data.plan import planned
 
 RNG = np.random.default_rng(0)
 N = 120
@@ -52,6 +53,18 @@ def test_a_large_file_is_the_data_set_that_it_is_as_a_whole(tmp_path, monkeypatc
             assert one == other
     assert large.rows.ids == whole.rows.ids
     np.testing.assert_array_equal(large.rows.lines, whole.rows.lines)
+
+
+def test_cells_that_were_missing_are_told_in_a_large_file_too(tmp_path, monkeypatch):
+    pyarrow.parquet.write_table(table(), tmp_path / "a.parquet", row_group_size=33)
+    monkeypatch.setattr(large_tables, "LEAST_BYTES", 100)
+    monkeypatch.setattr(streamed, "BLOCK_ENTRIES", 200)
+    columns = large_tables.sheet_of(tmp_path / "a.parquet").columns
+    plan = planned(columns)
+    large, whole = large_tables.encode(plan, columns), plan.encode(columns)
+    assert not whole.is_known.all()
+    for one, other in zip(large, whole, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_text_small_and_damaged_files_are_read_as_before(tmp_path, monkeypatch):

@@ -104,6 +104,7 @@ def main(
     d: int = 50,
     seeds: int = 1,
     resume: bool = False,
+    least: int = 3000,
     out: Path = harness.RESULTS / "growth.jsonl",
 ) -> None:
     """Makes maps, each in a process of its own, and adds a row for each.
@@ -115,6 +116,7 @@ def main(
         d: Features of generated records.
         seeds: Maps of each size.
         resume: Whether maps of which `out` has a row of this commit are not made again.
+        least: Records from which on exponents are fitted.
         out: JSON-lines file that the rows are added to.
     """
     rows = _made(out) if resume else []
@@ -135,7 +137,7 @@ def main(
                     f"{row['max_rss_bytes'] / 1e9:.1f} GB, trustworthiness {row['trustworthiness']:.4f}",
                     flush=True,
                 )
-    for line in exponents([row for row in rows if row["data"] == data]):
+    for line in exponents([row for row in rows if row["data"] == data], least=least):
         print(line)
 
 

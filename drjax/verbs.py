@@ -11,6 +11,7 @@ import dataclasses
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any, Literal
 
@@ -55,6 +56,8 @@ def audit(
     schema: Any = None,
     id: str | None = None,
     resume: bool = False,
+    executor: str | Executor | None = None,
+    workers: int | None = None,
     progress: bool | None = None,
     **options: Any,
 ) -> AuditResult:
@@ -72,6 +75,10 @@ def audit(
         schema: What is stated of the columns of a table, by column, or a file of that (`drjax data plan`).
         id: Column of a table that records are called by; the first that tells them apart if None.
         resume: Go on with an earlier run in `out`.
+        executor: Where releases and attacks are computed: "local" for processes of this machine, "ray", "dask",
+            "slurm" or an executor of your own, see `drjax.core.executors`; in this process if None. Results are the
+            same. Workers must reach `out`, and data that are named, as this process does.
+        workers: Workers to ask for; as many as there are cores, or as the cluster has, if None.
         progress: Show progress: bars in a terminal, and in a notebook that has ipywidgets; else lines on standard
             error. In notebooks alone if None.
         **options: Fields of `AuditConfig`, such as n_known, n_components, attacks, each_record; and hyperparameters of
@@ -110,7 +117,8 @@ def audit(
         values = in_own_units(data, found)
         published = Released(values, read_map(released, found.rows))
     shows = in_notebook() if progress is None else progress
-    return run(config, folder, data=found, released=published, decide=decide, resume=resume, progress=shows)
+    told: dict[str, Any] = {"executor": executor, "workers": workers, "resume": resume, "progress": shows}
+    return run(config, folder, data=found, released=published, decide=decide, **told)
 
 
 def attack(

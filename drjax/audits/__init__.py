@@ -6,7 +6,7 @@ only parses arguments.
 
 from drjax.audits.config import AuditConfig
 from drjax.audits.model_config import ModelAuditConfig
-from drjax.audits.pipeline import AuditResult
+from drjax.audits.result import AuditResult
 from drjax.audits.run import run
 
 __all__ = ["AuditConfig", "AuditResult", "ModelAuditConfig", "run"]

@@ -91,11 +91,19 @@ def chosen(
         seconds: What the releases take.
     """
     fits = {name: configured(name, config) for name, attack in ATTACKS["embedding"].items() if not attack.fits(threat)}
-    wanted = fits if ALL in config.attacks else config.attacks
-    wanted = wanted or _best(folder, key, threat, fits, max(LEAST_SECONDS, TIMES_RELEASES * seconds))
+    wanted = list(fits) if ALL in config.attacks else config.attacks
+    if not wanted:
+        most = max(LEAST_SECONDS, TIMES_RELEASES * seconds)
+        # What fits into the time is another's on another machine: what was chosen first stays.
+        wanted = agreed(folder, lambda: {"attacks": np.array(_best(folder, key, threat, fits, most))})["attacks"]
     found = {name: attack for name, attack in fits.items() if name in wanted or attack.is_baseline}
     _announce(f"attacks on {threat.n_releases:,} releases", found.values(), threat)
     return found
+
+
+def agreed(folder: RunFolder, choose: Callable[[], Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """What was chosen for an audit by whoever came first: other processes, and a resumed run, keep to it."""
+    return folder.arrays("chosen", choose)
 
 
 def chosen_each(config: AuditConfig, every: EveryRecord) -> tuple[dict[str, EmbeddingAttack], dict[str, str]]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 import jax
 import numpy as np
@@ -17,22 +19,27 @@ from drjax.audits.adversary import Scene, View
 from drjax.audits.attempts import answer_in
 from drjax.audits.config import BOUNDS, AuditConfig
 from drjax.audits.fillings import filled_shadows
-from drjax.audits.pipeline import Attempt, Pages, Session, Setting
+from drjax.audits.pipeline import Attempt, Pages, Piece, Session, Setting
 from drjax.audits.report import save_figures
-from drjax.audits.shadows import embeddings
+from drjax.audits.shadows import Stage
 from drjax.core.progress import announce
-from drjax.core.types import DRMethod, count_status
+from drjax.core.types import Array, DRMethod, count_status
 from drjax.data import split
 from drjax.reports import alt_texts, plots
 from drjax.reports.curve import DefenseCurve, sections_of
 from drjax.reports.ladder import LadderRow
 from drjax.reports.sections import Figure, Section, Verdict
 
+T = TypeVar("T")
+
 FIGURE_TARGETS = 10
 """Targets shown in the image grid."""
 
 FIGURE_ATTACKS = 3
 """Attacks shown per feature: the figure has one panel each."""
+
+SHADOWS, RELEASES = "shadows", "releases"
+"""Stages: releases that the adversary makes, and those under attack."""
 
 COMPARED_SECONDS = 60.0
 """Attacks of the informed adversary that take longer are not run beside those under the switches."""
@@ -66,50 +73,86 @@ class EmbeddingSetting(Setting):
             config.n_known,
         )
         n_releases = config.n_shadow + config.n_validation + config.n_targets
-        self._seconds = found.seconds
+        self._seconds, self._kept = found.seconds, Prepared()
         what = f"{n_releases:,} releases of {config.n_known + 1:,} records"
         announce(what, found.seconds, found.bytes, enabled=progress)
 
+    def pieces(self, session: Session) -> list[Piece]:
+        """See `Setting`."""
+        n_chunks = {name: self._in_type(lambda name=name: self._stage(session, name).n_chunks) for name in self._staged}
+        return [Piece(name, range(i, i + 1)) for name, n in n_chunks.items() for i in range(n)]
+
+    def make(self, session: Session, piece: Piece) -> None:
+        """See `Setting`."""
+        self._in_type(lambda: self._stage(session, piece.name).make(piece.parts))
+
     def release(self, session: Session) -> None:
         """See `Setting`: the shadow releases, those under attack, and how good these are."""
-        config, scene, folder = self.config, self.scene, session.folder
-        believed, n_hidden = config.believed, len(scene.hidden)
-        # A known seed is that of the attacked releases, so that both stages draw the same.
-        same = (self._shadow_key, self._shadow_key)
-        self._keys = same if config.seed_known else tuple(jax.random.split(self._shadow_key))
-        method, kept = config.dr_method, Prepared()
-        with jax.enable_x64(config.dtype == "float64"):
-            session.say(f"Shadow releases: {method} on {config.n_known} known records of {self.data.name}")
-            if n_hidden:
-                self._shadows = filled_shadows(
-                    folder, self._keys[0], believed, scene.known, n_hidden, scene.public, progress=session.progress
-                )
-            else:
-                self._shadows = self._embeddings(session, "shadows", believed, scene.known, scene.public, kept)
-            self._released = self._embeddings(session, "releases", config, scene.others, scene.targets, kept)
-            coords, objective, status = (self._released[name] for name in ("coords", "objective", "status"))
-            self._quality = quality.measure(method, scene.others, scene.targets, coords, objective, status)
+        config, scene = self.config, self.scene
+        session.say(f"Shadow releases: {config.dr_method} on {config.n_known} known records of {self.data.name}")
+        self._shadows = self._in_type(lambda: self._made_shadows(session))
+        self._released = self._in_type(self._stage(session, RELEASES).read)
+        coords, status = self._released["coords"], self._released["status"]
         self.statuses["shadow releases"] = count_status(self._shadows["status"])
-        self.statuses["attacked releases"] = counts = count_status(status)
-        if self._quality is not None:
-            folder.record("quality", "attacked releases", scores=self._quality, status_counts=counts)
+        self.statuses["attacked releases"] = count_status(status)
         self._view: View = adversary.look(jax.random.fold_in(self._attack_key, 1), config, scene, coords)
         if self._view.matched is not None:
             known_rows, target_rows = self._view.matched
-            folder.record("stage", "matching", known_rows=known_rows, target_rows=target_rows)
+            session.folder.record("stage", "matching", known_rows=known_rows, target_rows=target_rows)
         self.threat = self._threat(session)
 
-    def _embeddings(
-        self,
-        session: Session,
-        stage: str,
-        config: AuditConfig,
-        known: np.ndarray,
-        targets: np.ndarray,
-        kept: Prepared,
-    ) -> dict[str, np.ndarray]:
-        key = self._keys[stage == "releases"]
-        return embeddings(session.folder, stage, key, config, known, targets, progress=session.progress, kept=kept)
+    def _in_type(self, work: Callable[[], T]) -> T:
+        """What `work` returns, with the precision of the releases."""
+        with jax.enable_x64(self.config.dtype == "float64"):
+            return work()
+
+    @property
+    def _staged(self) -> tuple[str, ...]:
+        """Stages that are made in chunks."""
+        return (RELEASES,) if len(self.scene.hidden) else (SHADOWS, RELEASES)
+
+    def _keys(self) -> tuple[Array, Array]:
+        """Keys of the shadow releases and of those under attack: a known seed is that of both, which draw the same."""
+        same = (self._shadow_key, self._shadow_key)
+        return same if self.config.seed_known else tuple(jax.random.split(self._shadow_key))
+
+    def _made_shadows(self, session: Session) -> dict[str, np.ndarray]:
+        scene, n_hidden = self.scene, len(self.scene.hidden)
+        if not n_hidden:
+            return self._stage(session, SHADOWS).read()
+        key, believed = self._keys()[0], self.config.believed
+        return filled_shadows(
+            session.folder, key, believed, scene.known, n_hidden, scene.public, progress=session.progress
+        )
+
+    def _stage(self, session: Session, name: str, defended: DRMethod | None = None) -> Stage:
+        """Releases of one stage, or of one that is named after a defence."""
+        config, scene = self.config if name == RELEASES else self.config.believed, self.scene
+        known, targets = (scene.others, scene.targets) if name == RELEASES else (scene.known, scene.public)
+        if defended is not None:
+            targets = np.concatenate([scene.public, scene.targets])
+        return Stage(
+            folder=session.folder,
+            name=name,
+            key=self._keys()[name == RELEASES],
+            config=config,
+            known=known,
+            targets=targets,
+            progress=session.progress,
+            method=config.dr_method if defended is None else defended,
+            kept=self._kept,
+        )
+
+    @functools.cached_property
+    def _quality(self) -> quality.ReleaseScores | None:
+        """How good the releases under attack are; from `release` on."""
+        scene, made = self.scene, self._released
+        found = self._in_type(
+            lambda: quality.measure(
+                self.config.dr_method, scene.others, scene.targets, made["coords"], made["objective"], made["status"]
+            )
+        )
+        return found
 
     def _threat(self, session: Session) -> EmbeddingThreat:
         config, scene, made, n = self.config, self.scene, self._shadows, self.config.n_shadow
@@ -142,9 +185,7 @@ class EmbeddingSetting(Setting):
         """See `Setting`; finds the mean record, with which the others are compared."""
         found = choice.chosen(session.folder, self._attack_key, self.config, self.threat, seconds=self._seconds)
         self._attacks, self._pairs = found, {}
-        guess = answer_in(session.folder, "attacks/mean", found["mean"], self._attack_key, self.threat, stage="mean")[
-            0
-        ]["x"]
+        guess = self._answer(session, "mean", found["mean"], self.threat)[0]["x"]
         self._mean_record = adversary.blind_guess(self.config, self.scene, guess)
         decoys = self.scene.decoys
         held = (self.scene.known, self.scene.public)
@@ -154,11 +195,17 @@ class EmbeddingSetting(Setting):
         self._decoys = metrics.sample_decoys(self._score_key, decoys, min(self.config.n_decoys, len(decoys)))
         return found
 
+    def attempt_part(self, session: Session, name: str, attack: EmbeddingAttack, part: int) -> None:
+        """See `Setting`."""
+        del part
+        self._answer(session, name, attack, self.threat)
+        if self._is_compared(attack):
+            self._answer(session, f"informed/{name}", attack, self._informed())
+
     def attempt(self, session: Session, name: str, attack: EmbeddingAttack) -> Attempt:
         """See `Setting`; beside it the informed adversary's, where switches make another one."""
         found = self._attempt(session, name, attack, self.threat)
-        compared = not attack.is_baseline and attack.cost(self.threat).seconds <= COMPARED_SECONDS
-        if adversary.is_weaker(self.config) and compared and not (attack.needs_shadows and len(self.scene.hidden)):
+        if self._is_compared(attack):
             session.say(f"Attack: {attack.label}, informed")
             full = self._attempt(session, f"informed/{name}", attack, self._informed())
             self._pairs[attack.label] = found.scores, full.scores
@@ -171,9 +218,22 @@ class EmbeddingSetting(Setting):
             )
         return found
 
-    def _attempt(self, session: Session, name: str, attack: EmbeddingAttack, threat: EmbeddingThreat) -> Attempt:
+    def _is_compared(self, attack: EmbeddingAttack) -> bool:
+        """Whether the informed adversary's answer is found beside it."""
+        if attack.is_baseline or not adversary.is_weaker(self.config):
+            return False
+        return attack.cost(self.threat).seconds <= COMPARED_SECONDS and not (
+            attack.needs_shadows and len(self.scene.hidden)
+        )
+
+    def _answer(
+        self, session: Session, name: str, attack: EmbeddingAttack, threat: EmbeddingThreat
+    ) -> tuple[dict[str, np.ndarray], float]:
         """Under its name in the folder; the draws are the attack's."""
-        result, seconds = answer_in(session.folder, f"attacks/{name}", attack, self._attack_key, threat, stage=name)
+        return answer_in(session.folder, f"attacks/{name}", attack, self._attack_key, threat, stage=name)
+
+    def _attempt(self, session: Session, name: str, attack: EmbeddingAttack, threat: EmbeddingThreat) -> Attempt:
+        result, seconds = self._answer(session, name, attack, threat)
         status = result["status"] | self._released["status"]
         scores = self._score(result["x"], status=status, seconds=seconds)
         return Attempt(x=result["x"], status=status, scores=scores, expected_mse=result.get("expected_mse"))
@@ -223,6 +283,8 @@ class EmbeddingSetting(Setting):
         curve = None if config.defense == "none" else self._curve(session, rows)
         sections: list[Section] = []
         if self._quality is not None:
+            counts = self.statuses["attacked releases"]
+            session.folder.record("quality", "attacked releases", scores=self._quality, status_counts=counts)
             sections.append(quality.in_words(method, self._quality))
         if curve is not None:
             sections += sections_of(curve, curves.draw(session.folder, curve))
@@ -240,21 +302,10 @@ class EmbeddingSetting(Setting):
         )
 
     def _curve(self, session: Session, rows: tuple[LadderRow, ...]) -> DefenseCurve:
-        config, scene = self.config, self.scene
+        config = self.config
 
         def embed(stage: str, defended: DRMethod) -> dict[str, np.ndarray]:
-            everybody = np.concatenate([scene.public, scene.targets])
-            with jax.enable_x64(config.dtype == "float64"):
-                return embeddings(
-                    session.folder,
-                    stage,
-                    self._keys[0],
-                    config,
-                    scene.known,
-                    everybody,
-                    progress=session.progress,
-                    method=defended,
-                )
+            return self._in_type(self._stage(session, stage, defended).read)
 
         y = self.data.y
         curve = curves.measure(

@@ -8,6 +8,7 @@ the others are run for one record after the other.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -136,9 +137,18 @@ class EveryRecordSetting(Setting):
         """See `Setting`."""
         for reason in self._left_out.values():
             session.say(f"Left out: {reason}")
+        self._agree(session)
         released = session.folder.arrays("release", lambda: self._made(session))
         self.statuses["release"] = count_status(released["status"])
         self._threat = dataclasses.replace(self._threat, coords=released["coords"], progress=session.progress)
+
+    def _agree(self, session: Session) -> None:
+        """Takes the records and attacks that were chosen first: what fits into the time differs between machines."""
+        own = {"rows": self._threat.rows, "attacks": np.array(list(self._attacks))}
+        found = choice.agreed(session.folder, lambda: own)
+        self._threat = dataclasses.replace(self._threat, rows=found["rows"])
+        self._attacks = {name: ATTACKS["embedding"][name] for name in map(str, found["attacks"])}
+        self._slow = {name: cost for name, cost in self._slow.items() if name not in self._attacks}
 
     def _made(self, session: Session) -> dict[str, np.ndarray]:
         """Coordinates and status of the release under attack."""
@@ -206,20 +216,40 @@ class EveryRecordSetting(Setting):
             found, seconds = session.folder.timed(f"attacks/{attack.name}", make_all, stage=attack.name)
             self._seconds[attack.name] = seconds / len(rows)
             return found, seconds
-        starts, parts = range(0, len(rows), CHUNK), []
-        for start in track(starts, f"{attack.label}, {CHUNK} records at a time", enabled=session.progress):
-
-            def make(start: int = start) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-                some = dataclasses.replace(every, rows=rows[start : start + CHUNK], progress=False)
-                return fields_of(attack.run_each(key, some)), {}
-
-            file = f"{attack.name}/{start:08d}"
-            parts.append(session.folder.timed(f"attacks/{file}", make, stage=file))
+        n_parts = range(self.n_parts(attack))
+        described = f"{attack.label}, {CHUNK} records at a time"
+        parts = [self._part(session, attack, part) for part in track(n_parts, described, enabled=session.progress)]
         # The first part compiles, too.
         self._seconds[attack.name] = float(np.median([seconds for _, seconds in parts])) / min(CHUNK, len(rows))
         every.kept.clear()
         fields = {field: np.concatenate([part[field] for part, _ in parts]) for field in parts[0][0]}
         return fields, sum(seconds for _, seconds in parts)
+
+    def n_parts(self, attack: Attack) -> int:
+        """See `Setting`."""
+        assert isinstance(attack, EmbeddingAttack)
+        return 1 if attack.shares_each else math.ceil(len(self._threat.rows) / CHUNK)
+
+    def attempt_part(self, session: Session, name: str, attack: Attack, part: int) -> None:
+        """See `Setting`."""
+        del name
+        assert isinstance(attack, EmbeddingAttack)
+        if attack.shares_each:
+            self._attacked(session, attack)
+        else:
+            self._part(session, attack, part)
+
+    def _part(self, session: Session, attack: EmbeddingAttack, part: int) -> tuple[dict[str, np.ndarray], float]:
+        """Reconstructions of `CHUNK` records, read back where finished, and the seconds that they took."""
+        start = part * CHUNK
+
+        def make() -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+            rows = self._threat.rows[start : start + CHUNK]
+            some = dataclasses.replace(self._threat, rows=rows, progress=False)
+            return fields_of(attack.run_each(jax.random.key(self.config.seed), some)), {}
+
+        file = f"{attack.name}/{start:08d}"
+        return session.folder.timed(f"attacks/{file}", make, stage=file)
 
     @property
     def every(self) -> EveryRecord:

@@ -7,138 +7,26 @@ one release, or networks. What is the same for all is here.
 from __future__ import annotations
 
 import dataclasses
-import html
-import shutil
-import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.csv
-from matplotlib.figure import Figure as Drawing
 from rich.console import Console
 
 from drjax.attacks import metrics
 from drjax.attacks.attack import Attack
-from drjax.attacks.exposure import Exposure
-from drjax.attacks.recognition import Belief
 from drjax.audits.folder import REPORT, RunFolder
-from drjax.audits.quality import ReleaseScores
 from drjax.audits.report import audit_report, unfinished_report
+from drjax.audits.result import AuditResult
 from drjax.core.types import count_status
 from drjax.data import Dataset, load
-from drjax.data.frames import frame_of
 from drjax.data.own_table import OPTIONS
-from drjax.reports import ladder, page, plots, records
-from drjax.reports.curve import DefenseCurve
+from drjax.reports import ladder, page, records
 from drjax.reports.ladder import LadderRow
 from drjax.reports.sections import Advice, Facts, Section, Table, Verdict
-
-SHOWN = 9
-"""Rows of the ladder that the text of a result holds, at most."""
-
-
-@dataclass(frozen=True, repr=False)
-class AuditResult:
-    """What an audit found.
-
-    Attributes:
-        folder: The run folder.
-        report: Path of the HTML report in it.
-        rows: The attack ladder.
-        verdict: Verdict on the ladder.
-        reconstructions: Attack name -> (m, d).
-        targets: (m, d) the truth.
-        quality: Quality of the attacked releases as embeddings; None where it cannot be measured.
-        curve: Curve of the defence; None if none was asked for.
-        exposure: Exposure of every attacked record, by the strongest attack; None unless every record was attacked.
-        table: Path of the CSV file with one line per record; None unless every record was attacked.
-        accuracy: Accuracy of the released models on public records; None unless models were attacked.
-        belief: What a published map shows of how it was made; None unless one was recognised.
-        options: Other things to publish, a `drjax.decisions.found.Found`; None without a search.
-    """
-
-    folder: Path
-    report: Path
-    rows: tuple[LadderRow, ...]
-    verdict: Verdict
-    reconstructions: dict[str, np.ndarray]
-    targets: np.ndarray
-    quality: ReleaseScores | None = None
-    curve: DefenseCurve | None = None
-    exposure: Exposure | None = None
-    table: Path | None = None
-    accuracy: float | None = None
-    belief: Belief | None = None
-    options: Any = None
-
-    @property
-    def ladder(self) -> Any:
-        """The ladder as a DataFrame (a pyarrow table without pandas): a row for each baseline and attack."""
-        columns: dict[str, list[Any]] = {"attack": [row.label for row in self.rows]}
-        columns["is_baseline"] = [row.is_baseline for row in self.rows]
-        for name in ("mse", "mse_median", "success", "identification"):
-            intervals = [getattr(row.scores, name) for row in self.rows]
-            columns |= {name: [i.estimate for i in intervals], f"{name}_low": [i.low for i in intervals]}
-            columns[f"{name}_high"] = [i.high for i in intervals]
-        columns["rebuilt"] = [row.scores.gain.rebuilt.estimate if row.scores.gain else None for row in self.rows]
-        return frame_of(pa.table(columns))
-
-    @property
-    def exposed(self) -> Any:
-        """The table of all attacked records as a DataFrame (a pyarrow table without pandas), the most exposed first:
-        rank, row, id and line of an own table, errors; None unless every record was attacked. Private."""
-        if self.table is None:
-            return None
-        # Ids are texts, whatever they look like.
-        as_text = pyarrow.csv.ConvertOptions(column_types={"id": pa.string()})
-        return frame_of(pyarrow.csv.read_csv(self.table, convert_options=as_text))
-
-    def figure(self) -> Drawing:
-        """The ladder as a matplotlib figure, which notebooks show."""
-        return plots.ladder(self.rows)
-
-    def save(self, folder: str | Path) -> Path:
-        """Copies the run folder, for its owner alone to read; returns the copy.
-
-        Raises:
-            ValueError: the folder exists.
-            OSError: it cannot be written.
-        """
-        out = Path(folder)
-        if out.exists():
-            raise ValueError(f"folder must be a new one, got {out} which exists")
-        with tempfile.TemporaryDirectory(dir=out.parent, prefix=".drjax-") as part:
-            shutil.copytree(self.folder, Path(part) / "run").chmod(0o700)
-            (Path(part) / "run").rename(out)
-        return out
-
-    def __repr__(self) -> str:
-        """The verdict, and the attacks that say most; ten lines at most."""
-        return "\n".join([f"{self.verdict.headline}. Report: {self.report}", *map("  ".join, self._lines())])
-
-    def _repr_html_(self) -> str:
-        """The same for a notebook."""
-        cells = ("".join(f"<td>{html.escape(cell)}</td>" for cell in line) for line in self._lines())
-        body = "".join(f"<tr>{line}</tr>" for line in cells)
-        headline = f"{self.verdict.headline}. {self.verdict.sentence}"
-        return f"<p>{html.escape(headline)}</p><table>{body}</table><p>{html.escape(str(self.report))}</p>"
-
-    def _lines(self) -> list[tuple[str, str, str]]:
-        """Label, mean squared error and identification rate of the baselines and of the best attacks."""
-        ranked = sorted(self.rows, key=lambda row: (not row.is_baseline, row.scores.mse.estimate))
-        return [
-            (
-                row.label,
-                f"MSE {ladder.number(row.scores.mse.estimate)}",
-                f"identified {ladder.percent(row.scores.identification.estimate)}",
-            )
-            for row in ranked[:SHOWN]
-        ]
 
 
 @dataclass(frozen=True)
@@ -223,8 +111,24 @@ class Decision:
     found: Any
 
 
+class Piece(NamedTuple):
+    """Part of an audit that a worker can do: it leaves files in the run folder, where the audit finds them.
+
+    Attributes:
+        name: Stage of releases, or attack.
+        parts: Chunks of the stage, or parts of the attack.
+        is_attack: Whether it is one.
+    """
+
+    name: str
+    parts: range
+    is_attack: bool = False
+
+
 class Setting(ABC):
     """What is audited. Its methods are called once each, in this order, and `attempt` for every attack.
+
+    What workers may do, see `Piece`, is done before `release`, and before the first `attempt`.
 
     Attributes:
         config: What decides the results.
@@ -267,6 +171,15 @@ class Setting(ABC):
             MemoryError: more memory would be needed than is available.
         """
 
+    def pieces(self, session: Session) -> list[Piece]:
+        """Chunks of releases for workers; none where one process makes them."""
+        del session
+        return []
+
+    def make(self, session: Session, piece: Piece) -> None:
+        """Makes chunks of releases, and nothing else."""
+        raise NotImplementedError
+
     @abstractmethod
     def release(self, session: Session) -> None:
         """Makes the releases under attack, or reads them back."""
@@ -274,6 +187,16 @@ class Setting(ABC):
     @abstractmethod
     def attacks(self, session: Session) -> Mapping[str, Attack]:
         """Baselines and attacks in the order of the ladder, by name."""
+
+    def n_parts(self, attack: Attack) -> int:
+        """Parts that an attempt is made of."""
+        del attack
+        return 1
+
+    def attempt_part(self, session: Session, name: str, attack: Attack, part: int) -> None:
+        """Runs one part of an attempt, and keeps what it finds; the attacks before it have not been attempted."""
+        del part
+        self.attempt(session, name, attack)
 
     @abstractmethod
     def attempt(self, session: Session, name: str, attack: Attack) -> Attempt:
@@ -294,6 +217,9 @@ class Setting(ABC):
         """Runs what comes after the attacks and writes figures and tables."""
 
 
+Elsewhere = Callable[[Sequence[Piece]], Any]
+"""Whoever has pieces done by workers; returns when all of them are done."""
+
 Decide = Callable[[Setting, Session, Verdict, Callable[[Decision], Any]], Decision | None]
 """Whoever says what else could be published: given the setting after its attacks and the verdict, and a function that
 shows what is found so far; None where nothing is to be decided."""
@@ -304,6 +230,7 @@ def run_setting(
     out: str | Path,
     *,
     decide: Decide | None = None,
+    elsewhere: Elsewhere | None = None,
     resume: bool = False,
     progress: bool = False,
     command: str | None = None,
@@ -317,8 +244,10 @@ def run_setting(
     provenance = records.provenance(config.seed)
     folder.record("run", "audit", config=config, provenance=provenance, data=dataclasses.asdict(data.provenance))
     session = Session(folder, progress, say)
+    if elsewhere is not None:
+        elsewhere(setting.pieces(session))
     setting.release(session)
-    attempts, rows = _attempted(setting, session)
+    attempts, rows = _attempted(setting, session, elsewhere)
     verdict = setting.verdict(rows)
     pages = setting.pages(session, attempts, rows, verdict)
     verdict = dataclasses.replace(
@@ -366,9 +295,19 @@ def run_setting(
     )
 
 
-def _attempted(setting: Setting, session: Session) -> tuple[dict[str, Attempt], tuple[LadderRow, ...]]:
+def attack_pieces(setting: Setting, attacks: Mapping[str, Attack]) -> list[Piece]:
+    """All parts of the attacks but baselines, which take no time, each a piece."""
+    wanted = {name: setting.n_parts(attack) for name, attack in attacks.items() if not attack.is_baseline}
+    return [Piece(name, range(part, part + 1), True) for name, n in wanted.items() for part in range(n)]
+
+
+def _attempted(
+    setting: Setting, session: Session, elsewhere: Elsewhere | None
+) -> tuple[dict[str, Attempt], tuple[LadderRow, ...]]:
     """What every attack came to, by name, and the ladder; the page says how far they are."""
     attacks = setting.attacks(session)
+    if elsewhere is not None:
+        elsewhere(attack_pieces(setting, attacks))
     attempts, rows = {}, []
     for place, (name, attack) in enumerate(attacks.items()):
         session.say(f"Attack: {attack.label}")

@@ -23,7 +23,7 @@ from drjax.audits import AuditConfig, needs, quality, run
 from drjax.audits.folder import run_folder
 from drjax.cli.options import MethodOptions, Options, StepOptions, Steps, hinted, typed
 from drjax.cli.printed import print_plan, print_verdict, to_correct
-from drjax.core import store, validate
+from drjax.core import executors, store, validate
 from drjax.core.progress import announce
 from drjax.core.types import count_status
 from drjax.data.given_map import read_map
@@ -49,6 +49,8 @@ def audit(
     hyperparameters: MethodOptions = Options(),  # noqa: B008 (frozen)
     out: Path | None = None,
     resume: bool = False,
+    executor: Annotated[str | None, tyro.conf.arg(metavar=f"{{{','.join(executors.NAMES)}}}")] = None,
+    workers: int | None = None,
     quiet: bool = False,
 ) -> None:
     """Attack embeddings of a data set and write a report of what publishing one would give away.
@@ -58,6 +60,9 @@ def audit(
         hyperparameters: Hyperparameters of the method.
         out: Run folder to write; runs/DATA-METHOD-nN if not given, with a number behind it if that exists.
         resume: Go on with the interrupted run in the folder.
+        executor: Where releases and attacks are computed: local for processes of this machine, ray, dask or slurm,
+            whose workers must all reach the folder and the data; in this process if not given.
+        workers: Workers to ask for; one per core, or what the cluster has, if not given.
         quiet: Print errors only.
     """
     with hinted(config.method):
@@ -76,6 +81,8 @@ def audit(
             folder,
             data=given,
             decide=decide,
+            executor=executor,
+            workers=workers,
             resume=resume,
             progress=not quiet,
             command=command,

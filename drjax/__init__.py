@@ -1,9 +1,9 @@
 """drjax: what an informed adversary can take back out of what is published of private records.
 
-Verbs are the front door: `drjax.audit`, `drjax.attack`, `drjax.embed`, `drjax.release` and `drjax.bound`, on paths,
-arrays and DataFrames. Packages are the rooms: `drjax.dr` (kernels), `drjax.attacks`, `drjax.bounds`, `drjax.audits`,
-`drjax.releases` and others. Names are imported when they are first used; importing drjax imports no JAX and changes
-none of its settings.
+Verbs are the front door: `drjax.audit`, `drjax.attack`, `drjax.embed`, `drjax.release`, `drjax.bound` and
+`drjax.sweep`, on paths, arrays and DataFrames. Packages are the rooms: `drjax.dr` (kernels), `drjax.attacks`,
+`drjax.bounds`, `drjax.audits`, `drjax.releases` and others. Names are imported when they are first used; importing
+drjax imports no JAX and changes none of its settings.
 """
 
 import importlib
@@ -30,7 +30,7 @@ _HOMES = {
     "drjax.attacks.shadow": ("shadow_embeddings",),
     "drjax.defenses": ("DEFENSES",),
     "drjax.data": ("load", "split"),
-    "drjax.verbs": ("audit", "attack", "embed", "release", "bound"),
+    "drjax.verbs": ("audit", "attack", "embed", "release", "bound", "sweep"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from drjax import sweeps
 from drjax.attacks.answer import Answer
 from drjax.attacks.embedding import attack_embedding, attack_rows
 from drjax.attacks.recognition.agreement import Stated
@@ -42,6 +43,8 @@ from drjax.dr import METHODS, PCA, make_method
 from drjax.releases import PCAReleaseConfig, release_pca
 from drjax.releases.map import map_config, release_map
 from drjax.releases.synthetic import SyntheticReleaseConfig, release_synthetic
+from drjax.sweeps import SweepResult
+from drjax.sweeps.config import LANES
 
 
 def audit(
@@ -119,6 +122,67 @@ def audit(
     shows = in_notebook() if progress is None else progress
     told: dict[str, Any] = {"executor": executor, "workers": workers, "resume": resume, "progress": shows}
     return run(config, folder, data=found, released=published, decide=decide, **told)
+
+
+def sweep(
+    data: Any,
+    *,
+    out: str | Path,
+    over: Mapping[str, Sequence[Any]],
+    lanes: int = LANES,
+    executor: str | Executor = "local",
+    workers: int | None = None,
+    keep: bool = False,
+    categorical: tuple[str, ...] = (),
+    drop: tuple[str, ...] = (),
+    label: str | None = None,
+    schema: Any = None,
+    id: str | None = None,
+    progress: bool | None = None,
+    **options: Any,
+) -> SweepResult:
+    """Audits with settings crossed, by any number of workers; what a store holds already is not computed again.
+
+    Args:
+        data: Name of a data set, path of a file or image folder, array (n, d) or (n, height, width), or DataFrame.
+        out: Store: a folder, or an address such as s3://bucket/folder whose package of fsspec is installed. One Parquet
+            file a cell; DuckDB reads them all by `out/cells/*.parquet`.
+        over: Values by setting, each crossed with the others: fields of `AuditConfig`, or hyperparameters, which are
+            left out of the cells of methods without them.
+        lanes: Releases of a task, at most.
+        executor: Where cells are computed: "local" for processes of this machine, "ray", "dask", "slurm" or an executor
+            of your own. Results are the same.
+        workers: Workers to ask for; as many as there are cores, or as the cluster has, if None.
+        keep: Keep releases and reconstructions of finished cells.
+        categorical, drop, label, schema, id: What is stated of the columns of a table, as for `audit`.
+        progress: Show progress, as for `audit`.
+        **options: Fields of `AuditConfig` and hyperparameters that all cells have in common.
+
+    Raises:
+        ValueError: a setting that no audit has or that does not go with the others, a store of another sweep, or as of
+            `drjax.audits.run`. What is finished stays.
+        OSError: the store cannot be reached, or is full. What is finished stays.
+
+    Example:
+        >>> import drjax, tempfile
+        >>> sizes = {"n_known": 30, "n_shadow": 20, "n_validation": 10, "n_targets": 5, "attacks": ("closed-form",)}
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     over = {"n_components": (1, 2)}
+        ...     found = drjax.sweep("digits", out=folder, over=over, workers=1, **sizes)
+        ...     sorted(set(found.table["cell"]))
+        ['n_components=1', 'n_components=2']
+    """
+    found = load(data, categorical=categorical, drop=drop, label=label, schema=schema, id=id)
+    is_named = isinstance(data, str | Path)
+    names = {entry.name for entry in dataclasses.fields(AuditConfig)} - {"hyperparameters", "data"}
+    crossed = {name: tuple(values) for name, values in over.items()}
+    own = {name: value for name, value in options.items() if name not in names}
+    columns = {"categorical": tuple(categorical), "drop": tuple(drop), "label": label, "id": id} if is_named else {}
+    given = {name: value for name, value in options.items() if name in names}
+    base = AuditConfig(data=str(data) if is_named else found.name, **columns, **given)
+    config = sweeps.SweepConfig(base=base, over=crossed, common=own, lanes=lanes)
+    shows = in_notebook() if progress is None else progress
+    return sweeps.run(config, out, data=found, executor=executor, workers=workers, keep=keep, progress=shows)
 
 
 def attack(

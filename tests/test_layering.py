@@ -22,6 +22,7 @@ LAYERS = (
     "audits",
     "releases",
     "decisions",
+    "sweeps",
     "verbs",
     "cli",
 )

@@ -183,6 +183,16 @@ def shadow_batch_size(
     return _short_chunk(plan) or batching.choose_batch_size(plan.kernel, plan.context, plan.lanes, also=also)
 
 
+def chunk_on_any_machine(method: DRMethod, n: int, d: int, most: int, *, itemsize: int = 4) -> int:
+    """Shadows of a chunk, at most so many, by what the method says of its cost alone: half a minute of one core, and
+    the memory of a chunk on a CPU. Workers of different machines agree on it."""
+    if not hasattr(method, "cost"):
+        return most
+    cost = method.cost(n, d, itemsize=itemsize)
+    in_memory, in_time = batching.CPU_CHUNK_BYTES / max(1, cost.bytes), CHUNK_SECONDS * FLOPS / max(1, cost.flops)
+    return max(1, int(min(most, in_memory, in_time)))
+
+
 def factored_at(method: DRMethod, n: int, d: int) -> bool:
     """Whether embeddings of n records of d features are better kept as factors: the method has them, and n is large."""
     return has_factors(method) and streamed.is_large(n, d)

@@ -40,6 +40,14 @@ OF_METHOD = ("hyperparameters", "scale", "first_pca", "whiten")
 """Fields that say more of a method that is stated."""
 
 
+def value_of(text: str) -> Any:
+    """Text as a value: numbers, true, false and none as such, anything else as text."""
+    try:
+        return ast.literal_eval(text.capitalize() if text.isalpha() else text)
+    except (ValueError, SyntaxError):
+        return text
+
+
 @dataclass(frozen=True, kw_only=True)
 class AuditConfig:
     """An audit of one method on one data set.
@@ -243,10 +251,7 @@ class AuditConfig:
             name, is_given, value = text.partition("=")
             if not (name and is_given and value):
                 raise ValueError(f"assumed must be NAME=VALUE, got {text!r}")
-            try:
-                found[name.replace("-", "_")] = ast.literal_eval(value.capitalize() if value.isalpha() else value)
-            except (ValueError, SyntaxError):
-                found[name.replace("-", "_")] = value
+            found[name.replace("-", "_")] = value_of(value)
         return found
 
     @property

@@ -141,6 +141,7 @@ class EmbeddingSetting(Setting):
             progress=session.progress,
             method=config.dr_method if defended is None else defended,
             kept=self._kept,
+            lanes=self.lanes,
         )
 
     @functools.cached_property
@@ -273,6 +274,11 @@ class EmbeddingSetting(Setting):
     def targets(self) -> np.ndarray:
         """See `Setting`."""
         return self.scene.targets
+
+    @property
+    def rows(self) -> np.ndarray:
+        """See `Setting`."""
+        return self._parts.targets
 
     def pages(
         self, session: Session, attempts: Mapping[str, Attempt], rows: tuple[LadderRow, ...], verdict: Verdict

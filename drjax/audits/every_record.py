@@ -24,7 +24,7 @@ from drjax.attacks.shadow_sets import stand_in_shadows
 from drjax.audits import choice, describe, exposure_report, needs, worst_off
 from drjax.audits.attempts import fields_of
 from drjax.audits.config import BOUNDS, AuditConfig
-from drjax.audits.pipeline import Attempt, Pages, Session, Setting
+from drjax.audits.pipeline import Attempt, Pages, Piece, Session, Setting
 from drjax.core.progress import announce, track
 from drjax.core.types import Array, DRMethod, count_status
 from drjax.data import Dataset
@@ -132,6 +132,16 @@ class EveryRecordSetting(Setting):
             if count * costs[name] > choice.LEAST_SECONDS and len(found) > 1:
                 del found[name]
                 self._slow[name] = count, costs[name]
+
+    def pieces(self, session: Session) -> list[Piece]:
+        """See `Setting`: the one release."""
+        del session
+        return [Piece("release", range(1))]
+
+    def make(self, session: Session, piece: Piece) -> None:
+        """See `Setting`."""
+        del piece
+        self.release(session)
 
     def release(self, session: Session) -> None:
         """See `Setting`."""
@@ -278,6 +288,11 @@ class EveryRecordSetting(Setting):
     def targets(self) -> np.ndarray:
         """See `Setting`."""
         return self.data.x[self._threat.rows]
+
+    @property
+    def rows(self) -> np.ndarray:
+        """See `Setting`."""
+        return self._threat.rows
 
     def pages(
         self, session: Session, attempts: Mapping[str, Attempt], rows: tuple[LadderRow, ...], verdict: Verdict

@@ -141,6 +141,11 @@ class ModelSetting(Setting):
         """See `Setting`."""
         return self._x[self._parts.targets]
 
+    @property
+    def rows(self) -> np.ndarray:
+        """See `Setting`."""
+        return self._parts.targets
+
     def pages(
         self, session: Session, attempts: Mapping[str, Attempt], rows: tuple[LadderRow, ...], verdict: Verdict
     ) -> Pages:

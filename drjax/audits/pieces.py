@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+import platform
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import jax
 
@@ -40,6 +41,7 @@ class Job:
         out: Run folder, which exists.
         data: Data set that the configuration does not name; None if it names it.
         released: Published map that it does not name.
+        lanes: Most releases of a chunk, see `Setting`.
         cwd: Working folder, which paths are below.
         caller: Machine and process of whoever asks.
         versions: Versions of drjax and JAX there.
@@ -49,6 +51,7 @@ class Job:
     out: Path
     data: Dataset | None = None
     released: Released | None = None
+    lanes: int | None = None
     cwd: Path
     caller: tuple[str, int]
     versions: tuple[str, str]
@@ -59,6 +62,8 @@ def job(
     out: Path,
     data: Dataset | None = None,
     released: Released | None = None,
+    *,
+    lanes: int | None = None,
 ) -> Job:
     """A job of this process; data that workers can load by their name or from their file are not sent to them."""
     is_at_hand = data is not None and (is_named(config.data) or bool(data.provenance.files))
@@ -67,6 +72,7 @@ def job(
         out=Path(out).absolute(),
         data=None if is_at_hand else data,
         released=released,
+        lanes=lanes,
         cwd=Path.cwd(),
         caller=(machine(), os.getpid()),
         versions=versions(),
@@ -107,17 +113,30 @@ def workers(
         yield elsewhere
 
 
-class _Opened(NamedTuple):
-    """An audit that this process works on; `attacks` is filled by the first piece of one."""
+@dataclass
+class Opened:
+    """An audit that this thread works on: what a piece has loaded, prepared and compiled serves the next.
+
+    Attributes:
+        job: What it is.
+        setting: Setting, prepared.
+        session: Session in its folder.
+    """
 
     job: Job
     setting: Setting
     session: Session
-    attacks: dict[str, Attack]
+    _attacks: Mapping[str, Attack] | None = None
+
+    def attacked(self) -> Mapping[str, Attack]:
+        """The attacks; the releases are read back, or made."""
+        if self._attacks is None:
+            self.setting.release(self.session)
+            self._attacks = self.setting.attacks(self.session)
+        return self._attacks
 
 
-_opened: list[_Opened] = []
-"""The last one: what a piece has loaded, prepared and compiled serves the next."""
+_last = threading.local()
 
 
 def work(job: Job, piece: Piece) -> None:
@@ -127,30 +146,40 @@ def work(job: Job, piece: Piece) -> None:
         ValueError: this process runs other versions, or the folder is of another configuration.
         OSError: the folder is not there, or cannot be written.
     """
-    if versions() != job.versions:
-        raise ValueError(
-            f"workers must run drjax {job.versions[0]} and jax {job.versions[1]} as the caller does, got drjax "
-            f"{versions()[0]} and jax {versions()[1]} on {os.uname().nodename if hasattr(os, 'uname') else 'a worker'}"
-        )
-    found = _open(job)
+    found = opened(job)
     if not piece.is_attack:
         found.setting.make(found.session, piece)
         return
-    if not found.attacks:
-        found.setting.release(found.session)
-        found.attacks.update(found.setting.attacks(found.session))
+    attack = found.attacked()[piece.name]
     for part in piece.parts:
-        found.setting.attempt_part(found.session, piece.name, found.attacks[piece.name], part)
+        found.setting.attempt_part(found.session, piece.name, attack, part)
 
 
-def _open(job: Job) -> _Opened:
-    if not _opened or (_opened[0].job.config, _opened[0].job.out) != (job.config, job.out):
-        _opened.clear()
+def opened(job: Job) -> Opened:
+    """A job whose data are loaded; the last one of this thread if it is the same. Its folder is made if missing.
+
+    Raises:
+        ValueError, OSError: as of `work`.
+    """
+    last: Opened | None = getattr(_last, "opened", None)
+    if last is None or (last.job.config, last.job.out) != (job.config, job.out):
+        close()
+        if versions() != job.versions:
+            raise ValueError(
+                f"workers must run drjax {job.versions[0]} and jax {job.versions[1]} as the caller does, got drjax "
+                f"{versions()[0]} and jax {versions()[1]} on {platform.node() or 'a worker'}"
+            )
         if job.caller != (machine(), os.getpid()):
             programs.keep_programs()
-        folder = RunFolder(job.out, job.config, resume=True)
         setting = setting_of(job.config, job.data, job.released)
+        setting.lanes = job.lanes
         with contextlib.chdir(job.cwd if job.cwd.is_dir() else Path.cwd()):
             setting.prepare(progress=False)
-        _opened.append(_Opened(job, setting, Session(folder, False, lambda *_: None), {}))
-    return _opened[0]
+        folder = RunFolder(job.out, job.config, resume=job.out.exists())
+        last = _last.opened = Opened(job, setting, Session(folder, False, lambda *_: None))
+    return last
+
+
+def close() -> None:
+    """Forgets the last job of this thread, and all that it holds."""
+    _last.opened = None

@@ -134,11 +134,13 @@ class Setting(ABC):
         config: What decides the results.
         data: The data set, from `prepare` on.
         statuses: Stage or attack -> status name -> lanes, as they become known.
+        lanes: Most releases of a chunk, where it shall not depend on the machine; None where memory decides.
     """
 
     config: Any
     data: Dataset
     statuses: dict[str, dict[str, int]]
+    lanes: int | None = None
     _given: Dataset | None
 
     def __init__(self, config: Any, data: Dataset | None = None) -> None:
@@ -205,6 +207,11 @@ class Setting(ABC):
     @abstractmethod
     def targets(self) -> np.ndarray:
         """The truth (m, d)."""
+
+    @property
+    @abstractmethod
+    def rows(self) -> np.ndarray:
+        """(m,) rows of the data set that are attacked."""
 
     def verdict(self, rows: tuple[LadderRow, ...]) -> Verdict:
         """Verdict on the ladder."""

@@ -11,7 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from drjax.attacks.shadow import Prepared, factored_at, iter_shadow_embeddings, shadow_batch_size
+from drjax.attacks.shadow import (
+    Prepared,
+    chunk_on_any_machine,
+    factored_at,
+    iter_shadow_embeddings,
+    shadow_batch_size,
+)
 from drjax.audits.adversary import is_weaker
 from drjax.audits.config import AuditConfig
 from drjax.audits.folder import RunFolder
@@ -47,6 +53,7 @@ class Stage:
         progress: Show a bar on standard error.
         method: Method to take.
         kept: Keeps what the method makes of the known records for stages that follow.
+        lanes: Most embeddings of a chunk, on any machine; if None as many as the memory here takes.
     """
 
     folder: RunFolder
@@ -58,6 +65,7 @@ class Stage:
     progress: bool
     method: DRMethod
     kept: Prepared = field(default_factory=Prepared)
+    lanes: int | None = None
     _directions: Directions | None = field(default=None, init=False)
 
     @property
@@ -71,6 +79,10 @@ class Stage:
 
         def plan() -> dict[str, np.ndarray]:
             config = self.config
+            if self.lanes is not None:
+                n, d = len(self.known) + 1, self.known.shape[1]
+                size = chunk_on_any_machine(self.method, n, d, self.lanes, itemsize=np.dtype(config.dtype).itemsize)
+                return {"batch_size": np.asarray(size)}
             also = (config.n_shadow + config.n_validation, config.n_targets)
             size = shadow_batch_size(self.method, self.known, self.targets, also=also, **self._options())
             return {"batch_size": np.asarray(size)}

@@ -18,6 +18,7 @@ from drjax.cli import (
     model_commands,
     property_commands,
     release_commands,
+    sweep_commands,
 )
 from drjax.core import memory, programs
 
@@ -43,6 +44,8 @@ def _main(argv: Sequence[str] | None) -> None:
     is_audit = bool(arguments) and arguments[0].startswith("audit")
     if is_audit:
         arguments = [SPELLINGS.get(word, word) for word in arguments]
+    if arguments[:1] == ["sweep"] and arguments[1:2] != ["status"]:
+        arguments[1:1] = ["run"]
     if arguments in (["--version"], ["-V"]):
         print(f"drjax {drjax.__version__}")
         return
@@ -65,7 +68,7 @@ def _main(argv: Sequence[str] | None) -> None:
 
 
 def _app() -> SubcommandApp:
-    app, attack, data, bound, release = (SubcommandApp() for _ in range(5))
+    app, attack, data, bound, release, sweep = (SubcommandApp() for _ in range(6))
     app.command(commands.audit)
     attack.command(name="embedding")(embedding_commands.embedding)
     attack.command(name="model")(model_commands.attack_model)
@@ -73,6 +76,9 @@ def _app() -> SubcommandApp:
     attack.command(name="property")(property_commands.attack_property)
     app.command(name="audit-model")(model_commands.audit_model)
     app.command(attack, name="attack", help="Attack a release: reconstruct a record, find members, or predict a share.")
+    sweep.command(name="run")(sweep_commands.sweep)
+    sweep.command(name="status")(sweep_commands.sweep_status)
+    app.command(sweep, name="sweep", help="Audit with settings crossed, on any number of workers.")
     app.command(commands.embed)
     app.command(name="defend")(commands.defend_map)
     data.command(name="list")(commands.list_data)

@@ -15,7 +15,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Any
@@ -25,6 +25,9 @@ from drjax.core.store import cache_dir
 
 ATTEMPTS = 20
 """Times that a task is begun, at most: a worker's death may be anybody's fault, but not for ever."""
+
+AHEAD = 1024
+"""Tasks that an executor is given at a time: what tasks leave for those that follow does not pile up."""
 
 POLL_SECONDS = 0.5
 """Time between two looks at jobs of SLURM."""
@@ -39,6 +42,7 @@ def run(
     work: Callable[..., Any],
     tasks: Sequence[tuple[Any, ...]],
     *,
+    then: Callable[[int, Any], Sequence[tuple[Any, ...]]] | None = None,
     executor: str | Executor = "local",
     workers: int | None = None,
 ) -> Iterator[tuple[int, Any]]:
@@ -48,7 +52,9 @@ def run(
 
     Args:
         work: Function of a module's top level that may run twice for a task.
-        tasks: Arguments of each call.
+        tasks: Arguments of each call, numbered from 0.
+        then: Tasks that the end of one makes possible, from its number and what it returned, numbered on in the order
+            in which they come; none if None.
         executor: "local" for processes of this machine, "ray", "dask" or "slurm" (see `opened`), or an executor of the
             caller's own, which is left open.
         workers: Workers to ask for; if None one per core of this machine, or what the cluster has.
@@ -62,15 +68,30 @@ def run(
         return
     if workers is not None:
         validate.integer(workers=workers)
-    if executor == "local":
+    if executor == "local" and then is None:
         workers = min(workers or _n_cores(), len(tasks))
+    waiting, count = collections.deque(enumerate(tasks)), len(tasks)
+    running: dict[Future, int] = {}
+    ended: queue.SimpleQueue[Future] = queue.SimpleQueue()
+
+    def begin(number: int, task: tuple[Any, ...]) -> None:
+        future = pool.submit(work, *task)
+        running[future] = number
+        future.add_done_callback(ended.put)
+
     with opened(executor, workers) as pool:
-        numbers = {pool.submit(work, *task): number for number, task in enumerate(tasks)}
         try:
-            for future in as_completed(numbers):
-                yield numbers[future], future.result()
+            while waiting or running:
+                while waiting and len(running) < AHEAD:
+                    begin(*waiting.popleft())
+                future = ended.get()
+                number, result = running.pop(future), future.result()
+                for task in then(number, result) if then else ():
+                    begin(count, task)
+                    count += 1
+                yield number, result
         finally:
-            for future in numbers:
+            for future in running:
                 future.cancel()
 
 

@@ -138,7 +138,12 @@ def config_fingerprint(config: Any) -> str:
     """
     if not dataclasses.is_dataclass(config) or isinstance(config, type):
         raise ValueError(f"config must be a dataclass instance, got {config!r}")
-    canonical = json.dumps(_encoded(config, with_types=True), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return fingerprint_of(_encoded(config, with_types=True))
+
+
+def fingerprint_of(value: Any) -> str:
+    """SHA-256, in hex, of JSON types; the same whatever the order of their keys."""
+    canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 

@@ -1,14 +1,10 @@
 """Audits by workers: the files of one process, whoever did which piece."""
 
-import os
 from concurrent.futures import Executor, Future
 
 import numpy as np
-import pytest
 
-from drjax.audits import AuditConfig, pieces, run
-from drjax.audits.folder import RunFolder
-from drjax.audits.pipeline import Piece
+from drjax.audits import AuditConfig, run
 from drjax.reports import records
 
 SMALL = {"n_known": 30, "n_shadow": 40, "n_validation": 20, "n_targets": 6, "attacks": ("closed-form", "nearest")}

@@ -67,6 +67,22 @@ def test_an_executor_of_the_callers_own_stays_open():
         assert pool.submit(square, 3).result() == 9
 
 
+def test_the_end_of_a_task_makes_others_possible():
+    def then(number, result):
+        return [(result,)] * 2 if number == 0 else []
+
+    with ThreadPoolExecutor(2) as pool:
+        found = dict(executors.run(square, [(2,), (5,)], then=then, executor=pool))
+    assert sorted(found) == list(range(4))
+    assert found == {0: 4, 1: 25, 2: 16, 3: 16}
+
+
+def test_tasks_are_given_a_few_at_a_time(monkeypatch):
+    monkeypatch.setattr(executors, "AHEAD", 3)
+    with ThreadPoolExecutor(2) as pool:
+        assert dict(executors.run(square, [(i,) for i in range(9)], executor=pool)) == {i: i * i for i in range(9)}
+
+
 def test_no_tasks_start_nothing():
     assert list(executors.run(square, [], executor="local")) == []
 

@@ -1,0 +1,90 @@
+"""`drjax sweep`: audits with settings crossed, and how far a sweep is."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from drjax import data as datasets
+from drjax import sweeps
+from drjax.audits import AuditConfig
+from drjax.audits.config import value_of
+from drjax.core import executors
+from drjax.data.own_table import OPTIONS
+from drjax.reports import ladder
+from drjax.sweeps.config import LANES
+
+Positional = tyro.conf.Positional
+
+
+def sweep(
+    out: Positional[str],
+    config: Annotated[tyro.conf.OmitArgPrefixes[AuditConfig], tyro.conf.arg(name="")],
+    *,
+    over: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE,VALUE...")],
+    lanes: int = LANES,
+    executor: Annotated[str, tyro.conf.arg(metavar=f"{{{','.join(executors.NAMES)}}}")] = "local",
+    workers: int | None = None,
+    keep: bool = False,
+    quiet: bool = False,
+) -> None:
+    """Audit with settings crossed, on any number of workers; the same command goes on where another stopped.
+
+    Args:
+        out: Store: a folder, or an address such as s3://bucket/folder. One Parquet file a cell.
+        config: What all cells have in common.
+        over: Values of each setting: fields of audits, such as n_known=199,999, or hyperparameters, such as
+            perplexity=10,30, which are left out of the cells of methods without them. Join what is one value of several
+            words by a plus: attacks=closed-form,nearest+closed-form.
+        lanes: Releases of a task, at most.
+        executor: Where cells are computed: local for processes of this machine, ray, dask or slurm, whose workers must
+            all reach the store and the data.
+        workers: Workers to ask for; one per core, or what the cluster has, if not given.
+        keep: Keep releases and reconstructions of finished cells.
+        quiet: Print errors only.
+    """
+    swept = sweeps.SweepConfig(base=config, over=dict(map(_values, over)), lanes=lanes)
+    given = datasets.load(config.data, data_dir=config.data_dir, **{name: getattr(config, name) for name in OPTIONS})
+    console = Console(quiet=quiet)
+    found = sweeps.run(swept, out, data=given, executor=executor, workers=workers, keep=keep, progress=not quiet)
+    console.print(_printed(found))
+    console.print(f"{len(swept.cells):,} cells in {out}", soft_wrap=True, highlight=False)
+
+
+def sweep_status(out: Positional[str]) -> None:
+    """Say how far a sweep is, whoever computes it.
+
+    Args:
+        out: Store of the sweep.
+    """
+    print(sweeps.status(out))
+
+
+def _values(word: str) -> tuple[str, tuple]:
+    """The values of a setting from NAME=VALUE,VALUE.
+
+    Raises:
+        ValueError: a word of another form.
+    """
+    name, _, texts = word.partition("=")
+    if not name or not all(texts.split(",")):
+        raise ValueError(f"over must be NAME=VALUE,VALUE, got {word!r}")
+    values = (tuple(text.split("+")) if "+" in text else value_of(text) for text in texts.split(","))
+    return name.replace("-", "_"), tuple(values)
+
+
+def _printed(found: sweeps.SweepResult) -> Table:
+    """The strongest attack of every cell."""
+    guess = {line["cell"]: line["mse"] for line in found.lines if line["attack"] == "mean"}
+    table = Table("Cell", "Strongest attack", "Mean squared error", "Of a guess's", "Identified")
+    for name, line in found.strongest.items():
+        mse, identified = (
+            f"{said(line[measure])} ({said(line[f'{measure}_low'])} to {said(line[f'{measure}_high'])})"
+            for measure, said in (("mse", ladder.number), ("identification", ladder.percent))
+        )
+        share = ladder.percent(line["mse"] / guess[name]) if guess.get(name) else ""
+        table.add_row(name, line["label"], mse, share, identified)
+    return table

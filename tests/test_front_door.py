@@ -12,12 +12,12 @@ import pyarrow as pa
 import pytest
 
 import drjax
-from drjax import verbs
 from drjax.data import frames
 from drjax.data.arrow import arrow_of
 from drjax.releases.manifest import MANIFEST
+from drjax.verbs import releasing
 
-VERBS = {"audit", "attack", "embed", "release", "bound"}
+VERBS = {"audit", "attack", "embed", "release", "bound", "sweep"}
 CALLABLE = sorted(set(drjax.__all__) - {"METHODS", "ATTACKS", "DEFENSES"})
 
 
@@ -188,7 +188,7 @@ def test_a_release_of_a_frame_publishes_what_one_of_its_file_does(tmp_path, monk
     frame = table().drop(columns="sex")
     frame.to_parquet(tmp_path / "t.parquet", index=False)
     seen = []
-    monkeypatch.setitem(verbs._RELEASES, "pca", (drjax.verbs.PCAReleaseConfig, lambda c, *_, **__: seen.append(c)))
+    monkeypatch.setitem(releasing._RELEASES, "pca", (releasing.PCAReleaseConfig, lambda c, *_, **__: seen.append(c)))
     drjax.release(frame, epsilon=1.0, out=tmp_path / "o", public=tmp_path / "t.parquet")
     assert seen[0].data.suffix == ".parquet"
     assert not seen[0].data.exists()  # it was there while the release was made

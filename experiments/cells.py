@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
-
-from drjax.core import validate
 
 Line = Mapping[str, Any]
 
@@ -97,21 +94,6 @@ def matching(groups: Iterable[Group], only: Sequence[str]) -> list[Group]:
         if not any(fnmatchcase(path, pattern) for path in paths):
             raise ValueError(f"only must fit some cell, such as {next(iter(paths), '')!r}, got {pattern!r}")
     return _with(groups, ([c for c in group.cells if any(fnmatchcase(c.path, p) for p in only)] for group in groups))
-
-
-def part_of(words: str) -> tuple[int, int]:
-    """The numbers of "i/n".
-
-    Raises:
-        ValueError: words of another form, or i not in 1 to n.
-    """
-    numbers = re.fullmatch(r"(\d+)/(\d+)", words)
-    if numbers is None:
-        raise ValueError(f"part must be i/n, as 3/16, got {words!r}")
-    i, n = int(numbers[1]), int(numbers[2])
-    validate.integer(part=i)
-    validate.at_most(n, "the number of parts", part=i)
-    return i, n
 
 
 def shared(groups: Sequence[Group], i: int, n: int) -> list[Group]:

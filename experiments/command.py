@@ -12,9 +12,10 @@ from typing import Annotated, Any
 import tyro
 
 from drjax.core import validate
+from drjax.sweeps.config import ALL
 from experiments import sweep
 from experiments.markdown import markdown_table
-from experiments.sweep import ALL, Asked, C, Claim, Sweep
+from experiments.sweep import Asked, C, Claim, Sweep
 
 
 @dataclasses.dataclass(frozen=True)

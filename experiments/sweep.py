@@ -21,14 +21,12 @@ from drjax.core import executors, validate
 from drjax.core.store import remove_stale
 from drjax.data import Dataset, Summary
 from drjax.reports import ladder, records
+from drjax.sweeps.config import ALL, part_of
 from experiments import merging, spread
 from experiments.bar import Bar
-from experiments.cells import Group, LeftOut, Line, matching, part_of, shared
+from experiments.cells import Group, LeftOut, Line, matching, shared
 
 RESULTS = "results.jsonl"
-
-ALL = "1/1"
-"""The part that is the whole."""
 
 
 class Seeded(Protocol):

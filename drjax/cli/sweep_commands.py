@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
@@ -15,7 +15,7 @@ from drjax.audits.config import value_of
 from drjax.core import executors
 from drjax.data.own_table import OPTIONS
 from drjax.reports import ladder
-from drjax.sweeps.config import LANES
+from drjax.sweeps.config import ALL, LANES
 
 Positional = tyro.conf.Positional
 
@@ -25,6 +25,7 @@ def sweep(
     config: Annotated[tyro.conf.OmitArgPrefixes[AuditConfig], tyro.conf.arg(name="")],
     *,
     over: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE,VALUE...")],
+    part: str = ALL,
     lanes: int = LANES,
     executor: Annotated[str, tyro.conf.arg(metavar=f"{{{','.join(executors.NAMES)}}}")] = "local",
     workers: int | None = None,
@@ -39,6 +40,7 @@ def sweep(
         over: Values of each setting: fields of audits, such as n_known=199,999, or hyperparameters, such as
             perplexity=10,30, which are left out of the cells of methods without them. Join what is one value of several
             words by a plus: attacks=closed-form,nearest+closed-form.
+        part: i/n computes one of n disjoint parts of the cells, for as many commands that share a store.
         lanes: Releases of a task, at most.
         executor: Where cells are computed: local for processes of this machine, ray, dask or slurm, whose workers must
             all reach the store and the data.
@@ -49,7 +51,8 @@ def sweep(
     swept = sweeps.SweepConfig(base=config, over=dict(map(_values, over)), lanes=lanes)
     given = datasets.load(config.data, data_dir=config.data_dir, **{name: getattr(config, name) for name in OPTIONS})
     console = Console(quiet=quiet)
-    found = sweeps.run(swept, out, data=given, executor=executor, workers=workers, keep=keep, progress=not quiet)
+    told: dict[str, Any] = {"executor": executor, "workers": workers, "keep": keep, "progress": not quiet}
+    found = sweeps.run(swept, out, data=given, part=part, **told)
     console.print(_printed(found))
     console.print(f"{len(swept.cells):,} cells in {out}", soft_wrap=True, highlight=False)
 

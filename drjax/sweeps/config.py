@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import re
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,9 @@ from drjax.dr import METHODS
 
 FIXED = ("data_dir", "hyperparameters", "released", "defense", "defense_scale", "options")
 """Fields of audits that a sweep does not cross: where data lie, and what only a report shows."""
+
+ALL = "1/1"
+"""The part of a sweep that is the whole."""
 
 LANES = 64
 """Releases of a task, where nobody says how many."""
@@ -93,6 +97,15 @@ class SweepConfig:
             found.setdefault(cell.name, cell)
         return tuple(found.values())
 
+    def part(self, words: str) -> tuple[Cell, ...]:
+        """Every n-th cell from the i-th on, of "i/n", so that what is alike is spread over all parts.
+
+        Raises:
+            ValueError: words of another form, or i not in 1 to n.
+        """
+        i, n = part_of(words)
+        return self.cells[i - 1 :: n]
+
     def _cell(self, settings: dict[str, Any]) -> Cell:
         own, method = _fields(), settings.get("method", self.base.method)
         has = _hyperparameters(method) if method in METHODS else frozenset()
@@ -118,6 +131,21 @@ def _with_own_attacks(config: AuditConfig) -> AuditConfig:
     left = tuple(name for name in config.attacks if name in usual or name not in ATTACKS["embedding"])
     is_left = any(name not in usual or not usual[name].is_baseline for name in left)
     return dataclasses.replace(config, attacks=left) if is_left else config
+
+
+def part_of(words: str) -> tuple[int, int]:
+    """The numbers of "i/n".
+
+    Raises:
+        ValueError: words of another form, or i not in 1 to n.
+    """
+    numbers = re.fullmatch(r"(\d+)/(\d+)", words)
+    if numbers is None:
+        raise ValueError(f"part must be i/n, as 3/16, got {words!r}")
+    i, n = int(numbers[1]), int(numbers[2])
+    validate.integer(part=i)
+    validate.at_most(n, "the number of parts", part=i)
+    return i, n
 
 
 def _fields() -> frozenset[str]:

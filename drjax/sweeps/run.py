@@ -14,7 +14,7 @@ from drjax.core import executors, validate
 from drjax.core.progress import shown
 from drjax.data import Dataset
 from drjax.reports import records
-from drjax.sweeps.config import Cell, SweepConfig
+from drjax.sweeps.config import ALL, Cell, SweepConfig
 from drjax.sweeps.result import SweepResult
 from drjax.sweeps.store import SweepStore
 from drjax.sweeps.work import ATTACK, BEGIN, CHOOSE, FINISH, MAKE, Share, work
@@ -25,6 +25,7 @@ def run(
     out: str | Path,
     *,
     data: Dataset | None = None,
+    part: str = ALL,
     executor: str | Executor = "local",
     workers: int | None = None,
     keep: bool = False,
@@ -39,25 +40,27 @@ def run(
         config: What is crossed.
         out: Store: a folder, or an address such as s3://bucket/folder; made if it is not there.
         data: Data set already loaded, under the name in `config.base`; loaded by the workers if None.
+        part: "i/n", one of n disjoint parts of the cells, for as many calls that share a store.
         executor: Where cells are computed, see `drjax.core.executors`. All workers must reach the store.
         workers: Workers to ask for; see there.
         keep: Keep the run folders of finished cells, with their releases and reconstructions.
         progress: Show how many cells are done, and the time left.
 
     Raises:
-        ValueError: a store of another sweep, a worker of another version, or settings that do not fit the data. What is
-            finished stays.
+        ValueError: a part that is not "i/n", a store of another sweep, a worker of another version, or settings that do
+            not fit the data. What is finished stays.
         OSError: the store cannot be reached, or is full. What is finished stays.
     """
     executors.check(executor)
     if workers is not None:
         validate.integer(workers=workers)
+    wanted = config.part(part)
     store, share = SweepStore(out), _share(config, out, data, keep)
     store.begin(share.fingerprint, _facts(config))
     there = set(store.done())
-    left = [cell for cell in config.cells if cell.key not in there]
+    left = [cell for cell in wanted if cell.key not in there]
     cells = _Cells(share, left)
-    description, total = "cells of the sweep", len(config.cells)
+    description, total = "cells of the sweep", len(wanted)
     with shown(description, total, total - len(left), enabled=progress) as advance:
         for _ in executors.run(work, list(cells.tasks), then=cells.then, executor=executor, workers=workers):
             advance(cells.taken())

@@ -20,7 +20,7 @@ from drjax.data.given_map import read_map
 from drjax.decisions import decide
 from drjax.dr import METHODS
 from drjax.sweeps import SweepResult
-from drjax.sweeps.config import LANES
+from drjax.sweeps.config import ALL, LANES
 
 
 def audit(
@@ -105,6 +105,7 @@ def sweep(
     *,
     out: str | Path,
     over: Mapping[str, Sequence[Any]],
+    part: str = ALL,
     lanes: int = LANES,
     executor: str | Executor = "local",
     workers: int | None = None,
@@ -125,6 +126,7 @@ def sweep(
             file a cell; DuckDB reads them all by `out/cells/*.parquet`.
         over: Values by setting, each crossed with the others: fields of `AuditConfig`, or hyperparameters, which are
             left out of the cells of methods without them.
+        part: "i/n", one of n disjoint parts of the cells, for as many calls that share a store.
         lanes: Releases of a task, at most.
         executor: Where cells are computed: "local" for processes of this machine, "ray", "dask", "slurm" or an executor
             of your own. Results are the same.
@@ -158,4 +160,5 @@ def sweep(
     base = AuditConfig(data=str(data) if is_named else found.name, **columns, **given)
     config = sweeps.SweepConfig(base=base, over=crossed, common=own, lanes=lanes)
     shows = in_notebook() if progress is None else progress
-    return sweeps.run(config, out, data=found, executor=executor, workers=workers, keep=keep, progress=shows)
+    told: dict[str, Any] = {"executor": executor, "workers": workers, "keep": keep, "progress": shows}
+    return sweeps.run(config, out, data=found, part=part, **told)

@@ -178,6 +178,17 @@ def test_bad_settings_are_refused(tmp_path, over, further, message):
         drjax.sweep("digits", out=tmp_path / "out", over=over, executor=Here(), **further)
 
 
+def test_parts_share_a_store(alone, tmp_path):
+    names = [cell.name for part in ("1/3", "2/3", "3/3") for cell in config().part(part)]
+    assert sorted(names) == sorted(cell.name for cell in config().cells)
+    for part in ("2/2", "1/2"):
+        found = run_sweep(config(lanes=4), tmp_path / "out", part=part, executor=Here())
+    pd.testing.assert_frame_equal(found.rows, alone.rows, check_exact=True)
+    with pytest.raises(ValueError, match="part must be i/n, as 3/16, got '3'"):
+        run_sweep(config(), tmp_path / "new", part="3", executor=Here())
+    assert not (tmp_path / "new").exists()
+
+
 def test_bad_stores_are_refused(alone, tmp_path):
     with pytest.raises(ValueError, match=r"out must be of the same sweep .* where lanes differ"):
         run_sweep(config(lanes=5), alone.url, executor=Here())

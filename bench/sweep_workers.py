@@ -34,10 +34,14 @@ from drjax.sweeps import run as run_module
 
 Kind = Literal["kills", "ray", "simulated", "overhead"]
 
-SIZES = {"n_known": 60, "n_shadow": 60, "n_validation": 20, "n_targets": 20}
+SIZES: dict[str, Any] = {"n_known": 60, "n_shadow": 60, "n_validation": 20, "n_targets": 20}
 OVER = {"method": ("pca", "srp"), "n_components": (1, 2, 3), "decimals": (None, 3)}
 REPLAYED = {**OVER, "method": ("pca", "srp", "svd", "classical_mds"), "seed": (0, 1, 2)}
 ATTACKS = ("closed-form", "srp-closed-form", "ridge")
+
+
+MOMENT = 9.0
+"""Latest second of a sweep at which it is disturbed."""
 
 
 def main(
@@ -71,7 +75,7 @@ def main(
 def killed(times: int) -> dict[str, Any]:
     """Sweeps by two workers of this machine, of which one is killed at a random moment."""
 
-    def kill(_: float) -> None:
+    def kill() -> None:
         found = [child.pid for child in multiprocessing.active_children() if child.pid is not None]
         if found:
             os.kill(random.choice(found), signal.SIGKILL)
@@ -83,11 +87,10 @@ def without_a_node(times: int) -> dict[str, Any]:
     """Sweeps on two nodes of Ray, of which one is taken away at a random moment, and another one comes."""
     with cluster() as made:
 
-        def lose(_: float) -> None:
-            made.nodes.append(made.cluster.add_node(num_cpus=1))
+        def lose() -> None:
             made.cluster.remove_node(made.nodes.pop(0), allow_graceful=False)
 
-        return _disturbed(times, lose, executor="ray")
+        return _disturbed(times, lose, made.fill, executor="ray")
 
 
 class Nodes:
@@ -98,7 +101,13 @@ class Nodes:
         from ray.cluster_utils import Cluster  # pyright: ignore[reportMissingImports] (of the extra "ray")
 
         self.cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
-        self.nodes = [self.cluster.add_node(num_cpus=1) for _ in range(2)]
+        self.nodes: list[Any] = []
+        self.fill()
+
+    def fill(self) -> None:
+        """Starts nodes until there are two; from the main thread alone."""
+        while len(self.nodes) < 2:
+            self.nodes.append(self.cluster.add_node(num_cpus=1))
 
 
 @contextmanager
@@ -113,20 +122,24 @@ def cluster() -> Iterator[Nodes]:
         made.cluster.shutdown()
 
 
-def _disturbed(times: int, disturb: Callable[[float], None], **options: Any) -> dict[str, Any]:
+def _disturbed(
+    times: int, disturb: Callable[[], None], mend: Callable[[], None] = lambda: None, **options: Any
+) -> dict[str, Any]:
     """Cells that are lost, done twice, or of other bits than those of one process, in all of so many sweeps."""
     config = sweeps.SweepConfig(base=AuditConfig(data="digits", attacks=ATTACKS, **SIZES), over=OVER, lanes=8)
-    lost = twice = other = disturbed = 0
+    lost = twice = other = disturbed = done = 0
     with tempfile.TemporaryDirectory() as folder:
         alone = _rows(sweeps.run(config, Path(folder) / "alone", executor=ThreadPoolExecutor(1)))
         begun = time.perf_counter()
-        for number in range(times):
-            out, ended, moment = Path(folder) / str(number), threading.Event(), random.uniform(1, 15)
+        while disturbed < times:
+            mend()
+            done += 1
+            out, ended, moment = Path(folder) / str(done), threading.Event(), random.uniform(1, MOMENT)
 
             def wait(ended: threading.Event = ended, moment: float = moment) -> int:
                 if ended.wait(moment):
                     return 0
-                disturb(moment)
+                disturb()
                 return 1
 
             with ThreadPoolExecutor(1) as other_thread:
@@ -137,9 +150,9 @@ def _disturbed(times: int, disturb: Callable[[float], None], **options: Any) -> 
             lost += len(config.cells) - len(list(out.glob("cells/*.parquet")))
             twice += len(rows) - len(alone)
             other += not rows.equals(alone)
-            print(f"{number + 1}: disturbed {disturbed} times", flush=True)
-        seconds = (time.perf_counter() - begun) / times
-    fields = {"sweeps": times, "disturbed": disturbed, "cells": len(config.cells)}
+            print(f"{done}: disturbed {disturbed} times", flush=True)
+        seconds = (time.perf_counter() - begun) / done
+    fields = {"sweeps": done, "disturbed": disturbed, "cells": len(config.cells)}
     return {**fields, "cells_lost": lost, "lines_twice": twice, "other_bits": other, "wall_s": seconds}
 
 

@@ -30,7 +30,7 @@ from drjax.audits import AuditConfig
 from drjax.audits.pipeline import Piece
 from drjax.core import executors
 from drjax.core.executors import LocalExecutor
-from drjax.sweeps import run as run_module
+from drjax.sweeps.run import Course, share_of
 
 Kind = Literal["kills", "ray", "simulated", "overhead"]
 
@@ -169,8 +169,8 @@ def simulated(workers: int) -> dict[str, Any]:
         sweeps.run(config, Path(folder) / "once", executor=timed)
     # The first step of a process compiles what all others find: of a worker, too.
     replay = functools.partial(_replayed, timed.seconds)
-    share = run_module._share(config, "replayed", None, keep=False)
-    cells = run_module._Cells(share, config.cells)
+    share = share_of(config, "replayed", None, keep=False)
+    cells = Course(share, config.cells)
     begun = time.perf_counter()
     with ThreadPoolExecutor(workers) as pool:
         for _ in executors.run(replay, list(cells.tasks), then=cells.then, executor=pool):

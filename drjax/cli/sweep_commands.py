@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
-from rich.table import Table
 
 from drjax import data as datasets
 from drjax import sweeps
@@ -53,7 +52,7 @@ def sweep(
     console = Console(quiet=quiet)
     told: dict[str, Any] = {"executor": executor, "workers": workers, "keep": keep, "progress": not quiet}
     found = sweeps.run(swept, out, data=given, part=part, **told)
-    console.print(_printed(found))
+    console.print("\n".join(_lines(found)), soft_wrap=True, highlight=False, markup=False)
     console.print(f"{len(swept.cells):,} cells in {out}", soft_wrap=True, highlight=False)
 
 
@@ -79,15 +78,13 @@ def _values(word: str) -> tuple[str, tuple]:
     return name.replace("-", "_"), tuple(values)
 
 
-def _printed(found: sweeps.SweepResult) -> Table:
-    """The strongest attack of every cell."""
+def _lines(found: sweeps.SweepResult) -> list[str]:
+    """A line for the strongest attack of every cell, under their titles."""
     guess = {line["cell"]: line["mse"] for line in found.lines if line["attack"] == "mean"}
-    table = Table("Cell", "Strongest attack", "Mean squared error", "Of a guess's", "Identified")
+    rows = [("cell", "strongest attack", "of a guess's error", "identified")]
     for name, line in found.strongest.items():
-        mse, identified = (
-            f"{said(line[measure])} ({said(line[f'{measure}_low'])} to {said(line[f'{measure}_high'])})"
-            for measure, said in (("mse", ladder.number), ("identification", ladder.percent))
-        )
         share = ladder.percent(line["mse"] / guess[name]) if guess.get(name) else ""
-        table.add_row(name, line["label"], mse, share, identified)
-    return table
+        rates = (line[f"identification{end}"] for end in ("", "_low", "_high"))
+        rows.append((name, line["label"], share, "{} ({} to {})".format(*map(ladder.percent, rates))))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]

@@ -55,11 +55,11 @@ def run(
     if workers is not None:
         validate.integer(workers=workers)
     wanted = config.part(part)
-    store, share = SweepStore(out), _share(config, out, data, keep)
+    store, share = SweepStore(out), share_of(config, out, data, keep=keep)
     store.begin(share.fingerprint, _facts(config))
     there = set(store.done())
     left = [cell for cell in wanted if cell.key not in there]
-    cells = _Cells(share, left)
+    cells = Course(share, left)
     description, total = "cells of the sweep", len(wanted)
     with shown(description, total, total - len(left), enabled=progress) as advance:
         for _ in executors.run(work, list(cells.tasks), then=cells.then, executor=executor, workers=workers):
@@ -67,7 +67,7 @@ def run(
     return SweepResult(str(out))
 
 
-class _Cells:
+class Course:
     """Which step of which cell comes next.
 
     Attributes:
@@ -75,7 +75,12 @@ class _Cells:
     """
 
     def __init__(self, share: Share, cells: Sequence[Cell]) -> None:
-        self._share = share
+        """Begins with the first step of every cell.
+
+        Args:
+            share: What all workers are told.
+            cells: Cells to compute.
+        """
         self._waiting: dict[str, int] = {}
         self._done = 0
         self.tasks: list[tuple[Any, ...]] = [(share, cell, BEGIN) for cell in cells]
@@ -103,7 +108,8 @@ class _Cells:
         return found
 
 
-def _share(config: SweepConfig, out: str | Path, data: Dataset | None, keep: bool) -> Share:
+def share_of(config: SweepConfig, out: str | Path, data: Dataset | None, *, keep: bool) -> Share:
+    """What all workers of a sweep are told."""
     job = pieces.job(config.base, Path(tempfile.gettempdir()), data, lanes=config.lanes)
     url = str(out) if "://" in str(out) else str(Path(out).absolute())
     return Share(url=url, job=job, fingerprint=_fingerprint(config), keep=keep)

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import collections
 import importlib.util
-import multiprocessing
 import os
 import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures import Executor, Future
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Any
+
+import loky
 
 from drjax.core import validate
 from drjax.core.store import cache_dir
@@ -138,7 +139,8 @@ def opened(executor: str | Executor, workers: int | None = None) -> Iterator[Exe
 class LocalExecutor(Executor):
     """Processes of this machine, each with a share of its cores; one that dies is replaced, and its task begun again.
 
-    Unlike `ProcessPoolExecutor`, which ends with its first worker.
+    Unlike `ProcessPoolExecutor`, which ends with its first worker. Workers do not run the caller's script, which needs
+    no guard therefore.
     """
 
     def __init__(self, workers: int) -> None:
@@ -181,9 +183,8 @@ class LocalExecutor(Executor):
             if attempt == 1 and not future.set_running_or_notify_cancel():
                 continue
             if pool is None:
-                # A fork of a process with threads of JAX or BLAS may hang.
-                context = multiprocessing.get_context("spawn")
-                pool = ProcessPoolExecutor(1, mp_context=context, initializer=_stay_on, initargs=(cores,))
+                # New processes: a fork of one with threads of JAX or BLAS may hang.
+                pool = loky.ProcessPoolExecutor(1, timeout=None, initializer=_stay_on, initargs=(cores,))
             try:
                 future.set_result(pool.submit(fn, *args).result())
             except BrokenProcessPool:

@@ -110,7 +110,9 @@ class Course:
 
 def share_of(config: SweepConfig, out: str | Path, data: Dataset | None, *, keep: bool) -> Share:
     """What all workers of a sweep are told."""
-    job = pieces.job(config.base, Path(tempfile.gettempdir()), data, lanes=config.lanes)
+    # Data that are crossed are named; those in memory are of the common configuration alone.
+    given = None if "data" in config.over else data
+    job = pieces.job(config.base, Path(tempfile.gettempdir()), given, lanes=config.lanes)
     url = str(out) if "://" in str(out) else str(Path(out).absolute())
     return Share(url=url, job=job, fingerprint=_fingerprint(config), keep=keep)
 

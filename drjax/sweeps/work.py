@@ -63,6 +63,8 @@ def work(share: Share, cell: Cell, step: str, piece: Piece | None = None) -> lis
     store = SweepStore(share.url)
     name = f"{CELLS}/{cell.key}{SUFFIX}"
     if store.get(name) is not None:
+        # Whoever finished it may have died before its run folder was gone.
+        _clear(store, share, cell)
         return []
     with store.folder(f"{WORK}/{cell.key}") as path:
         job = dataclasses.replace(share.job, config=cell.config, out=path)
@@ -73,9 +75,13 @@ def work(share: Share, cell: Cell, step: str, piece: Piece | None = None) -> lis
     if content is not None:
         store.put(name, content)
         pieces.close()
-        if not share.keep:
-            store.remove(f"{WORK}/{cell.key}")
+        _clear(store, share, cell)
     return left
+
+
+def _clear(store: SweepStore, share: Share, cell: Cell) -> None:
+    if not share.keep:
+        store.remove(f"{WORK}/{cell.key}")
 
 
 def _step(share: Share, job: Job, cell: Cell, step: str, piece: Piece | None) -> tuple[list[Piece], bytes | None]:

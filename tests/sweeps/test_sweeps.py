@@ -1,6 +1,7 @@
 """Sweeps: the same bits whoever computes a cell and however often, in a folder as elsewhere; bad input in a line."""
 
 import json
+import multiprocessing
 import os
 import signal
 import threading
@@ -18,7 +19,9 @@ import drjax
 from drjax.audits import AuditConfig, pieces, run
 from drjax.sweeps import SweepConfig, SweepResult, status
 from drjax.sweeps import run as run_sweep
+from drjax.sweeps.run import share_of
 from drjax.sweeps.store import SweepStore
+from drjax.sweeps.work import work
 
 SIZES = {"n_known": 30, "n_shadow": 20, "n_validation": 10, "n_targets": 5}
 OVER = {"method": ("pca", "srp"), "decimals": (None, 3)}
@@ -86,12 +89,10 @@ def test_a_killed_worker_and_tasks_done_twice_change_nothing(alone, tmp_path):
     def kill():
         while not (folder / "cells").exists():
             time.sleep(0.02)
-        for child in threads_of_workers():
+        for child in first_worker():
             os.kill(child, signal.SIGKILL)
 
-    def threads_of_workers():
-        import multiprocessing
-
+    def first_worker():
         return [child.pid for child in multiprocessing.active_children()][:1]
 
     folder = tmp_path / "killed"
@@ -107,6 +108,22 @@ def test_a_killed_worker_and_tasks_done_twice_change_nothing(alone, tmp_path):
     # Eight chunks of shadows and two of releases, each left to whoever is free.
     assert sum(task[2] == "make" for task in twice.tasks) == 4 * 10
     assert not list((folder / "work").iterdir())
+
+
+def test_a_finished_cell_leaves_no_run_folder_whenever_its_worker_died(tmp_path, monkeypatch):
+    def die(*_):
+        raise SystemExit
+
+    first = run_sweep(config(), tmp_path / "out", part="1/4", executor=Here(), keep=True)
+    share = share_of(config(), tmp_path / "out", None, keep=False)
+    monkeypatch.setattr(SweepStore, "remove", die)
+    with pytest.raises(SystemExit):
+        work(share, config().cells[0], "begin")
+    monkeypatch.undo()
+    assert list((tmp_path / "out" / "work").iterdir())
+    assert work(share, config().cells[0], "begin") == []
+    assert not list((tmp_path / "out" / "work").iterdir())
+    assert first.rows.shape == SweepResult(tmp_path / "out").rows.shape
 
 
 def test_a_store_elsewhere_holds_the_same(alone):
@@ -148,6 +165,17 @@ def test_an_unfinished_sweep_goes_on_and_says_how_far_it_is(tmp_path):
     run_sweep(config(), out, executor=pool)
     assert [task[1].name for task in pool.tasks] == ["method=srp decimals=None", "method=srp decimals=3"]
     assert str(status(out)) == "4 of 4 cells done, 0 begun"
+
+
+def test_data_are_crossed_too(tmp_path):
+    x = np.random.default_rng(0).random((80, 5))
+    np.save(tmp_path / "x.npy", x)
+    sizes = {**SIZES, "attacks": ("closed-form",)}
+    over = {"data": ("digits", str(tmp_path / "x.npy"))}
+    found = drjax.sweep(x, out=tmp_path / "out", over=over, executor=Here(), **sizes)
+    guesses = {line["data"]: line["mse"] for line in found.lines if line["attack"] == "mean"}
+    assert guesses[str(tmp_path / "x.npy")] == pytest.approx(1 / 12, rel=0.3)
+    assert guesses["digits"] == pytest.approx(0.07, rel=0.2)
 
 
 def test_every_record_of_own_data_is_a_cell_too(tmp_path):

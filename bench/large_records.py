@@ -21,7 +21,8 @@ import numpy as np
 import tyro
 
 from bench import harness
-from drjax.attacks.shadow import Prepared, iter_shadow_embeddings
+from drjax.attacks.prepared import Prepared
+from drjax.attacks.shadow import iter_shadow_embeddings
 from drjax.dr import PCA
 
 RANK, NOISE = 60, 0.05

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -10,6 +10,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from drjax.attacks.attack import Cost
+from drjax.attacks.prepared import Prepared
 from drjax.core import batching, host, streamed, validate
 from drjax.core.linalg import compute_dtype
 from drjax.core.types import Array, DRMethod, Embedding, PyTree
@@ -34,30 +35,6 @@ DENSE_FLOPS = 2e10
 LONG_SECONDS, CHUNK_SECONDS = 3.0, 30.0
 """Time of a shadow on one core from which on chunks are kept short, and about how long a chunk then takes on all cores:
 progress shows after every chunk, and a run that is killed loses the one that it was at."""
-
-
-class Prepared:
-    """Known records as a method prepared them, kept for the next call with the same method, records and seed.
-
-        kept = Prepared()
-        size = shadow_batch_size(method, known, targets, kept=kept)
-        chunks = iter_shadow_embeddings(key, method, known, targets, batch_size=size, kept=kept)
-
-    "The same" records are the same array; whoever changes them in place makes another `Prepared`.
-    """
-
-    def __init__(self) -> None:
-        """Keeps nothing yet."""
-        self._of: tuple[Any, ...] | None = None
-        self._found: Any = None
-
-    def get(self, known: Array, settings: tuple[Any, ...], make: Callable[[], Any]) -> Any:
-        """What `make` returned for these records and settings, or what it returns now."""
-        if self._of is None or self._of[0] is not known or self._of[1:] != settings:
-            self._of, self._found = None, None  # not two at a time
-            self._found = make()
-            self._of = (known, *settings)
-        return self._found
 
 
 def shadow_embeddings(
@@ -175,10 +152,12 @@ def shadow_batch_size(
 
     Args:
         method, known, targets, randomness, factored, dtype: Arguments as for `shadow_embeddings`.
-        kept: As for `iter_shadow_embeddings`.
+        kept: As for `iter_shadow_embeddings`; of no use where the seed is known.
         also: Numbers of targets of other calls with as many known records; where one size suits all, it is found, and
             all of them run one program.
     """
+    if randomness == "shared":
+        kept = None  # what is made of another seed is nobody's
     plan = _plan(jax.random.key(0), method, known, targets, randomness, factored=factored, dtype=dtype, kept=kept)
     return _short_chunk(plan) or batching.choose_batch_size(plan.kernel, plan.context, plan.lanes, also=also)
 
@@ -282,7 +261,7 @@ def _plan(
         shared, rows = prepare()
     else:
         seed = None if own_key is None else jax.random.key_data(own_key).tobytes()
-        shared, rows = kept.get(given, (type(made), repr(made), dtype, factored, seed), prepare)
+        shared, rows = kept.get(given, known, made, (str(dtype), factored, seed), prepare)
     lanes = (np.arange(len(targets), dtype=np.uint32), targets)
     kernel = _insert_factors_chunk if factored else _insert_chunk
     return _Plan(len(known) + 1, kernel, (made, draw_key, shared), lanes, rows, dtype)

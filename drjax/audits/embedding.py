@@ -12,7 +12,7 @@ import numpy as np
 
 from drjax.attacks import metrics
 from drjax.attacks.attack import EmbeddingAttack, EmbeddingThreat, Shadows
-from drjax.attacks.shadow import Prepared
+from drjax.attacks.prepared import Prepared
 from drjax.audits import adversary, choice, describe, needs, quality
 from drjax.audits import curve as curves
 from drjax.audits.adversary import Scene, View
@@ -41,6 +41,9 @@ FIGURE_ATTACKS = 3
 SHADOWS, RELEASES = "shadows", "releases"
 """Stages: releases that the adversary makes, and those under attack."""
 
+PREPARED = "prepared"
+"""Folder of what methods made of the known records, which the workers of an audit share."""
+
 COMPARED_SECONDS = 60.0
 """Attacks of the informed adversary that take longer are not run beside those under the switches."""
 
@@ -49,6 +52,7 @@ class EmbeddingSetting(Setting):
     """An embedding's sampled targets; see the module."""
 
     config: AuditConfig
+    _kept: Prepared | None
 
     def prepare(self, *, progress: bool) -> None:
         """See `Setting`."""
@@ -73,7 +77,7 @@ class EmbeddingSetting(Setting):
             config.n_known,
         )
         n_releases = config.n_shadow + config.n_validation + config.n_targets
-        self._seconds, self._kept = found.seconds, Prepared()
+        self._seconds, self._kept = found.seconds, None
         what = f"{n_releases:,} releases of {config.n_known + 1:,} records"
         announce(what, found.seconds, found.bytes, enabled=progress)
 
@@ -129,6 +133,8 @@ class EmbeddingSetting(Setting):
         """Releases of one stage, or of one that is named after a defence."""
         config, scene = self.config if name == RELEASES else self.config.believed, self.scene
         known, targets = (scene.others, scene.targets) if name == RELEASES else (scene.known, scene.public)
+        if self._kept is None:
+            self._kept = Prepared(session.folder.path / PREPARED)
         if defended is not None:
             targets = np.concatenate([scene.public, scene.targets])
         return Stage(
@@ -287,6 +293,8 @@ class EmbeddingSetting(Setting):
         del verdict
         config, data, method = self.config, self.data, self.config.dr_method
         curve = None if config.defense == "none" else self._curve(session, rows)
+        if self._kept is not None:
+            self._kept.discard()  # all releases are made
         sections: list[Section] = []
         if self._quality is not None:
             counts = self.statuses["attacked releases"]

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from drjax.attacks.prepared import Prepared
 from drjax.attacks.shadow import (
-    Prepared,
     chunk_on_any_machine,
     factored_at,
     iter_shadow_embeddings,

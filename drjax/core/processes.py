@@ -48,9 +48,18 @@ def agreed(size: int, lanes: PyTree, context: PyTree) -> int:
     Raises:
         ValueError: in every process, if lanes or keys are not the same in all of them.
     """
-    sums = np.array([size, _checksum(lanes), _checksum(_keys_of(context))], np.uint32)
-    everywhere = np.asarray(multihost_utils.process_allgather(sums)).reshape(-1, 3)
-    for column, name in ((1, "lanes"), (2, "keys")):
+    return require_same(size, lanes=lanes, keys=_keys_of(context))
+
+
+def require_same(number: int = 0, **trees: PyTree) -> int:
+    """The first process's number; waits for all processes.
+
+    Raises:
+        ValueError: in every process, if a pytree, which its name is given of, is not the same in all of them.
+    """
+    sums = np.array([number, *map(_checksum, trees.values())], np.uint32)
+    everywhere = np.asarray(multihost_utils.process_allgather(sums)).reshape(-1, len(sums))
+    for column, name in enumerate(trees, start=1):
         others = np.flatnonzero(everywhere[:, column] != everywhere[0, column])
         if len(others):
             raise ValueError(f"{name} must be the same in every process, got others in process {others[0]} than in 0")

@@ -6,7 +6,6 @@ host only counts epochs, so that it can show progress and write a checkpoint bet
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,27 +19,27 @@ import numpy as np
 import optax
 from flax import nnx
 from jax import Array, lax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jax.typing import ArrayLike
 
-from drjax.core import validate
+from drjax.core import processes, validate
 from drjax.core.progress import shown
 from drjax.core.types import PyTree, Status
+from drjax.nets import data_parallel, evaluation
 from drjax.nets.adversary import Adversary
 from drjax.nets.arrays import flatten, read_npz, unflatten, write_npz
+from drjax.nets.evaluation import MakeModel as MakeModel
 from drjax.nets.losses import LOSSES, check_targets, loss_value
 from drjax.nets.training_data import Data, as_inputs, checked, fingerprint_of
 
 OPTIMIZERS: dict[str, Callable[..., optax.GradientTransformation]] = {"adam": optax.adam, "rmsprop": optax.rmsprop}
 """Optimizers with Optax's defaults; RMSProp's are a decay of 0.9 and an epsilon of 1e-8 inside the root."""
 SCHEDULES = ("constant", "cosine")
-VALIDATION_BATCH = 256
 CHECKPOINT_SECONDS = 10.0
 """Least time between two checkpoints: writing one must not cost more than a fast epoch does."""
 
 CRITIC = 2**31 - 1
 """What the key of a member's critic is folded in by: no epoch's number."""
-
-MakeModel = Callable[[nnx.Rngs], nnx.Module]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,14 +138,15 @@ def train(
     loss: str = "errors",
     stacked: bool = False,
     adversary: Adversary | None = None,
+    mesh: Mesh | None = None,
     checkpoint: Path | None = None,
     tag: str = "",
     progress: bool = False,
 ) -> tuple[PyTree, History]:
     """Trains one network per key and returns the weights of each one's best validation epoch.
 
-    A member depends on its own key alone, up to the rounding of batched matrix products. Computes in float32. All data
-    are moved to the device once; an epoch is one call there.
+    A member depends on its own key alone, up to the rounding of batched matrix products, and on the devices up to that
+    of sums over them. Computes in float32. All data are moved to the devices once; an epoch is one call there.
 
     Args:
         keys: (members,) typed keys.
@@ -159,6 +159,9 @@ def train(
             probabilities of d classes, with targets that are probabilities too; see `losses.cross_entropy`.
         stacked: Whether every array of data has a leading axis of members; otherwise all members share the data.
         adversary: A critic for each member, which its loss in training has a term of; the validation loss has none.
+        mesh: Devices that the data and each batch are split over, along all its axes; the default device if None. With
+            devices of several processes (`jax.distributed`) all of them call this alike, with all the data, and all
+            return the whole; a checkpoint is the first one's to write and has to be within reach of all.
         checkpoint: Written between epochs and read if it exists, after which a run ends bit-identical to one that
             was not interrupted. It outlives the call (a finished one makes a second call return at once): delete it
             when the result is safe.
@@ -171,14 +174,16 @@ def train(
 
     Raises:
         ValueError: data of unequal lengths or not finite, or targets of the cross-entropy that are no probabilities;
-            a checkpoint of another configuration, other data or other keys, or a damaged one.
+            a checkpoint of another configuration, other data or other keys, or a damaged one; what is no mesh; in every
+            process, if keys, data, settings or the checkpoint are not the same in all of a mesh.
     """
     validate.one_of(LOSSES, loss=loss)
+    mesh = data_parallel.flat(mesh)
     data = checked(inputs, targets, validation, stacked, len(keys))
     check_targets(loss, "targets", data.targets)
     check_targets(loss, "validation targets", data.validation_targets)
-    graph = _graphdef(make_model, training=True)
-    evaluation_graph = _graphdef(make_model, training=False)
+    graph = evaluation.graphdef(make_model, training=True)
+    evaluation_graph = evaluation.graphdef(make_model, training=False)
     members = jax.jit(jax.vmap(partial(_start, make_model=make_model, config=config, adversary=adversary)))(keys)
     fingerprint = ""
     if checkpoint is not None:
@@ -190,7 +195,15 @@ def train(
     seconds: list[float] = []
     if checkpoint is not None and checkpoint.exists():
         members, log, seconds = _resume(checkpoint, fingerprint, members)
-    members, data = jax.device_put((members, data))
+    sizes = tuple(array.shape[int(stacked)] for array in (data.targets, data.validation_targets))
+    if processes.is_shared(mesh):
+        settings = np.frombuffer(repr((config, tag, loss, stacked, adversary)).encode(), np.uint8)
+        processes.require_same(keys=keys, data=data, settings=settings, checkpoint=np.int64(len(log)))
+    if mesh is None:
+        members, data = jax.device_put((members, data))
+    else:
+        keys, members = data_parallel.everywhere(mesh, (keys, members))
+        data = data_parallel.spread(mesh, data, stacked=stacked)
 
     compile_seconds, run_epoch = 0.0, None
     written = time.perf_counter()
@@ -202,9 +215,10 @@ def train(
             if run_epoch is None:
                 start = time.perf_counter()
                 axes = (0, 0, 0 if stacked else None, None)
-                graphs = {"graph": graph, "evaluation_graph": evaluation_graph}
-                one = partial(_epoch, **graphs, config=config, loss=loss, adversary=adversary)
-                run_epoch = jax.jit(jax.vmap(one, in_axes=axes), donate_argnums=1).lower(*arguments).compile()
+                graphs = {"graph": graph, "evaluation_graph": evaluation_graph, "mesh": mesh, "sizes": sizes}
+                one = jax.vmap(partial(_epoch, **graphs, config=config, loss=loss, adversary=adversary), in_axes=axes)
+                placed: Any = {} if mesh is None else {"out_shardings": NamedSharding(mesh, PartitionSpec())}
+                run_epoch = jax.jit(one, donate_argnums=1, **placed).lower(*arguments).compile()
                 compile_seconds = time.perf_counter() - start
             start = time.perf_counter()
             members, losses = jax.block_until_ready(run_epoch(*arguments))
@@ -212,9 +226,12 @@ def train(
             log.append(_Losses(*map(np.asarray, losses)))
             advance(1, f"best loss {np.min(members.best_loss):.4f}")
             is_last = epoch + 1 == config.epochs or not np.any(members.is_active)
-            if checkpoint is not None and (is_last or time.perf_counter() - written >= CHECKPOINT_SECONDS):
+            is_due = is_last or time.perf_counter() - written >= CHECKPOINT_SECONDS
+            if checkpoint is not None and is_due and data_parallel.is_writer(mesh):
                 _write(checkpoint, fingerprint, members, log, seconds)
                 written = time.perf_counter()
+    if checkpoint is not None and processes.is_shared(mesh):
+        processes.require_same()  # none returns before the first one has written
     history = History(
         *(np.stack([getattr(losses, name) for losses in log]) for name in _Losses._fields),
         best_epoch=np.asarray(members.best_epoch),
@@ -222,7 +239,8 @@ def train(
         epoch_seconds=np.asarray(seconds),
         compile_seconds=compile_seconds,
     )
-    return (members.best_params, members.best_rest), history
+    best = members.best_params, members.best_rest
+    return best if mesh is None else data_parallel.here(best), history
 
 
 def predict(make_model: MakeModel, state: PyTree, inputs: ArrayLike) -> jax.Array:
@@ -236,7 +254,7 @@ def predict(make_model: MakeModel, state: PyTree, inputs: ArrayLike) -> jax.Arra
     Returns:
         (members, m, d) float32.
     """
-    graph = _graphdef(make_model, training=False)
+    graph = evaluation.graphdef(make_model, training=False)
     return _predict(graph, state, jnp.asarray(as_inputs(inputs)))
 
 
@@ -251,16 +269,7 @@ def abstract_state(make_model: MakeModel, n_members: int) -> PyTree:
 
 @partial(jax.jit, static_argnums=0)
 def _predict(graph: Any, state: PyTree, inputs: Array) -> jax.Array:
-    return jax.vmap(lambda params, rest: _in_chunks(graph, params, rest, inputs))(*state)
-
-
-def _graphdef(make_model: MakeModel, *, training: bool) -> Any:
-    model = nnx.eval_shape(lambda: make_model(nnx.Rngs(params=0)))
-    if training:
-        model.train()
-    else:
-        model.eval()
-    return nnx.graphdef(model)
+    return jax.vmap(lambda params, rest: evaluation.outputs(graph, params, rest, inputs))(*state)
 
 
 def _optimizer(config: TrainConfig, steps_per_epoch: int) -> optax.GradientTransformation:
@@ -307,23 +316,28 @@ def _epoch(
     config: TrainConfig,
     loss: str,
     adversary: Adversary | None,
+    mesh: Mesh | None,
+    sizes: tuple[int, ...],
 ) -> tuple[_Member, _Losses]:
-    """One epoch of one member; a member that has stopped comes back unchanged, with nan losses."""
-    m = data.inputs.shape[0]
+    """One epoch of one member; a member that has stopped comes back unchanged, with nan losses.
+
+    Sizes are the numbers of rows to train on and to validate on; the data may have more, which are no one's.
+    """
+    m, n_validation = sizes
     size = min(config.batch_size, m)
     n_steps = m // size
     spare = 0 if config.drop_last else m - n_steps * size
     optimizer = _optimizer(config, n_steps + (spare > 0))
     shuffle_key, dropout_key = jax.random.split(jax.random.fold_in(key, epoch))
-    order = jax.random.permutation(shuffle_key, m)
+    order = data_parallel.order_of(mesh, shuffle_key, m)
     batches, weights = order[: n_steps * size].reshape(n_steps, size), (config.mse_weight, config.l1_weight)
 
     def loss_of(params: PyTree, rest: PyTree, critic: PyTree, rows: Array, step: Array) -> tuple[Array, tuple]:
         # Copied, because BatchNorm may only write to variables made inside this trace.
         model = nnx.merge(graph, params, rest, copy=True)
-        inputs = data.inputs[rows].astype(jnp.float32)
+        inputs = data_parallel.batch_of(mesh, data.inputs, rows).astype(jnp.float32)
         predicted = model(inputs, jax.random.fold_in(dropout_key, step))
-        value = loss_value(loss, predicted, data.targets[rows], weights=weights)
+        value = loss_value(loss, predicted, data_parallel.batch_of(mesh, data.targets, rows), weights=weights)
         if adversary is not None:
             value = value + adversary.loss(critic, predicted)
         return value, (nnx.split(model, nnx.Param, ...)[2], predicted)
@@ -333,7 +347,7 @@ def _epoch(
         (value, (rest, predicted)), gradient = jax.value_and_grad(loss_of, has_aux=True)(params, rest, critic, *batch)
         updates, state = optimizer.update(gradient, state, params)
         if adversary is not None:
-            critic = adversary.step(critic, predicted, data.targets[batch[0]])
+            critic = adversary.step(critic, predicted, data_parallel.batch_of(mesh, data.targets, batch[0]))
         return (optax.apply_updates(params, updates), rest, state, critic), value
 
     carry = member.params, member.rest, member.optimizer, member.critic
@@ -343,9 +357,10 @@ def _epoch(
         losses = jnp.append(losses, value)
     params, rest, state, critic = carry
     train_loss = jnp.mean(losses)
-    predicted = _in_chunks(evaluation_graph, params, rest, data.validation_inputs)
-    mse = jnp.mean((predicted - data.validation_targets) ** 2)
-    value = loss_value(loss, predicted, data.validation_targets, weights=weights)
+    predicted = data_parallel.outputs(mesh, evaluation_graph, params, rest, data.validation_inputs, n_validation)
+    targets = data.validation_targets[:n_validation]
+    mse = jnp.mean((predicted - targets) ** 2)
+    value = loss_value(loss, predicted, targets, weights=weights)
 
     is_finite = jnp.isfinite(value) & jnp.isfinite(train_loss)
     is_better = is_finite & (value < member.best_loss)
@@ -367,21 +382,6 @@ def _epoch(
     trained = jax.tree.map(partial(jnp.where, member.is_active), trained, member)
     losses = _Losses(train_loss, value, mse)
     return trained, jax.tree.map(lambda value: jnp.where(member.is_active, value, jnp.nan), losses)
-
-
-def _in_chunks(graph: Any, params: PyTree, rest: PyTree, inputs: Array) -> jax.Array:
-    m = inputs.shape[0]
-    size = min(VALIDATION_BATCH, m)
-    n_chunks = math.ceil(m / size)
-    padded = jnp.concatenate([inputs, jnp.repeat(inputs[-1:], n_chunks * size - m, axis=0)])
-    chunks = padded.reshape(n_chunks, size, *inputs.shape[1:])
-    evaluated = partial(_evaluated, graph, params, rest)
-    predicted = lax.map(evaluated, chunks)
-    return predicted.reshape(n_chunks * size, -1)[:m]
-
-
-def _evaluated(graph: Any, params: PyTree, rest: PyTree, chunk: Array) -> jax.Array:
-    return nnx.merge(graph, params, rest, copy=True)(chunk.astype(jnp.float32))
 
 
 def _write(path: Path, fingerprint: str, members: _Member, log: list[_Losses], seconds: list[float]) -> None:

@@ -4,7 +4,8 @@ import pytest
 from sklearn.decomposition import PCA as SklearnPCA
 
 from drjax.attacks import shadow
-from drjax.attacks.shadow import Prepared, iter_shadow_embeddings, shadow_batch_size, shadow_embeddings
+from drjax.attacks.prepared import Prepared
+from drjax.attacks.shadow import iter_shadow_embeddings, shadow_batch_size, shadow_embeddings
 from drjax.core import host
 from drjax.core.types import Status, hyperparams
 from drjax.dr import METHODS, PCA, SparseRandomProjection

@@ -4,7 +4,8 @@ from concurrent.futures import Executor, Future
 
 import numpy as np
 
-from drjax.audits import AuditConfig, run
+from drjax.audits import AuditConfig, pieces, run
+from drjax.dr import PCA
 from drjax.reports import records
 
 SMALL = {"n_known": 30, "n_shadow": 40, "n_validation": 20, "n_targets": 6, "attacks": ("closed-form", "nearest")}
@@ -45,3 +46,21 @@ def test_workers_leave_what_one_process_does(tmp_path):
     assert_same_files(alone.folder, shared.folder)
     scores = [[(row.label, row.scores.mse, row.scores.identification) for row in made.rows] for made in (alone, shared)]
     assert scores[0] == scores[1]
+
+
+class Apart(Here):
+    """Workers of which each does one piece, and knows nothing of those before."""
+
+    def submit(self, fn, /, *args, **kwargs):
+        pieces.close()
+        return super().submit(fn, *args, **kwargs)
+
+
+def test_workers_take_what_the_first_made_of_the_known_records(tmp_path, monkeypatch):
+    calls, prepare = [], PCA.prepare
+    monkeypatch.setattr(
+        PCA, "prepare", lambda self, x, **k: calls.append(x.shape) or prepare(self, x + len(calls), **k)
+    )
+    run(AuditConfig(data="digits", **SMALL), tmp_path / "out", executor=Apart())
+    assert calls == [(30, 64)]
+    assert not (tmp_path / "out" / "prepared").exists()

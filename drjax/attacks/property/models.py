@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 from flax import nnx
+from jax.sharding import Mesh
 from scipy.special import softmax
 
 from drjax.attacks.property import invariants
@@ -240,6 +241,7 @@ def fit(
     kind: str = "picture",
     config: PropertyConfig | None = None,
     redrawn: Array | None = None,
+    mesh: Mesh | None = None,
     checkpoint: Path | None = None,
     progress: bool = False,
 ) -> PropertyModel:
@@ -253,6 +255,7 @@ def fit(
         task: "regression" or "classification".
         kind: "picture", "set" or "descriptors".
         config: How to train; that of the kind in `CONFIGS` if None.
+        mesh: Devices to train on, see `drjax.nets.training.train`.
         checkpoint: Checkpoint file, see `drjax.nets.training.train`; yours to delete once the model is saved.
         redrawn: (m, v, ...) v further pictures of each map for kind "picture", as of the map turned by any angle: in
             training a step sees the map's own picture or one of these, at random. All else sees its own alone.
@@ -310,6 +313,7 @@ def fit(
             config,
             validation=(found[held], targets[held]),
             loss="cross_entropy" if task == "classification" and config.classification_loss != "mse" else "errors",
+            mesh=mesh,
             checkpoint=checkpoint,
             tag=f"property {kind} {task}",
             progress=progress,

@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 
 from drjax.attacks.attack import COMPILING, Cost, EmbeddingThreat, LearnedAttack
 from drjax.attacks.reconstruction import invariant
@@ -177,6 +178,7 @@ def fit(
     config: InvariantNetworkConfig | None = None,
     *,
     validation: tuple[Array, Array],
+    mesh: Mesh | None = None,
     checkpoint: Path | None = None,
     progress: bool = False,
 ) -> tuple[InvariantNetwork, History]:
@@ -189,6 +191,7 @@ def fit(
         config: How to train; the defaults if None.
         validation: Releases (v, n, k) and targets (v, d), disjoint from the others, on which training stops and on
             which network and kernel regression are weighed.
+        mesh: Devices to train on, see `drjax.nets.training.train`.
         checkpoint: Checkpoint file, see `drjax.nets.training.train`; yours to delete once the model is saved.
         progress: Show a bar of epochs on standard error.
 
@@ -224,6 +227,7 @@ def fit(
         (y - mean) @ directions.T,
         config,
         validation=(scaler.transform(_features(held_out, kernel.reference)), (held_out_y - mean) @ directions.T),
+        mesh=mesh,
         checkpoint=checkpoint,
         tag="invariant network",
         progress=progress,

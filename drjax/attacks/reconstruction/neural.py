@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 
 from drjax.attacks.attack import COMPILING, Cost, EmbeddingThreat, LearnedAttack
 from drjax.attacks.reconstruction import ensembles
@@ -146,6 +147,7 @@ def fit(
     config: NeuralConfig,
     *,
     validation: tuple[Array, Array],
+    mesh: Mesh | None = None,
     checkpoint: Path | None = None,
     progress: bool = False,
 ) -> tuple[NeuralModel, History]:
@@ -157,6 +159,7 @@ def fit(
         targets: (m, d) the records behind those rows, in [0, 1].
         config: Configuration, one of `RECIPES` or your own.
         validation: Releases (v, n, k) and targets (v, d) that early stopping looks at, disjoint from the training ones.
+        mesh: Devices to train on, see `drjax.nets.training.train`.
         checkpoint: Checkpoint file, see `drjax.nets.training.train`: lets a killed run go on; yours to delete once the
             model is saved.
         progress: Show a bar of epochs on standard error.
@@ -190,6 +193,7 @@ def fit(
         targets,
         config,
         validation=(scaler.transform(_aligned(validation_releases, reference)), validation_targets),
+        mesh=mesh,
         checkpoint=checkpoint,
         tag=name,
         progress=progress,

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jax.sharding import Mesh
 
 from drjax.attacks.reconstruction import ensembles
 from drjax.attacks.reconstruction.model_vectors import Inputs, choose_queries, representation
@@ -183,6 +184,7 @@ def fit(
     config: ReconnConfig,
     *,
     validation: tuple[Array, Array],
+    mesh: Mesh | None = None,
     checkpoint: Path | None = None,
     progress: bool = False,
 ) -> tuple[ReconnModel, History]:
@@ -194,6 +196,7 @@ def fit(
         targets: (m, d) the records that they were trained on beside the known ones, in [0, 1].
         config: Configuration, one of `RECIPES` or your own.
         validation: Vectors (v, p) and targets (v, d) that early stopping looks at, disjoint from the training ones.
+        mesh: Devices to train on, see `drjax.nets.training.train`.
         checkpoint: Checkpoint file, see `drjax.nets.training.train`: lets a killed run go on; yours to delete once the
             model is saved.
         progress: Show a bar of epochs on standard error.
@@ -223,6 +226,7 @@ def fit(
         config,
         validation=(inputs.transform(held_out), held_out_y),
         adversary=adversary,
+        mesh=mesh,
         checkpoint=checkpoint,
         tag="reconn",
         progress=progress,

@@ -13,10 +13,11 @@ from sklearn.datasets import load_digits
 from sklearn.manifold import Isomap as SklearnIsomap
 from sklearn.neighbors import kneighbors_graph
 
+from drjax.core import host
 from drjax.core.types import Status
 from drjax.dr import Isomap
 from drjax.dr.distances import distances
-from drjax.dr.isomap import path_insertion, shortest_paths
+from drjax.dr.isomap import cpu, path_insertion, shortest_paths
 from tests.dr.jitted import KEY, fit, insert
 
 DOUBTFUL = Status.SIGN_TIE | Status.SMALL_GAP
@@ -386,6 +387,17 @@ def test_what_does_not_fit_the_number_of_records_is_refused_while_tracing():
 def test_known_records_beyond_the_range_of_the_dtype_are_refused():
     with pytest.raises(ValueError, match="known must be finite"):
         Isomap(n_neighbors=1).prepare(np.array([[1e300], [1.0]]))
+
+
+def test_bits_do_not_depend_on_the_number_of_cores(monkeypatch):
+    x, found = digits()[:120], []
+    shared = Isomap().prepare(x[:100])
+    for n_cores in (1, 2, 3, 16):
+        monkeypatch.setattr(host, "n_cores", lambda n=n_cores: n)
+        found.append(cpu.insert_chunks(2, 5, "euclidean", shared, x[100:]))
+    for other in found[1:]:
+        for a, b in zip(found[0], other, strict=True):
+            np.testing.assert_array_equal(a, b)
 
 
 def test_insert_may_be_mapped_over_targets_and_over_known_records():

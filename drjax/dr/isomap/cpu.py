@@ -15,7 +15,10 @@ from drjax.dr.isomap import path_insertion, shortest_paths
 from drjax.dr.isomap.spectrum import Lanes, leading
 
 GROUP = 32
-"""Lanes whose eigenvectors are iterated together: as many rows make a matrix product fast."""
+"""Lanes whose eigenvectors are iterated together, at most: as many rows make a matrix product fast."""
+
+PIECES = 8
+"""Pieces that few lanes are cut into, so that as many cores have work."""
 
 
 class IsomapShared(NamedTuple):
@@ -105,11 +108,9 @@ def _insert_chunk(
         rows = metrics.apart(metric, points[part], known)
         _insert_lanes(rows, graph, edges, base, vectors, values, n_neighbors, tolerance, lanes)
 
-    # Lanes differ in what they cost: several pieces for each worker, so that none waits long for another.
-    most = -(-b // host.n_cores())
-    size = max(min(most, GROUP), -(-most // 4))
+    # The lanes of a product decide each other's last bits, so that the number of cores must not decide which they are.
     with blas().limit(limits=1, user_api="blas"):
-        host.spread(work, b, size=size)
+        host.spread(work, b, size=min(GROUP, -(-b // PIECES)))
     found = found._replace(vectors=np.swapaxes(found.vectors, 1, 2))
     return Spectrum(*(leaf if leaf.dtype == np.int32 else np.ascontiguousarray(leaf, dtype) for leaf in found))
 

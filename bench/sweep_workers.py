@@ -36,7 +36,8 @@ Kind = Literal["kills", "ray", "simulated", "overhead"]
 
 SIZES: dict[str, Any] = {"n_known": 60, "n_shadow": 60, "n_validation": 20, "n_targets": 20}
 OVER = {"method": ("pca", "srp"), "n_components": (1, 2, 3), "decimals": (None, 3)}
-REPLAYED = {**OVER, "method": ("pca", "srp", "svd", "classical_mds"), "seed": (0, 1, 2)}
+REPLAYED = {**OVER, "method": ("pca", "srp", "svd", "classical_mds"), "n_components": (2, 3), "seed": (0, 1, 2)}
+LARGER: dict[str, Any] = {"n_known": 199, "n_shadow": 400, "n_validation": 100, "n_targets": 200}
 ATTACKS = ("closed-form", "srp-closed-form", "ridge")
 
 
@@ -162,8 +163,8 @@ def _rows(found: sweeps.SweepResult) -> pa.Table:
 
 def simulated(workers: int) -> dict[str, Any]:
     """Time that so many workers would take for a sweep whose steps take what they took here, one after the other."""
-    base = AuditConfig(data="digits", attacks=ATTACKS, **SIZES)
-    config = sweeps.SweepConfig(base=base, over=REPLAYED, lanes=8)
+    base = AuditConfig(data="digits", attacks=ATTACKS, **LARGER)
+    config = sweeps.SweepConfig(base=base, over=REPLAYED)
     timed = Timed()
     with tempfile.TemporaryDirectory() as folder:
         sweeps.run(config, Path(folder) / "once", executor=timed)

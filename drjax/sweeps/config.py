@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import re
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -97,6 +97,11 @@ class SweepConfig:
             found.setdefault(cell.name, cell)
         return tuple(found.values())
 
+    @property
+    def types(self) -> dict[str, str]:
+        """Type of every setting in the files of cells, the same in all of them, whose readers put them together."""
+        return {name: _type_of(values) for name, values in self.over.items()}
+
     def part(self, words: str) -> tuple[Cell, ...]:
         """Every n-th cell from the i-th on, of "i/n", so that what is alike is spread over all parts.
 
@@ -146,6 +151,14 @@ def part_of(words: str) -> tuple[int, int]:
     validate.integer(part=i)
     validate.at_most(n, "the number of parts", part=i)
     return i, n
+
+
+def _type_of(values: Sequence[Any]) -> str:
+    kinds = {type(value) for value in values if value is not None}
+    for name, own in (("bool", {bool}), ("int64", {int}), ("float64", {int, float})):
+        if kinds <= own:
+            return name
+    return "string"
 
 
 def _fields() -> frozenset[str]:

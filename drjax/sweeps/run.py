@@ -114,7 +114,7 @@ def share_of(config: SweepConfig, out: str | Path, data: Dataset | None, *, keep
     given = None if "data" in config.over else data
     job = pieces.job(config.base, Path(tempfile.gettempdir()), given, lanes=config.lanes)
     url = str(out) if "://" in str(out) else str(Path(out).absolute())
-    return Share(url=url, job=job, fingerprint=_fingerprint(config), keep=keep)
+    return Share(url=url, job=job, fingerprint=_fingerprint(config), types=config.types, keep=keep)
 
 
 def _facts(config: SweepConfig) -> dict[str, Any]:

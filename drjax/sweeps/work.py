@@ -44,12 +44,14 @@ class Share:
         url: The store.
         job: Any audit of the sweep; its configuration and folder are replaced by those of a cell.
         fingerprint: Fingerprint of the sweep.
+        types: Types of its settings, see `SweepConfig.types`.
         keep: Whether run folders of finished cells stay.
     """
 
     url: str
     job: Job
     fingerprint: str
+    types: Mapping[str, str]
     keep: bool
 
 
@@ -103,19 +105,25 @@ def _step(share: Share, job: Job, cell: Cell, step: str, piece: Piece | None) ->
             return left, None
     found = {name: opened.setting.attempt(opened.session, name, attack) for name, attack in attacks.items()}
     x, rows = opened.setting.targets(), opened.setting.rows
-    return [], _content(_table(cell, attacks, found, x, rows), share, cell, attacks, found)
+    return [], _content(_table(share.types, cell, attacks, found, x, rows), share, cell, attacks, found)
 
 
 def _table(
-    cell: Cell, attacks: Mapping[str, Attack], found: Mapping[str, Attempt], x: np.ndarray, rows: np.ndarray
+    types: Mapping[str, str],
+    cell: Cell,
+    attacks: Mapping[str, Attack],
+    found: Mapping[str, Attempt],
+    x: np.ndarray,
+    rows: np.ndarray,
 ) -> pa.Table:
     """A line for every attack and attacked record."""
     tables = []
+    settings = {name: _plain(value, types[name]) for name, value in cell.settings.items()}
     for name, attempt in found.items():
         errors = metrics.mean_squared_errors(np.asarray(attempt.x), x)
         expected = np.full(len(x), np.nan) if attempt.expected_mse is None else attempt.expected_mse
         columns: dict[str, Any] = {"cell": [cell.name] * len(x)}
-        columns |= {setting: [_plain(value)] * len(x) for setting, value in cell.settings.items()}
+        columns |= {name: pa.array([value] * len(x), types[name]) for name, value in settings.items()}
         columns |= {"attack": [name] * len(x), "is_baseline": [attacks[name].is_baseline] * len(x)}
         columns |= {"row": np.asarray(rows, np.int64), "mse": np.asarray(errors, np.float64)}
         columns |= {"expected_mse": np.asarray(expected, np.float64), "status": np.asarray(attempt.status, np.uint32)}
@@ -129,7 +137,7 @@ def _content(
     facts = {
         "fingerprint": share.fingerprint,
         "cell": cell.name,
-        "settings": {name: _plain(value) for name, value in cell.settings.items()},
+        "settings": {name: _plain(value, share.types[name]) for name, value in cell.settings.items()},
         "config": cell.config,
         "provenance": records.provenance(cell.config.seed),
         "attacks": [
@@ -148,8 +156,8 @@ def _content(
     return file.getvalue()
 
 
-def _plain(value: Any) -> Any:
-    """A setting as a cell of a table has it."""
+def _plain(value: Any, kind: str) -> Any:
+    """A setting as a column of a type has it."""
     if isinstance(value, tuple):
         return "+".join(map(str, value))
-    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+    return str(value) if kind == "string" and value is not None else value

@@ -24,7 +24,7 @@ STEPS = (dr.CentredRows(), dr.Standardise())
 
 @functools.cache
 def records():
-    x = (load_digits().data / 16).astype(np.float32)
+    x = (load_digits().data[:, 18:42] / 16).astype(np.float32)
     return x[np.random.default_rng(0).permutation(len(x))]
 
 

@@ -162,7 +162,7 @@ def test_one_published_embedding_of_every_method(name, with_public):
     release = shadow_sets.shadows_of(jax.random.key(5), method, x[1:26], x[:1], decimals=6).coords[0]
     moved = np.roll(release, 3, axis=0)  # the target's row is the fourth
     known = np.concatenate([x[23:26], x[1:23]])
-    public = x[100:180] if with_public else None
+    public = x[100:140] if with_public else None
     found = attack_embedding(jax.random.key(0), method, known, moved, public=public, target_row=3, bounds=(0, 1))
     assert found.found.x.shape == (24,)
     assert found.attack.fits(of_shapes(name)) is None

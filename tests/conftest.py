@@ -34,8 +34,13 @@ import pytest  # noqa: E402
 from PIL import Image  # noqa: E402
 
 from drjax.core import platforms  # noqa: E402
+from tests import kernels  # noqa: E402
 
 jax.config.update("jax_num_cpu_devices", 2)
+
+# Before any library compiles one.
+if "NUMBA_CACHE_DIR" in os.environ:
+    kernels.keep()
 
 # Tracing makes many objects, and each walk over all that is alive takes long: walk rarely, and never over what the
 # modules of drjax and of the tests hold.
@@ -44,6 +49,8 @@ gc.set_threshold(50_000, 20, 20)
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish():
+    if "NUMBA_CACHE_DIR" in os.environ:
+        kernels.keep_uncached()
     gc.collect()
     gc.freeze()
 

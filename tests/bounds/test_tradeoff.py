@@ -1,3 +1,4 @@
+import functools
 import math
 
 import dp_accounting as dp
@@ -15,19 +16,27 @@ from drjax.bounds import monte_carlo, numeric, tradeoff
 LEVELS = np.concatenate([[0.0], np.geomspace(1e-300, 1e-3, 40), np.linspace(0.002, 0.998, 60), [1 - 1e-9, 1.0]])
 
 CURVES = {
-    "gaussian": tradeoff.Gaussian(1.3),
-    "no information": tradeoff.Gaussian(0.0),
-    "pure": tradeoff.EpsilonDelta(0.7),
-    "approximate": tradeoff.EpsilonDelta(0.7, 1e-3),
-    "laplace": tradeoff.Laplace(1.3),
-    "two answers": tradeoff.RandomizedResponse(0.8),
-    "five answers": tradeoff.RandomizedResponse(0.5, 5),
-    "renyi": tradeoff.RDP((1.5, 2, 8, 64, math.inf), (0.1, 0.2, 0.8, 7, 9)),
-    "zcdp": tradeoff.ZCDP(0.4),
-    "sampled": tradeoff.subsampled_gaussian(0.9, 0.05, 20, neighbouring="zero_out"),
-    "sampled, both": tradeoff.symmetrized(tradeoff.subsampled_gaussian(0.9, 0.05, 20, neighbouring="zero_out")),
-    "composed": tradeoff.compose(tradeoff.Laplace(0.5), tradeoff.Gaussian(0.5), tradeoff.EpsilonDelta(0.1, 1e-6)),
+    "gaussian": lambda: tradeoff.Gaussian(1.3),
+    "no information": lambda: tradeoff.Gaussian(0.0),
+    "pure": lambda: tradeoff.EpsilonDelta(0.7),
+    "approximate": lambda: tradeoff.EpsilonDelta(0.7, 1e-3),
+    "laplace": lambda: tradeoff.Laplace(1.3),
+    "two answers": lambda: tradeoff.RandomizedResponse(0.8),
+    "five answers": lambda: tradeoff.RandomizedResponse(0.5, 5),
+    "renyi": lambda: tradeoff.RDP((1.5, 2, 8, 64, math.inf), (0.1, 0.2, 0.8, 7, 9)),
+    "zcdp": lambda: tradeoff.ZCDP(0.4),
+    "sampled": lambda: tradeoff.subsampled_gaussian(0.9, 0.05, 20, neighbouring="zero_out"),
+    "sampled, both": lambda: tradeoff.symmetrized(tradeoff.subsampled_gaussian(0.9, 0.05, 20, neighbouring="zero_out")),
+    "composed": lambda: tradeoff.compose(
+        tradeoff.Laplace(0.5), tradeoff.Gaussian(0.5), tradeoff.EpsilonDelta(0.1, 1e-6)
+    ),
 }
+
+
+@functools.cache
+def curve_of(name):
+    """Made where a test asks for it: sampled ones take seconds."""
+    return CURVES[name]()
 
 
 def exact_gaussian(log_alpha, mu):
@@ -56,7 +65,7 @@ def test_the_gaussian_curve_agrees_with_riskcal(mu):
 
 @pytest.mark.parametrize("name", CURVES)
 def test_curves_rise_are_concave_and_never_below_the_level(name):
-    power = CURVES[name].power(LEVELS)
+    power = curve_of(name).power(LEVELS)
     assert np.all(power >= LEVELS)
     assert np.all(power <= 1)
     assert np.all(np.diff(power) >= 0)
@@ -70,7 +79,7 @@ def test_curves_rise_are_concave_and_never_below_the_level(name):
 @pytest.mark.parametrize("name", CURVES)
 @pytest.mark.parametrize("epsilon", [0.0, 0.2, 1.0, 3.0])
 def test_delta_is_that_of_the_curve_and_no_less(name, epsilon):
-    curve = CURVES[name]
+    curve = curve_of(name)
     alpha = np.concatenate([np.geomspace(1e-12, 1, 4001), np.linspace(0, 1, 40_001)])
     gap = np.max(curve.power(alpha) - np.exp(epsilon) * alpha)
     assert curve.delta_at(epsilon) >= gap - 1e-11
@@ -81,7 +90,7 @@ def test_delta_is_that_of_the_curve_and_no_less(name, epsilon):
 
 @pytest.mark.parametrize("name", CURVES)
 def test_epsilon_is_the_least_with_that_delta(name):
-    curve = CURVES[name]
+    curve = curve_of(name)
     epsilon = curve.epsilon_at(1e-2)
     assert curve.delta_at(epsilon) <= 1e-2
     assert epsilon == 0 or curve.delta_at(epsilon * (1 - 1e-6)) > 1e-2
@@ -335,7 +344,7 @@ def test_the_symmetrised_curve_is_never_less():
     assert np.max(both.power(LEVELS) - one.power(LEVELS)) > 1e-3
     # Closed forms are symmetric: the inverse of the power at 1 - alpha is 1 - power.
     for name in ("gaussian", "pure", "approximate", "laplace", "two answers", "five answers"):
-        curve, level = CURVES[name], np.linspace(0.01, 0.6, 12)
+        curve, level = curve_of(name), np.linspace(0.01, 0.6, 12)
         assert tradeoff.symmetrized(curve) is curve
         np.testing.assert_allclose(1 - curve.power(1 - curve.power(level)), level, atol=1e-9)
 

@@ -67,7 +67,9 @@ class SweepStore:
             OSError: it cannot be read or written.
         """
         with self._reachable():
-            if self.get(SWEEP) is None and self._children(""):
+            # Listed first: another process may be at beginning the same sweep.
+            others = [name for name in self._children("") if not name.startswith(".")]
+            if self.get(SWEEP) is None and others:
                 raise ValueError(f"out must be a new or empty folder, or the store of a sweep, got {self.url}")
             if self.local is not None:
                 # Errors of reconstructions of private records are for whoever holds the records alone.

@@ -233,6 +233,23 @@ def test_bad_stores_are_refused(alone, tmp_path):
         run_sweep(config(), tmp_path / "letters" / "out", executor=Here())
 
 
+def test_two_may_begin_a_store_at_once(tmp_path, monkeypatch):
+    real, store = SweepStore._children, SweepStore(tmp_path)
+
+    def children(self, name):
+        found = real(self, name)
+        if self is store:
+            # The other one is first, right after this one has looked.
+            SweepStore(tmp_path).begin("0", {})
+        return found
+
+    monkeypatch.setattr(SweepStore, "_children", children)
+    store.begin("0", {})
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / ".sweep.json.0a1b2c3d.1.00000000.tmp").touch()
+    SweepStore(tmp_path / "other").begin("0", {})
+
+
 def test_a_worker_of_another_version_is_refused(tmp_path, monkeypatch):
     class OtherVersion(Here):
         def submit(self, fn, /, *args, **kwargs):

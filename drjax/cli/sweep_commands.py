@@ -16,11 +16,11 @@ from drjax.data.own_table import OPTIONS
 from drjax.reports import ladder
 from drjax.sweeps.config import ALL, LANES
 
-Positional = tyro.conf.Positional
+Out = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="OUT")]
 
 
 def sweep(
-    out: Positional[str],
+    out: Out,
     config: Annotated[tyro.conf.OmitArgPrefixes[AuditConfig], tyro.conf.arg(name="")],
     *,
     over: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE,VALUE...")],
@@ -56,7 +56,7 @@ def sweep(
     console.print(f"{len(swept.cells):,} cells in {out}", soft_wrap=True, highlight=False)
 
 
-def sweep_status(out: Positional[str]) -> None:
+def sweep_status(out: Out) -> None:
     """Say how far a sweep is, whoever computes it.
 
     Args:

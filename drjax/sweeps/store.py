@@ -81,7 +81,7 @@ class SweepStore:
             changed = [name for name in names if found["config"].get(name) != config.get(name)]
             raise ValueError(
                 f"out must be of the same sweep to go on with it, got {self.url} where {', '.join(changed)} differ: "
-                "pass the same options or another --out"
+                "pass the same options, or name another store"
             )
 
     def found(self) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
@@ -81,6 +82,14 @@ def test_tasks_are_given_a_few_at_a_time(monkeypatch):
     monkeypatch.setattr(executors, "AHEAD", 3)
     with ThreadPoolExecutor(2) as pool:
         assert dict(executors.run(square, [(i,) for i in range(9)], executor=pool)) == {i: i * i for i in range(9)}
+
+
+def test_a_script_needs_no_guard(tmp_path):
+    script = tmp_path / "script.py"
+    lines = ("from drjax.core import executors", "print(list(executors.run(abs, [(-3,)], workers=1)))")
+    script.write_text("\n".join(lines))
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.returncode) == ("[(0, 3)]\n", 0), done.stderr
 
 
 def test_no_tasks_start_nothing():

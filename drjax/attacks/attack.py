@@ -184,16 +184,10 @@ class EmbeddingThreat(Threat):
         )
 
     def open_share(self, found: Reconstruction) -> np.ndarray:
-        """(m,) share of what features vary by that a reconstruction leaves open, in the mean over features; >= 0.
-
-        Each counts in its own unit: a map of a table as it is shows the features of large units alone, which are next
-        to all of its variance. Of attacks that do not tell features apart 0.
-        """
+        """(m,) `left_open` of a reconstruction; of attacks that do not tell features apart 0."""
         if found.feature_mse is None:
             return np.zeros(len(found.x))
-        variance = self.expected_of.astype(np.float64).var(axis=0)
-        varies = variance > 0
-        return (np.asarray(found.feature_mse)[:, varies] / variance[varies]).mean(axis=1)
+        return left_open(np.asarray(found.feature_mse), self.expected_of.astype(np.float64).var(axis=0))
 
     def settled(self, found: Reconstruction) -> Reconstruction:
         """A reconstruction with the expected record in place of answers that nobody should rely on.
@@ -208,6 +202,15 @@ class EmbeddingThreat(Threat):
         is_partial = (status == Status.OK) & (self.open_share(found) > MOSTLY_OPEN)
         settled = np.where(is_partial, np.uint32(Status.PARTIAL), status).astype(np.uint32)
         return self.guessed(found, is_worthless)._replace(status=settled)
+
+
+def left_open(errors: np.ndarray, variance: np.ndarray) -> np.ndarray:
+    """(m,) mean share that squared errors (m, d) are of the variances of features (d,), those that vary.
+
+    Each counts in its own unit, whatever the others', and for no more than its variance, as any can be guessed.
+    """
+    varies = variance > 0
+    return np.minimum(errors[:, varies] / variance[varies], 1).sum(axis=1) / max(int(varies.sum()), 1)
 
 
 def predicted_mse(found: Reconstruction) -> np.ndarray:

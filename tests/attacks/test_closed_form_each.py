@@ -7,6 +7,7 @@ from sklearn.manifold import ClassicalMDS
 from sklearn.random_projection import SparseRandomProjection
 
 from drjax.attacks.reconstruction.closed_form import (
+    outside,
     reconstruct_pca,
     reconstruct_pca_each,
     reconstruct_srp,
@@ -217,3 +218,66 @@ def test_truncated_svd_is_reconstructed_from_blocks_too(digits, monkeypatch):
     found = reconstruct_pca(x[1:], coords, is_centred=False)
     np.testing.assert_allclose(found.x, expected.x, atol=1e-8)
     np.testing.assert_allclose(found.feature_mse, expected.feature_mse, rtol=1e-5, atol=1e-12)
+
+
+def blank(n, d=12, n_blank=4):
+    """Records in float32 of which some features are next to never on."""
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(n, d)) * np.linspace(3, 0.5, d)
+    x[:, -n_blank:] = rng.random((n, n_blank)) * (rng.random((n, n_blank)) < 1 / n)
+    return x.astype(np.float32)
+
+
+@pytest.mark.parametrize("is_centred", [True, False], ids=["centred", "as it is"])
+@pytest.mark.parametrize(
+    "x",
+    [
+        pytest.param(load_digits().data[:30] / 16, id="fewer records than features"),
+        pytest.param(load_digits().data[:130:2] / 16, id="constant features"),
+        pytest.param(lone(30, 8), id="a feature of one record"),
+        pytest.param(blank(60), id="features that are seldom on"),
+    ],
+)
+def test_outside_the_others_is_expected_what_each_has_there(x, is_centred):
+    squares = []
+    for row in range(len(x)):
+        others, own = np.delete(x, row, axis=0).astype(np.float64), x[row].astype(np.float64)
+        mean = others.mean(axis=0) if is_centred else 0
+        # What lstsq cannot fit of the record's offset.
+        basis = np.linalg.svd((others - mean), full_matrices=False)
+        kept = basis[2][basis[1] > 1e-9 * basis[1][0]]
+        squares.append(np.sum(((own - mean) - (own - mean) @ kept.T @ kept) ** 2))
+    whole = decompose(x, is_centred=is_centred)
+    seldom = min(whole.singular[-1] ** 2, np.sum(whole.singular**2) / len(x))
+    wanted = (np.sum(squares) + seldom) / (len(x) + 1)
+    assert outside.expected_outside(whole, is_centred=is_centred) == pytest.approx(wanted, rel=1e-9)
+
+
+@pytest.mark.parametrize("sample", [4096, 7], ids=["all", "some"])
+@pytest.mark.parametrize("x", [load_digits().data[:30] / 16, blank(60), lone(30, 8)], ids=["few", "blank", "lone"])
+def test_what_is_expected_outside_of_each_records_others_is_that_of_their_decomposition(monkeypatch, x, sample):
+    monkeypatch.setattr(outside, "SAMPLE", sample)
+    others_of = outside.Others(decompose(x))
+    for row in range(len(x)):
+        others = decompose(np.delete(x, row, axis=0))
+        found = others_of.expected_outside(row, others.singular)
+        assert found == pytest.approx(outside.expected_outside(others), rel=1e-9)
+
+
+@pytest.mark.parametrize("each", [True, False], ids=["each record", "one release each"])
+def test_rounding_that_hides_the_length_outside_does_not_stand_for_it(each):
+    known, targets = blank(20_000), blank(20_100)[-40:]
+    targets[:, -4:] = 0
+    key, method = jax.random.key(0), PCA(n_components=2)
+    if each:
+        x = np.concatenate([targets, known])
+        scores = np.asarray(method.fit_transform(key, x).coords)
+        found = reconstruct_pca_each(x, scores, rows=np.arange(40), noise=0.0)
+    else:
+        found = reconstruct_pca(known, shadow_embeddings(key, method, known, targets).coords, noise=0.0)
+    assert found.expected_mse is not None
+    error = np.mean((found.x - targets) ** 2, axis=1)
+    # Some features may be on for once, and are no more than that.
+    assert found.expected_mse.max() < 1e-3 * known.var(axis=0).mean()
+    assert found.residual_norm.max() < 0.1
+    assert found.expected_mse.mean() > error.mean()

@@ -94,3 +94,14 @@ def test_half_open_is_the_limit_and_features_that_never_vary_have_no_part():
     np.testing.assert_allclose(threat.open_share(found), [0.49, 0.51])
     assert threat.settled(found).status.tolist() == [Status.OK, Status.PARTIAL]
     assert (threat.open_share(found._replace(feature_mse=None)) == 0).all()
+
+
+def test_a_feature_that_is_seldom_on_is_no_more_open_than_all_of_it():
+    x = np.random.default_rng(0).normal(size=(N, 5))
+    x[:, 3:] = np.eye(N)[:, :2] * 1e-3
+    threat = threat_of(x[: N - 1], np.zeros((1, N, 2)))
+    errors = np.r_[np.zeros(3), 1.0, 1.0][None]
+    one = np.zeros((1, 5))
+    found = Reconstruction(one, None, one[:, None], np.zeros(1), np.zeros(1, np.uint32), feature_mse=errors)
+    np.testing.assert_allclose(threat.open_share(found), 0.4)
+    assert threat.settled(found).status.tolist() == [Status.OK]

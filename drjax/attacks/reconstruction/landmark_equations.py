@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from drjax.attacks.attack import MOSTLY_OPEN, Cost, EmbeddingAttack, EmbeddingThreat, EveryRecord
+from drjax.attacks.attack import MOSTLY_OPEN, Cost, EmbeddingAttack, EmbeddingThreat, EveryRecord, left_open
 from drjax.attacks.reconstruction.closed_form.downdate import Decomposition, LeftOut, decompose, leave_out
 from drjax.attacks.reconstruction.closed_form.each import checked_rows, reconstruct_pca_each
 from drjax.attacks.reconstruction.priors import GaussianPrior
@@ -293,10 +293,9 @@ def _likeliest(
 ) -> Answer:
     lower, upper = bounds or (None, None)
     x = prior.condition(operator, values[None], noise[None], lower=lower, upper=upper)[0]
-    left_open, variance = prior.left_open(operator, noise), np.diagonal(prior.covariance)
-    varies = variance > 0
-    is_open = (left_open[varies] / variance[varies]).mean() > MOSTLY_OPEN if varies.any() else False
-    return Answer(x, left_open, Status.PARTIAL if is_open else Status.OK)
+    errors = prior.left_open(operator, noise)
+    is_open = left_open(errors[None], np.diagonal(prior.covariance))[0] > MOSTLY_OPEN
+    return Answer(x, errors, Status.PARTIAL if is_open else Status.OK)
 
 
 def _expected(x: np.ndarray, without: np.ndarray) -> GaussianPrior:

@@ -20,6 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from drjax.attacks.reconstruction.closed_form import outside
+from drjax.attacks.reconstruction.closed_form.outside import DEVIATIONS
 from drjax.core.types import Status
 
 LEAST_GAIN = 0.1
@@ -40,9 +42,6 @@ MEDIAN_OF_SQUARE = 0.455
 FAR = 5
 """Deviations from the known records that a record has in their leading directions on average, if noise shows, where no
 record is so far: such a record comes of scores that were made in another way."""
-
-DEVIATIONS = 3
-"""Standard deviations that noise may explain of a single equation."""
 
 NEAR = 2
 """Directions on either side over which the errors of a solver are alike."""
@@ -65,6 +64,11 @@ CHECKS = {
 """What each check says where it fails, in words."""
 
 
+def eps_of(dtype: np.dtype) -> float:
+    """Relative rounding of published numbers; that of float64 for integers."""
+    return float(np.finfo(dtype if dtype.kind == "f" else np.float64).eps)
+
+
 class Scores(NamedTuple):
     """m releases of k components, as far as the check of them needs it.
 
@@ -75,6 +79,7 @@ class Scores(NamedTuple):
         total: (m, k), sums of all n scores.
         beyond: (m,), sum of squares of the known records' centred scores outside the columns of U, all components.
         floor: (m,), least standard deviation of a score's error, and digits: (m,), what is seen of it in the digits.
+        eps: Relative error of a component's length, by the type of its scores.
         weight: c = (n - 1) / n; 1 where records are not centred, as by truncated SVD: offsets are then from 0.
     """
 
@@ -85,6 +90,7 @@ class Scores(NamedTuple):
     beyond: np.ndarray
     floor: np.ndarray
     digits: np.ndarray
+    eps: float
     weight: float
 
 
@@ -121,7 +127,9 @@ class Measured(NamedTuple):
         return (self.share * self.variance).sum(axis=1)
 
 
-def measure(scores: Scores, singular: np.ndarray, n: int, d: int, *, is_stated: bool = False) -> Measured:
+def measure(
+    scores: Scores, singular: np.ndarray, n: int, d: int, *, unseen: float, is_stated: bool = False
+) -> Measured:
     """The target's offset in the span of the known records from k components, with its variance.
 
     Args:
@@ -129,6 +137,7 @@ def measure(scores: Scores, singular: np.ndarray, n: int, d: int, *, is_stated: 
         singular: (r,), singular values of the n-1 centred known records.
         n: Records in a release.
         d: Features.
+        unseen: Squared length outside the span that is expected of a record, see `outside`.
         is_stated: The caller vouches for the noise: one component, which nothing checks, then counts as exact.
     """
     c = scores.weight
@@ -174,21 +183,14 @@ def measure(scores: Scores, singular: np.ndarray, n: int, d: int, *, is_stated: 
             np.where(is_unconverged[:, None], new, old) for new, old in zip(other, (combined, variance), strict=True)
         )
 
-    # Where the known records span all features nothing is outside, and what u lacks of length 1 is noise.
-    outside = np.maximum(1 - (u**2).sum(axis=-1), 0) if len(singular) < d else np.zeros(u.shape[:2])
-    # Noise of standard deviation level / s in each u shortens or lengthens the rest of a unit vector by so much.
-    doubt = 3 * level[:, None] * np.sqrt(((2 * u / singular) ** 2).sum(axis=-1))
-    doubt = doubt + ((level[:, None] / singular) ** 2).sum(axis=1, keepdims=True)
-    # Of several estimates of one length, that of the largest score is the least noisy.
-    best = np.where(measured, np.abs(target), -1).argmax(axis=1)[:, None]
-    reach = eigenvalue / (c * np.abs(w[..., 0]))
-    residual, longest = (
-        np.where(usable, np.take_along_axis(reach * np.sqrt(square), best, axis=1)[:, 0], np.nan)
-        for square in (outside, outside + doubt)
-    )
+    # Of several estimates of the length outside, that of the largest score is the least noisy.
+    best = np.arange(len(u)), np.where(measured, np.abs(target), -1).argmax(axis=1)
+    reach = (eigenvalue / (c * w[..., 0]))[best]
+    square, doubt, longest = outside.squares(u[best], reach, level, singular, d, unseen=unseen, eps=scores.eps)
+    residual, longest = (np.where(usable, np.sqrt(value), np.nan) for value in (square, longest))
     noise = np.where(is_unconverged, projected, level)
     combined, variance = _with_own_scores(
-        combined, variance, residual, expected, scores, singular, u, measured, noise, n
+        combined, variance, residual, doubt, expected, scores, singular, u, measured, noise, n
     )
 
     found = Measured(combined, variance, residual, longest, expected, levels, level, np.zeros(len(target), np.uint32))
@@ -349,7 +351,8 @@ def _lengthened(excess: np.ndarray, slope: np.ndarray, grown: np.ndarray, singul
 def _with_own_scores(
     z: np.ndarray,
     variance: np.ndarray,
-    outside: np.ndarray,
+    length: np.ndarray,
+    doubt: np.ndarray,
     expected: np.ndarray,
     scores: Scores,
     singular: np.ndarray,
@@ -369,9 +372,10 @@ def _with_own_scores(
     u = np.where(np.abs(u) > DEVIATIONS * level[:, None, None] / singular, u, 0)
     for a in range(u.shape[1]):
         own, used = scores.target[:, a] / c, measured[:, a]
-        beyond = scores.target[:, a] * outside**2 / np.where(used, scores.eigenvalue[:, a], 1.0)
+        each = scores.target[:, a] / np.where(used, scores.eigenvalue[:, a], 1.0)
+        beyond = each * length**2
         spread = left * u[:, a]
-        noise = (level / c) ** 2 * (1 + u.shape[2] / n) + (spread * u[:, a]).sum(axis=1)
+        noise = (level / c) ** 2 * (1 + u.shape[2] / n) + (each * doubt) ** 2 + (spread * u[:, a]).sum(axis=1)
         gain = np.where(used[:, None], spread / np.maximum(noise, 1e-300)[:, None], 0)
         away = np.where(used, own - beyond - (u[:, a] * mean).sum(axis=1), 0)
         mean, left = mean + gain * away[:, None], np.maximum(left - gain * spread, 0)

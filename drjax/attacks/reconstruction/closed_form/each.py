@@ -10,9 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from drjax.attacks.reconstruction.closed_form.components import Scores, measure
+from drjax.attacks.reconstruction.closed_form.components import Scores, eps_of, measure
 from drjax.attacks.reconstruction.closed_form.downdate import Decomposition, LeftOut, decompose, leave_out
 from drjax.attacks.reconstruction.closed_form.left_over import exceeds, follows_curve
+from drjax.attacks.reconstruction.closed_form.outside import Others
 from drjax.attacks.reconstruction.closed_form.pca import alike, check_coords, is_answer, noise_floor
 from drjax.attacks.reconstruction.priors import MAX_ITER, TOLERANCE
 from drjax.core import validate
@@ -72,6 +73,7 @@ def reconstruct_pca_each(
     beyond_squares = float((beyond**2).sum())
     is_curve = follows_curve(everything.left @ projected, beyond, everything.left)
     spread = everything.singular**2 @ everything.basis**2 / n  # variance of each feature
+    outside_of = Others(everything)
     found, error = np.empty((len(chosen), d)), np.empty(len(chosen))
     residual, status = np.empty(len(chosen)), np.empty(len(chosen), np.uint32)
     for lane, row in enumerate(chosen):
@@ -88,8 +90,10 @@ def reconstruct_pca_each(
         # The left-out row's own direction beyond the span belongs to it alone.
         alone = float((beyond[row] ** 2).sum()) / others.beyond**2 if others.beyond > 1e-3 else 0.0
         left_over = np.array([max(beyond_squares - alone, 0.0)])
-        seen = Scores(scores[None, row], squares[None], along[None], total[None], left_over, floor, digits, (n - 1) / n)
-        measured = measure(seen, others.singular, n, d, is_stated=noise is not None)
+        its_own = scores[None, row], squares[None], along[None], total[None]
+        seen = Scores(*its_own, left_over, floor, digits, eps_of(given.dtype), (n - 1) / n)
+        unseen = outside_of.expected_outside(row, others.singular)
+        measured = measure(seen, others.singular, n, d, unseen=unseen, is_stated=noise is not None)
         status[lane] = measured.status[0]
         if is_curve and exceeds(measured, floor)[0] and is_answer(measured.status)[0]:
             status[lane] = np.uint32(Status.MISFIT)

@@ -13,7 +13,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from drjax.attacks.reconstruction.closed_form.components import Scores
+from drjax.attacks.reconstruction.closed_form.components import Scores, eps_of
 from drjax.attacks.reconstruction.closed_form.downdate import Decomposition
 from drjax.core import streamed, validate
 from drjax.dr.factored import FactoredCoords
@@ -74,7 +74,7 @@ def sums(coords: FactoredCoords, span: Decomposition, *, is_centred: bool) -> Sc
             squares[some], total[some], beyond[some] = found[1:]
     none = np.zeros(m)
     total, weight = (target + total, (n - 1) / n) if is_centred else (np.zeros_like(target), 1.0)
-    return Scores(target, target**2 + squares, along, total, beyond, none, none, weight)
+    return Scores(target, target**2 + squares, along, total, beyond, none, none, eps_of(coords.dtype), weight)
 
 
 def _rounded(

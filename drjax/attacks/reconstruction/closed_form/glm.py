@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from drjax.attacks.reconstruction.closed_form.components import eps_of
 from drjax.attacks.reconstruction.closed_form.glm_certificate import (
     CONTRADICTED,
     Known,
@@ -186,7 +187,7 @@ def _params(params: Any, d: int, link: str, fit_intercept: bool) -> tuple[np.nda
         raise ValueError("params must be a pair (coef, intercept) where fit_intercept is True")
     coef, intercept = params if fit_intercept else (params, 0.0)
     dtype = np.asarray(coef).dtype
-    eps = float(np.finfo(dtype if dtype.kind == "f" else np.float64).eps)
+    eps = eps_of(dtype)
     coef, intercept = np.asarray(coef, np.float64), np.asarray(intercept, np.float64)
     rank = 2 if link == MULTINOMIAL else 1
     if coef.ndim != rank or coef.shape[-1] != d or (rank == 2 and len(coef) < 2):

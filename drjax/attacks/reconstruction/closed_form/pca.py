@@ -23,6 +23,7 @@ import numpy as np
 from drjax.attacks.reconstruction.closed_form import components, factored, left_over
 from drjax.attacks.reconstruction.closed_form.components import CHECKS, Measured, Scores
 from drjax.attacks.reconstruction.closed_form.downdate import Decomposition, decompose
+from drjax.attacks.reconstruction.closed_form.outside import expected_outside
 from drjax.attacks.reconstruction.mixture_prior import MixturePrior
 from drjax.attacks.reconstruction.priors import GaussianPrior, Prior
 from drjax.core import validate
@@ -231,11 +232,12 @@ def _measured(
 ) -> tuple[Measured, Scores, left_over.Others]:
     """What m releases (m, n, k) say, their scores as the checks need them, and what gives those of the known ones."""
     n, d = given.shape[-2], span.basis.shape[1]
+    expects = {"unseen": expected_outside(span, is_centred=is_centred), "is_stated": noise is not None}
     if isinstance(given, FactoredCoords):
         seen = factored.sums(given, span, is_centred=is_centred)
         digits = noise_floor(factored.heads(given, -(-DIGITS // given.shape[2])), seen.eigenvalue)
         seen = seen._replace(digits=digits, floor=np.maximum(digits, noise or 0.0))
-        found = components.measure(seen, span.singular, n, d, is_stated=noise is not None)
+        found = components.measure(seen, span.singular, n, d, **expects)
         return found, seen, lambda lanes: given[lanes, 1:].astype(np.float64)
     scores = given[None].astype(np.float64) if given.ndim == 2 else given.astype(np.float64)
     target = scores[:, target_index]
@@ -248,8 +250,8 @@ def _measured(
     digits = noise_floor(given[None] if given.ndim == 2 else given, eigenvalue)
     floor = np.maximum(digits, noise or 0.0)
     total, weight = (scores.sum(axis=1), (n - 1) / n) if is_centred else (np.zeros_like(target), 1.0)
-    seen = Scores(target, eigenvalue, along, total, beyond, floor, digits, weight)
-    found = components.measure(seen, span.singular, n, d, is_stated=noise is not None)
+    seen = Scores(target, eigenvalue, along, total, beyond, floor, digits, components.eps_of(given.dtype), weight)
+    found = components.measure(seen, span.singular, n, d, **expects)
     return found, seen, lambda lanes: others[lanes]
 
 
@@ -297,8 +299,7 @@ def detect_noise(coords: np.ndarray) -> float:
     """Least error of published coordinates: their decimals if they were rounded, else that of their dtype."""
     sample = np.asarray(coords, np.float64).ravel()[:DIGITS]
     largest = float(np.abs(sample).max(initial=0.0))
-    dtype = coords.dtype if coords.dtype.kind == "f" else np.dtype(np.float64)
-    floor = float(np.finfo(dtype).eps) * largest
+    floor = components.eps_of(coords.dtype) * largest
     for decimals in range(7):
         if np.abs(sample - np.round(sample, decimals)).max(initial=0.0) <= floor:
             return max(floor, 10.0**-decimals / np.sqrt(12))

@@ -186,12 +186,13 @@ def measure(
     # Of several estimates of the length outside, that of the largest score is the least noisy.
     best = np.arange(len(u)), np.where(measured, np.abs(target), -1).argmax(axis=1)
     reach = (eigenvalue / (c * w[..., 0]))[best]
-    square, doubt, longest = outside.squares(u[best], reach, level, singular, d, unseen=unseen, eps=scores.eps)
+    known_as = {"unseen": unseen, "eps": scores.eps}
+    square, _, longest = outside.squares(u[best], reach, level, singular, d, **known_as)
     residual, longest = (np.where(usable, np.sqrt(value), np.nan) for value in (square, longest))
+    # Noise that the checks alone show excuses no own score: it may be a map of another kind.
+    told = outside.squares(u[best], reach, scores.floor, singular, d, **known_as)[:2]
     noise = np.where(is_unconverged, projected, level)
-    combined, variance = _with_own_scores(
-        combined, variance, residual, doubt, expected, scores, singular, u, measured, noise, n
-    )
+    combined, variance = _with_own_scores(combined, variance, told, expected, scores, singular, u, measured, noise, n)
 
     found = Measured(combined, variance, residual, longest, expected, levels, level, np.zeros(len(target), np.uint32))
     gain = (found.share * expected).sum(axis=1) / expected.sum(axis=1)
@@ -351,8 +352,7 @@ def _lengthened(excess: np.ndarray, slope: np.ndarray, grown: np.ndarray, singul
 def _with_own_scores(
     z: np.ndarray,
     variance: np.ndarray,
-    length: np.ndarray,
-    doubt: np.ndarray,
+    squares: tuple[np.ndarray, np.ndarray],
     expected: np.ndarray,
     scores: Scores,
     singular: np.ndarray,
@@ -364,7 +364,7 @@ def _with_own_scores(
     """z and its variance with what each own score says, theta_0 / c = u z + (theta_0 / lam) rho^2.
 
     In the directions of the components themselves that is far more than the eigenvalue says. What is expected of z
-    keeps the errors of u small; correlations are left out.
+    keeps the errors of u small; correlations are left out. `squares` are rho^2 and its standard deviation, (m,) each.
     """
     c = scores.weight
     mean, left = expected / (expected + variance) * z, expected * variance / (expected + variance)
@@ -373,9 +373,9 @@ def _with_own_scores(
     for a in range(u.shape[1]):
         own, used = scores.target[:, a] / c, measured[:, a]
         each = scores.target[:, a] / np.where(used, scores.eigenvalue[:, a], 1.0)
-        beyond = each * length**2
+        beyond, doubt = each * squares[0], each * squares[1]
         spread = left * u[:, a]
-        noise = (level / c) ** 2 * (1 + u.shape[2] / n) + (each * doubt) ** 2 + (spread * u[:, a]).sum(axis=1)
+        noise = (level / c) ** 2 * (1 + u.shape[2] / n) + doubt**2 + (spread * u[:, a]).sum(axis=1)
         gain = np.where(used[:, None], spread / np.maximum(noise, 1e-300)[:, None], 0)
         away = np.where(used, own - beyond - (u[:, a] * mean).sum(axis=1), 0)
         mean, left = mean + gain * away[:, None], np.maximum(left - gain * spread, 0)

@@ -32,7 +32,8 @@ OF_LENGTH = 2
 def squares(
     u: np.ndarray, reach: np.ndarray, level: np.ndarray, singular: np.ndarray, d: int, *, unseen: float, eps: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Squared length (m,) outside the span by one component of each release, its deviation, and the largest it may be.
+    """Squared length (m,) outside the span by one component of each release, in view of its noise and of what is
+    expected; its standard deviation; and the largest that it may be by the component alone.
 
     Args:
         u: (m, r), the component in the span; what it lacks of length 1 is outside, where the span is not everything.

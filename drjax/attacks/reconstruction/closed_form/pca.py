@@ -72,7 +72,8 @@ def reconstruct_pca(
         span: The known records as `decompose` finds them, where the caller has them so.
 
     Returns:
-        x (m, d); residual_norm (m,) the length of the part that the release leaves undetermined; expected_mse (m,) and
+        x (m, d); residual_norm (m,) the length of the part that the release leaves undetermined, where its noise hides
+        that as much as the known records have outside each other's span; expected_mse (m,) and
         feature_mse (m, d) in view of it and of the noise. Status DEGENERATE where the release says nothing of the
         target (its scores are all zero, or those of all records), MISFIT where the known records and any one more do
         not give such scores, or their noise leaves nothing: `misfit` says why. In both cases x is the prior's mean,

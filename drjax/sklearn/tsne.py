@@ -14,9 +14,11 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.validation import check_non_negative, validate_data
 
 from drjax.core.types import Array
+from drjax.dr.metrics import METRICS
+from drjax.dr.tsne import near
 from drjax.dr.tsne.affinity import joint_probabilities
 from drjax.dr.tsne.cpu import Descent, tsne_batch
-from drjax.dr.tsne.method import START_STD
+from drjax.dr.tsne.method import MESH_FROM, START_STD
 from drjax.dr.tsne.xla import descend
 from drjax.sklearn.common import FLOATS, generator, precision
 from drjax.sklearn.pca import PCA
@@ -25,9 +27,11 @@ from drjax.sklearn.pca import PCA
 class TSNE(sklearn.manifold.TSNE):
     """`sklearn.manifold.TSNE` by the exact t-SNE of `drjax.dr`.
 
-    Parameters and fitted attributes are scikit-learn's. Both methods are computed with all affinities and the exact
-    gradient: "barnes_hut" names an approximation of it, and `angle` has no effect, nor has `n_jobs`. float64 input is
-    computed in float64, where scikit-learn takes float32. A random start is the one that scikit-learn draws from the
+    Parameters and fitted attributes are scikit-learn's. Below `drjax.dr.tsne.method.MESH_FROM` samples both methods are
+    computed with all affinities and the exact gradient. From there on "barnes_hut" in the plane takes affinities of
+    near samples and repulsion by a mesh, as `drjax.TSNE` does, if the metric is one of drjax's without `metric_params`;
+    all else still holds all distances. `angle` has no effect, nor has `n_jobs`. float64 input is computed in float64,
+    where scikit-learn takes float32. A random start is the one that scikit-learn draws from the
     same `random_state`. The descent is chaotic: maps equal scikit-learn's in distribution. Sparse data are made dense;
     a sparse precomputed matrix must have all distances. With verbose = 2 the last iteration is printed.
     """
@@ -55,7 +59,6 @@ class TSNE(sklearn.manifold.TSNE):
             self.learning_rate_ = max(n / self.early_exaggeration / 4, 50.0)
         else:
             self.learning_rate_ = self.learning_rate
-        squared = self._squared_distances(X).astype(X.dtype)
         start = self._start(X).astype(X.dtype)
         descent = Descent(
             exaggeration=float(self.early_exaggeration),
@@ -65,9 +68,15 @@ class TSNE(sklearn.manifold.TSNE):
             patience=int(self.n_iter_without_progress),
             min_grad_norm=float(self.min_grad_norm),
         )
-        if self.verbose:
-            print(f"[t-SNE] Computed squared distances of {n} samples")
-        self.embedding_, self.kl_divergence_, grad_norm, count = _run(squared, start, float(self.perplexity), descent)
+        if self._is_by_mesh(n):
+            points = X.toarray() if issparse(X) else X
+            found = near.fitted(self.metric, float(self.perplexity), descent, points, start)[:4]
+        else:
+            squared = self._squared_distances(X).astype(X.dtype)
+            if self.verbose:
+                print(f"[t-SNE] Computed squared distances of {n} samples")
+            found = _run(squared, start, float(self.perplexity), descent)
+        self.embedding_, self.kl_divergence_, grad_norm, count = _of_host(*found)
         self.n_iter_ = count - 1  # scikit-learn's is the number of the last iteration, from 0
         if self.verbose >= 2:
             print(
@@ -77,6 +86,11 @@ class TSNE(sklearn.manifold.TSNE):
         if self.verbose:
             print(f"[t-SNE] KL divergence after {count} iterations: {self.kl_divergence_:f}")
         return self.embedding_
+
+    def _is_by_mesh(self, n: int) -> bool:
+        """Whether scikit-learn too would approximate, and drjax can."""
+        is_known = self.metric in METRICS and not self.metric_params
+        return is_known and self.method == "barnes_hut" and self.n_components == 2 and n >= MESH_FROM
 
     def _squared_distances(self, X: Any) -> np.ndarray:
         n, params = X.shape[0], self.metric_params or {}
@@ -128,16 +142,16 @@ class TSNE(sklearn.manifold.TSNE):
         return coords / (spread if spread > 0 else 1) * START_STD
 
 
-def _run(
-    squared: np.ndarray, start: np.ndarray, perplexity: float, descent: Descent
-) -> tuple[np.ndarray, float, float, int]:
+def _run(squared: np.ndarray, start: np.ndarray, perplexity: float, descent: Descent) -> tuple[Array, ...]:
     """Coordinates (n, k), divergence, norm of the last gradient that was looked at, and iterations."""
     if jax.default_backend() == "cpu":
         found = tsne_batch(squared[1:, 1:], squared[:1, 1:], start[None], perplexity, descent)
-        coords, divergence, norm, count, _ = (leaf[0] for leaf in found)
-    else:
-        with precision(start.dtype):
-            coords, divergence, norm, count, _ = _run_on_device(squared, start, perplexity, descent)
+        return tuple(leaf[0] for leaf in found[:4])
+    with precision(start.dtype):
+        return _run_on_device(squared, start, perplexity, descent)[:4]
+
+
+def _of_host(coords: Array, divergence: Array, norm: Array, count: Array) -> tuple[np.ndarray, float, float, int]:
     return np.array(coords), float(divergence), float(norm), int(count)
 
 

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
-import jax
 import numpy as np
-import scipy.sparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import validate_data
 
 from drjax import dr
-from drjax.core.types import Array
-from drjax.dr.umap import graph as umap_graph
 from drjax.sklearn.common import FLOATS, draw_key, embed, precision
 
 
@@ -99,7 +94,8 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         X = validate_data(self, X, dtype=FLOATS, ensure_min_samples=3)
         embedding = embed(method, X, draw_key(self.random_state))
         self.embedding_, self.n_epochs_ = embedding.coords, int(embedding.n_iter)
-        self.graph_ = self._graph(X)
+        with precision(X.dtype):
+            self.graph_ = method.graph(X)
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
@@ -114,18 +110,3 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-    def _graph(self, X: np.ndarray) -> scipy.sparse.csr_array:
-        k = min(self.n_neighbors, len(X) - 1)
-        _, n_prune = umap_graph.n_epochs_of(len(X), self.n_epochs)
-        with precision(X.dtype):
-            options = float(self.local_connectivity), float(self.set_op_mix_ratio), n_prune, self.metric
-            graph = _dense_graph(X, k, *options)
-            return scipy.sparse.csr_array(np.asarray(graph))
-
-
-@functools.partial(jax.jit, static_argnames=("k", "local_connectivity", "mix", "n_epochs", "metric"))
-def _dense_graph(x: Array, k: int, local_connectivity: float, mix: float, n_epochs: int, metric: str) -> Array:
-    neighbors = umap_graph.nearest(x, k, metric)
-    weights = umap_graph.memberships(neighbors, local_connectivity)
-    return umap_graph.pruned(umap_graph.fuzzy_union(neighbors.indices, weights, mix), n_epochs)

@@ -17,7 +17,7 @@ from sklearn.metrics import pairwise_distances
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from drjax import dr
-from drjax.sklearn import MDS, PCA, TSNE, UMAP, ClassicalMDS, Isomap, SparseRandomProjection, smacof
+from drjax.sklearn import MDS, PCA, TSNE, UMAP, ClassicalMDS, Isomap, SparseRandomProjection, smacof, tsne
 
 # Small settings where a default is not for the few records of the checks: scikit-learn's own choice in its test suite.
 CHECKED = [
@@ -220,13 +220,27 @@ def test_smacof_runs_in_xla_where_there_is_no_cpu(monkeypatch):
 
 
 def test_tsne_runs_in_xla_where_there_is_no_cpu(monkeypatch):
-    tsne = TSNE(perplexity=5, max_iter=250, init="random", random_state=0)
-    expected = tsne.fit(DIGITS[:20]).kl_divergence_
+    estimator = TSNE(perplexity=5, max_iter=250, init="random", random_state=0)
+    expected = estimator.fit(DIGITS[:20]).kl_divergence_
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     # Two descents from one start end in maps about as good as each other, and far from where they began.
-    found = tsne.fit(DIGITS[:20])
+    found = estimator.fit(DIGITS[:20])
     assert found.embedding_.dtype == np.float64
     assert_allclose(found.kl_divergence_, expected, rtol=0.5)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_tsne_of_many_samples_is_about_as_good_as_scikit_learns_without_all_distances(monkeypatch, dtype):
+    monkeypatch.setattr(tsne, "MESH_FROM", 300)
+    monkeypatch.setattr(TSNE, "_squared_distances", lambda *_: pytest.fail("all distances were made"))
+    x = load_digits().data[:400].astype(dtype)
+    found = TSNE(random_state=0).fit(x)
+    theirs = sklearn.manifold.TSNE(random_state=0).fit(x)
+    assert found.embedding_.dtype == dtype
+    # Its own error of the divergence, which leaves out the repulsion's.
+    assert_allclose(found.kl_divergence_, theirs.kl_divergence_, rtol=0.1)
+    ours, other = (sklearn.manifold.trustworthiness(x, one.embedding_) for one in (found, theirs))
+    assert ours > other - 0.01
 
 
 def test_importing_drjax_imports_neither_scikit_learn_nor_jax():

@@ -30,7 +30,7 @@ def prepared(metric: str, known: np.ndarray, perplexity: float) -> tuple[np.ndar
 
 def fit(metric: str, perplexity: float, descent: Descent, x: Array, start: Array) -> tuple[Array, ...]:
     """The map of x (n, d) from start (n, 2): coords (n, 2), divergence, last norm, iterations, whether it stopped."""
-    on_host = functools.partial(_fit_mapped, metric, perplexity, descent)
+    on_host = functools.partial(fitted, metric, perplexity, descent)
     return host.call(on_host, _results((), start.shape, start.dtype), x, start, vmap_method="sequential")
 
 
@@ -49,7 +49,8 @@ def _results(lead: tuple[int, ...], shape: tuple[int, ...], dtype: Any) -> tuple
     return tuple(jax.ShapeDtypeStruct((*lead, *own), kind) for own, kind in kinds)
 
 
-def _fit_mapped(metric: str, perplexity: float, descent: Descent, x: Array, start: Array) -> tuple[np.ndarray, ...]:
+def fitted(metric: str, perplexity: float, descent: Descent, x: Array, start: Array) -> tuple[np.ndarray, ...]:
+    """The callback of `fit`, which needs no JAX."""
     points, own = np.asarray(x), np.asarray(start)
     if not (np.isfinite(points).all() and np.isfinite(own).all()):
         return _of_host(None, own)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse
 
 from drjax.core import host
 from drjax.core.compiled import njit
@@ -148,6 +149,26 @@ def insert_lanes(settings: Settings, metric: str, known: Array, lists: Lists, ta
     return _run_lanes(settings, lead, inserted, draws, others.shape[-2] + 1, dtype)
 
 
+def graph_of(settings: Settings, metric: str, x: np.ndarray) -> scipy.sparse.csr_array:
+    """Weights (n, n) of the pairs that a map of x (n, d) draws together, in its type; O(n^2 d), memory O(n d)."""
+    lists = lists_of(x, settings.n_neighbors, settings.local_connectivity, metric)
+    head, tail, weight = _edges_of(lists, settings)[2]
+    both = np.concatenate([head, tail]), np.concatenate([tail, head])
+    return scipy.sparse.csr_array((np.tile(weight, 2).astype(x.dtype), both), shape=(len(x), len(x)))
+
+
+def measured(settings: Settings, metric: str, coords: Array, x: Array) -> tuple[np.ndarray, np.ndarray]:
+    """The callback of `Run.objective` and `Run.spread` of any coords (n, k) of x (n, d); nan where not finite."""
+    points, own = np.asarray(coords), np.asarray(x)
+    kind = points.dtype
+    if not (np.isfinite(points).all() and np.isfinite(own).all()):
+        return np.asarray(np.nan, kind), np.asarray(np.nan, kind)
+    lists = lists_of(own, settings.n_neighbors, settings.local_connectivity, metric)
+    union, first, _ = _edges_of(lists, settings)
+    objective = layout_cpu.cross_entropy(points, lists.indices, union, first, settings.a, settings.b)
+    return np.asarray(objective, kind), np.asarray(lists.distances.max(), kind)
+
+
 def as_words(array: np.ndarray) -> np.ndarray:
     """A float64 array as 32-bit words, which JAX keeps whole with x64 off; the last axis doubles."""
     return np.ascontiguousarray(array, np.float64).view(np.uint32)
@@ -209,8 +230,7 @@ def _one(settings: Settings, lists: Lists | None, draws: Draws, n: int, dtype: A
     failed = Run(bad, np.nan, values, margin, 1, 0, 1.0, n_missed)
     if lists is None or not np.isfinite(lists.distances).all():
         return failed
-    union, first = union_of(lists.indices, lists.weights, settings.mix)
-    head, tail, weight = _edges(lists.indices, union, first, union.max() / settings.n_prune)
+    union, first, (head, tail, weight) = _edges_of(lists, settings)
     graph: tuple[np.ndarray, np.ndarray, np.ndarray] = spectral_cpu.adjacency(head, tail, weight, n)
     n_parts, label = spectral_cpu.components(*graph)
     noise, places, centres = (np.ascontiguousarray(leaf, np.float64) for leaf in draws[:3])
@@ -228,6 +248,12 @@ def _one(settings: Settings, lists: Lists | None, draws: Draws, n: int, dtype: A
     coords, n_updates = layout_cpu.optimise(start, head, tail, weight, seed, settings)
     objective = layout_cpu.cross_entropy(coords, lists.indices, union, first, settings.a, settings.b)
     return Run(coords, objective, values, margin, n_parts, n_updates, lists.distances.max(), n_missed)
+
+
+def _edges_of(lists: Lists, settings: Settings) -> tuple[np.ndarray, np.ndarray, tuple]:
+    """What `union_of` returns, and heads, tails and weights of the edges that are due in some epoch."""
+    union, first = union_of(lists.indices, lists.weights, settings.mix)
+    return union, first, _edges(lists.indices, union, first, union.max() / settings.n_prune)
 
 
 @njit

@@ -32,7 +32,7 @@ DEFAULT_EPOCHS = {True: 500, False: 200}
 
 
 MOST_DENSE = 20_000
-"""Records up to which all pairs are held at once where a caller has a choice: 1.6 GB for an array of float32."""
+"""Records up to which all pairs are held at once where derivatives pass: 1.6 GB for an array of float32."""
 
 
 class Neighbors(NamedTuple):
@@ -65,16 +65,6 @@ def n_epochs_of(n: int, n_epochs: int | None) -> tuple[int, int]:
     default = DEFAULT_EPOCHS[n <= 10_000]
     epochs = default if n_epochs is None else n_epochs
     return epochs, epochs if epochs > 10 else default
-
-
-def check_dense(n: int, what: str) -> None:
-    """Refuses more records than `MOST_DENSE`.
-
-    Raises:
-        ValueError: n is above that.
-    """
-    if n > MOST_DENSE:
-        raise ValueError(f"number of records n must be <= {MOST_DENSE:,} for {what}: all pairs are held; got {n:,}")
 
 
 def nearest(x: Array, k: int, metric: str = metrics.EUCLIDEAN) -> Neighbors:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.sparse
 
 from drjax.core import host, platforms, validate
 from drjax.core.linalg import compute_dtype, on_device
@@ -44,7 +45,8 @@ class UMAP:
     Time and memory of one map on a CPU grow about as n log n but for the exact search for neighbours, O(n^2 d), which
     takes most of it from 20,000 records on; memory is O(n (d + n_neighbors)). From 2,048 records on a map by itself
     takes all cores but for the descent, which takes one; above 10,000 the objective is an estimate from n 2,048 / 2
-    pairs, within about 0.1%. Elsewhere, with n_epochs <= 10, and in `objective`, memory is O(n^2).
+    pairs, within about 0.1%. Elsewhere memory is O(n^2), and so it is up to `graph.MOST_DENSE` records with
+    n_epochs <= 10 and in `objective`, which have derivatives there.
 
     Attributes:
         n_components: Output dimension k >= 1; k < n with init="spectral".
@@ -139,12 +141,12 @@ class UMAP:
     def fit_transform(self, key: Array, x: Array) -> Embedding:
         """Embeds x (n, d), n >= 3; coords (n, k). The objective is the cross entropy, see `objective`.
 
-        With n_epochs <= `UNROLLED_EPOCHS` differentiable in x through the start: on the edges' weights the descent
-        depends by steps alone, when they are due. Above 10,000 records a CPU estimates the objective, see `UMAP`.
+        With n_epochs <= `UNROLLED_EPOCHS` and n <= `graph.MOST_DENSE` differentiable in x through the start: on the
+        edges' weights the descent depends by steps alone, when they are due. Above 10,000 records a CPU estimates the
+        objective, see `UMAP`.
 
         Raises:
-            ValueError: at trace time, if x has not rank 2 or three rows, k is too large for n, or n is above
-                `graph.MOST_DENSE` with so few epochs.
+            ValueError: at trace time, if x has not rank 2 or three rows, or k is too large for n.
         """
         x = base.records(x)
         settings = self._settings(x.shape[0])
@@ -157,17 +159,27 @@ class UMAP:
 
         Differentiable in both, also mixed, with the neighbour lists held fixed: bandwidths count as the roots that the
         search approximates. Pairs of the map repel each other at a squared distance larger by 0.001, as in the descent.
-        All pairs are held at once: O(n^2) memory.
+        O(n^2) memory. Above `graph.MOST_DENSE` records it is the host's estimate, see `UMAP`, without derivatives.
 
         Raises:
-            ValueError: at trace time, as `fit_transform`, or if n > `graph.MOST_DENSE`.
+            ValueError: at trace time, as `fit_transform`.
         """
         settings = self._settings(x.shape[0])
-        graph.check_dense(x.shape[0], "the objective of any coordinates")
+        if x.shape[0] > graph.MOST_DENSE:
+            return self._measured(settings, coords, x)[0]
         lists = self._nearest(settings, jnp.asarray(x, compute_dtype(x)))
         weights = graph.memberships(lists, settings.local_connectivity)
         union = graph.fuzzy_union(lists.indices, weights, settings.mix)
         return graph.cross_entropy(coords, union, settings.a, settings.b)
+
+    def graph(self, x: Array) -> scipy.sparse.csr_array:
+        """Weights (n, n) of the pairs of records x (n, d) that a map draws together, on the host; O(n^2 d) time.
+
+        Raises:
+            ValueError: x is not a finite numeric matrix, or as `fit_transform`.
+        """
+        array = validate.matrix(x)
+        return cpu.graph_of(self._settings(len(array)), self.metric, array.astype(compute_dtype(array), copy=False))
 
     def prepare(self, known: Array, *, shared_key: Array | None = None) -> UMAPShared:
         """Neighbour lists of known (n-1, d) and their weights, in float64 on the host; O(n^2 d), see `neighbors`.
@@ -211,9 +223,8 @@ class UMAP:
 
     def _run(self, settings: Settings, n: int, on_host: Any, in_xla: Any, *operands: Any) -> Embedding:
         on_host, in_xla = (functools.partial(f, settings) for f in (on_host, in_xla))
-        if settings.n_epochs > UNROLLED_EPOCHS:
+        if settings.n_epochs > UNROLLED_EPOCHS or n > graph.MOST_DENSE:
             return self._embedding(settings, platforms.by_platform(*operands, cpu=on_host, default=in_xla))
-        graph.check_dense(n, f"n_epochs = {settings.n_epochs}, of at most {UNROLLED_EPOCHS}")
         return self._embedding(settings, in_xla(*operands))
 
     def prepare_frozen(self, key: Array, known: Array) -> tuple[frozen.FrozenShared, Array]:
@@ -321,8 +332,11 @@ class UMAP:
         on_host = functools.partial(reference.fit_lanes, tuple(options.items()))
         seed = jax.random.bits(key, (), jnp.uint32)
         coords, n_parts = host.call(on_host, like, x, seed, vmap_method="expand_dims")
-        is_finite = jnp.all(jnp.isfinite(x))
-        objective = self.objective(coords, jnp.where(is_finite, x, 0))
+        if n > graph.MOST_DENSE:
+            objective, spread = self._measured(settings, coords, x)
+        else:
+            finite = jnp.where(jnp.all(jnp.isfinite(x)), x, 0)
+            objective, spread = self.objective(coords, finite), jnp.max(self._nearest(settings, finite).distances)
         k = settings.n_components
         found = Run(
             coords=coords,
@@ -331,10 +345,16 @@ class UMAP:
             margin=jnp.ones(k, dtype),
             n_parts=n_parts,
             n_updates=jnp.int32(0),
-            spread=jnp.max(self._nearest(settings, jnp.where(is_finite, x, 0)).distances),
+            spread=spread,
             n_missed=jnp.int32(0),
         )
         return self._embedding(settings, found)
+
+    def _measured(self, settings: Settings, coords: Array, x: Array) -> tuple[Array, Array]:
+        """Objective and spread on the host, see `Run`."""
+        coords, x = jnp.asarray(coords), jnp.asarray(x, compute_dtype(x))
+        on_host = functools.partial(cpu.measured, settings, self.metric)
+        return host.call(on_host, (jax.ShapeDtypeStruct((), coords.dtype),) * 2, coords, x, vmap_method="sequential")
 
     def _embedding(self, settings: Settings, found: Run) -> Embedding:
         values, n = found.values, found.coords.shape[0]

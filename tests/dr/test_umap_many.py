@@ -3,7 +3,6 @@
 import threading
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.linalg

@@ -23,6 +23,7 @@ import tyro
 from bench import harness
 from drjax.attacks.prepared import Prepared
 from drjax.attacks.shadow import iter_shadow_embeddings
+from drjax.core.regression_sums import RegressionSums
 from drjax.dr import PCA
 
 RANK, NOISE = 60, 0.05
@@ -125,19 +126,20 @@ def statistics(m: int, known: int, d: int) -> dict[str, Any]:
     rng = np.random.default_rng(1)
     shared = (rng.normal(size=(RANK, d)) / np.arange(1, RANK + 1)[:, None]).astype(np.float32)
     records, kept, method = made(rng, shared, known), Prepared(), PCA()
-    records_by_coords, coords_by_coords = np.zeros((d, 2)), np.zeros((2, 2))
+    sums: RegressionSums | None = None
     memory, begun = harness.MemoryMeter(), time.perf_counter()
     for start in range(0, m, PIECE):
         targets = made(rng, shared, min(PIECE, m - start))
         key = jax.random.fold_in(jax.random.key(0), start)
         for at, one in iter_shadow_embeddings(key, method, records, targets, factored=True, kept=kept):
-            coords = np.asarray(one.coords[:, 0], np.float64)
-            records_by_coords += targets[at : at + len(coords)].T @ coords
-            coords_by_coords += coords.T @ coords
+            coords = np.asarray(one.coords[:, 0])
+            own = RegressionSums.of(coords, targets[at : at + len(coords)])
+            sums = own if sums is None else sums.merged(own)
+    assert sums is not None
     fields = {
         "wall_s": time.perf_counter() - begun,
         "extra_rss_bytes": memory.growth(),
-        "slope": float(np.linalg.norm(np.linalg.solve(coords_by_coords, records_by_coords.T))),
+        "slope": float(np.linalg.norm(sums.solve([1e-9]).weights)),
     }
     return harness.make_row("statistics_of_pca", {"m": m, "n": known + 1, "d": d}, fields)
 

@@ -46,6 +46,7 @@ def run(
     then: Callable[[int, Any], Sequence[tuple[Any, ...]]] | None = None,
     executor: str | Executor = "local",
     workers: int | None = None,
+    ahead: int | None = None,
 ) -> Iterator[tuple[int, Any]]:
     """Runs `work(*task)` for every task; yields (number of the task, what it returned) as they end.
 
@@ -53,12 +54,13 @@ def run(
 
     Args:
         work: Function of a module's top level that may run twice for a task.
-        tasks: Arguments of each call, numbered from 0.
+        tasks: Arguments of each call, numbered from 0; asked for when they begin.
         then: Tasks that the end of one makes possible, from its number and what it returned, numbered on in the order
             in which they come; none if None.
         executor: "local" for processes of this machine, "ray", "dask" or "slurm" (see `opened`), or an executor of the
             caller's own, which is left open.
         workers: Workers to ask for; if None one per core of this machine, or what the cluster has.
+        ahead: Most tasks that have begun and not ended; `AHEAD` if None.
 
     Raises:
         ValueError: an unknown executor, or one whose package is missing.
@@ -71,7 +73,7 @@ def run(
         validate.integer(workers=workers)
     if executor == "local" and then is None:
         workers = min(workers or _n_cores(), len(tasks))
-    waiting, count = collections.deque(enumerate(tasks)), len(tasks)
+    n_begun, count, most = 0, len(tasks), AHEAD if ahead is None else ahead
     running: dict[Future, int] = {}
     ended: queue.SimpleQueue[Future] = queue.SimpleQueue()
 
@@ -82,9 +84,10 @@ def run(
 
     with opened(executor, workers) as pool:
         try:
-            while waiting or running:
-                while waiting and len(running) < AHEAD:
-                    begin(*waiting.popleft())
+            while n_begun < len(tasks) or running:
+                while n_begun < len(tasks) and len(running) < most:
+                    begin(n_begun, tasks[n_begun])
+                    n_begun += 1
                 future = ended.get()
                 number, result = running.pop(future), future.result()
                 for task in then(number, result) if then else ():

@@ -251,6 +251,35 @@ def fit_with_errors(inputs: np.ndarray, y: np.ndarray, choice: Choice) -> tuple[
     return KernelRegression(inputs, weights, intercept, choice, errors**2), errors
 
 
+@dataclass(frozen=True)
+class Landmarks:
+    """A kernel as inner products of (r,) numbers: those of an input with some inputs, the landmarks (Nystroem's).
+
+    Attributes:
+        kernel: The kernel.
+        inputs: (q, f), landmarks.
+        root: (q, r), root of the inverse of their kernel, in the directions that are above rounding.
+    """
+
+    kernel: Kernel
+    inputs: np.ndarray
+    root: np.ndarray
+
+    @classmethod
+    def of(cls, kernel: Kernel, inputs: np.ndarray) -> Landmarks:
+        """Landmarks (q, f); O(q^2 f + q^3).
+
+        Source: Williams & Seeger (2001).
+        """
+        values, vectors = eigh(kernel(inputs, inputs))
+        kept = values > len(values) * np.finfo(np.float64).eps * values[-1]
+        return cls(kernel, inputs, vectors[:, kept] / np.sqrt(values[kept]))
+
+    def __call__(self, inputs: np.ndarray) -> np.ndarray:
+        """(m, r) of inputs (m, f), whose inner products are the kernel where landmarks explain it; O(m q (f + r))."""
+        return self.kernel(inputs, self.inputs) @ self.root
+
+
 def leave_one_out_weights(kernel: np.ndarray, penalty: float, rows: np.ndarray) -> np.ndarray:
     """(r, m): weight of target j in the prediction for a row by a fit without it; overwrites the kernel (m, m).
 

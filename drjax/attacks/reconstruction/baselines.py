@@ -14,6 +14,7 @@ from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.attacks.shadow import DENSE_FLOPS
 from drjax.core import validate
 from drjax.core.kernel_regression import Spectrum, least
+from drjax.core.regression_sums import RegressionSums
 from drjax.core.types import Array, Reconstruction, Status
 
 PENALTIES = tuple(float(10.0**e) for e in range(-3, 7))
@@ -122,6 +123,25 @@ def fit_ridge(coords: Array, targets: Array, *, penalties: Sequence[float] = PEN
     _, best = least(losses)
     weights = features.T @ (spectrum.vectors @ (spectrum.vectors.T @ y / (spectrum.values + best)[:, None]))
     return RidgeModel(center, scale, weights, intercept, best, losses, (n, k))
+
+
+def ridge_of_sums(
+    sums: RegressionSums, release_shape: tuple[int, int], *, eps: float, penalties: Sequence[float] = PENALTIES
+) -> RidgeModel:
+    """`fit_ridge` from sums over shadows' flattened coordinates (n k,), however many there were; O((n k)^3).
+
+    The penalty is that of the least generalised cross-validation, for which `loo_mse` stands.
+
+    Args:
+        sums: Sums of coordinates and targets.
+        release_shape: (n, k).
+        eps: Relative rounding of the coordinates.
+        penalties: Grid, each > 0.
+    """
+    scale = sums.deviations(eps)
+    found = sums.solve(penalties, scale=scale)
+    weights = np.where(np.isfinite(scale), scale, 0)[:, None] * found.weights
+    return RidgeModel(sums.inputs, scale, weights, sums.targets, found.penalty, found.losses, release_shape)
 
 
 def _scales(features: np.ndarray, dtype: np.dtype) -> np.ndarray:

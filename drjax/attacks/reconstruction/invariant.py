@@ -6,6 +6,7 @@ and costs an attacker nothing: distances from the target to every known record d
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,11 +16,31 @@ import numpy as np
 from drjax.attacks.attack import Cost, EmbeddingThreat, LearnedAttack
 from drjax.attacks.shadow import DENSE_FLOPS
 from drjax.core import validate
-from drjax.core.kernel_regression import KernelRegression, fit_with_errors, squared_distances, tune
+from drjax.core.kernel_regression import (
+    Choice,
+    KernelRegression,
+    Landmarks,
+    fit_with_errors,
+    squared_distances,
+    tune,
+)
+from drjax.core.regression_sums import RegressionSums
 from drjax.core.types import Array, Reconstruction, Status
 
 WIDTHS = (0.1, 0.3, 1.0, 3.0, 10.0)
 """Grid of the kernel's width, in units of the median squared distance between the features of two shadows."""
+
+N_LANDMARKS = 4096
+"""Shadows by whose kernels with it a new one is told where there are more than `MANY`."""
+
+MANY = 2 * N_LANDMARKS
+"""Most shadows whose kernels with each other are held: 0.5 GB for each copy."""
+
+BLOCK = 2048
+"""Shadows whose kernels with the landmarks are held at once."""
+
+PENALTIES_OF_SUMS = tuple(float(10.0**e) for e in np.arange(-9, 1.5, 0.5))
+"""Grid of the penalty there, lower than that of few shadows."""
 
 N_SEARCHED = 1000
 """Most shadows that features, width and penalty are chosen on: an eigendecomposition for each of the first two."""
@@ -117,7 +138,8 @@ def fit(coords: Array, targets: Array, *, features: Sequence[str] = tuple(FEATUR
 
     Features, kernel width and penalty are those of the least leave-one-out error, on the first `N_SEARCHED` shadows.
     It is exact for a fixed intercept, and takes one eigendecomposition for each of the first two. O(m^2 (p + d) +
-    m^3 / 3) beside.
+    m^3 / 3) beside. Above `MANY` shadows it learns from their kernels with the first `N_LANDMARKS`, q, by sums over all
+    of them: O(m q (p + q + d) + q^3), and memory for q^2 numbers beside the shadows.
 
     Args:
         coords: (m, n, k) releases of the training shadows, target in row 0, finite; leave out unusable lanes before.
@@ -133,16 +155,29 @@ def fit(coords: Array, targets: Array, *, features: Sequence[str] = tuple(FEATUR
     if raw.ndim != 3 or raw.shape[1] < 2:
         raise ValueError(f"coords must have shape (m, n, k) with n >= 2, got {raw.shape}")
     validate.matrix(raw.reshape(len(raw), -1), "coords", min_rows=2)
-    releases = raw.astype(np.float64)
     y = validate.matrix(targets, "targets").astype(np.float64)
-    if len(y) != len(releases):
-        raise ValueError(f"targets must have one row per release, {len(releases)}, got {len(y)}")
+    if len(y) != len(raw):
+        raise ValueError(f"targets must have one row per release, {len(raw)}, got {len(y)}")
     if len(features) == 0:
         raise ValueError("features must name at least one kind, got none")
     for name in features:
         validate.one_of(FEATURES, features=name)
 
+    if len(raw) > MANY:
+        inputs, losses = landmarks_of(raw[:N_LANDMARKS], y[:N_LANDMARKS], features=features)
+        sums = [RegressionSums.of(inputs(raw[at : at + BLOCK]), y[at : at + BLOCK]) for at in range(0, len(y), BLOCK)]
+        return of_sums(functools.reduce(RegressionSums.merged, sums), inputs, y[:N_LANDMARKS], losses)
+    releases = raw.astype(np.float64)
     reference = reference_of(releases)
+    name, choice, losses = _chosen(releases, y, reference, features)
+    regression, _ = fit_with_errors(FEATURES[name](releases, reference), y, choice)
+    return KernelModel(name, reference, regression, losses)
+
+
+def _chosen(
+    releases: np.ndarray, y: np.ndarray, reference: np.ndarray, features: Sequence[str]
+) -> tuple[str, Choice, dict[str, float]]:
+    """Features, kernel and penalty of the least leave-one-out error on the first shadows, and that of each features."""
     searched = slice(min(len(y), N_SEARCHED))
     away = (y - y.mean(axis=0))[searched]
     choices = {}
@@ -151,8 +186,47 @@ def fit(coords: Array, targets: Array, *, features: Sequence[str] = tuple(FEATUR
         choices[name] = tune(squared, away, widths=WIDTHS)
     losses = {name: choice.loo_mse for name, choice in choices.items()}
     name = min(losses, key=lambda one: losses[one])
-    regression, _ = fit_with_errors(FEATURES[name](releases, reference), y, choices[name])
-    return KernelModel(name, reference, regression, losses)
+    return name, choices[name], losses
+
+
+@dataclass(frozen=True)
+class KernelInputs:
+    """What a regression from sums is given of releases: their kernel with some of them, as numbers; see `Landmarks`.
+
+    Attributes:
+        features: Key of `FEATURES`.
+        reference: (n-1, k), as in `KernelModel`.
+        landmarks: Landmarks among the features (q, p) of the first shadows.
+    """
+
+    features: str
+    reference: np.ndarray
+    landmarks: Landmarks
+
+    def __call__(self, coords: np.ndarray) -> np.ndarray:
+        """(m, r) of releases (m, n, k)."""
+        return self.landmarks(FEATURES[self.features](np.asarray(coords, np.float64), self.reference))
+
+
+def landmarks_of(
+    coords: np.ndarray, targets: np.ndarray, *, features: Sequence[str] = tuple(FEATURES)
+) -> tuple[KernelInputs, dict[str, float]]:
+    """What releases are told by, chosen on some shadows (q, n, k) and their targets (q, d), and the losses of `fit`."""
+    releases, y = np.asarray(coords, np.float64), np.asarray(targets, np.float64)
+    reference = reference_of(releases)
+    name, choice, losses = _chosen(releases, y, reference, features)
+    landmarks = Landmarks.of(choice.kernel, FEATURES[name](releases, reference))
+    return KernelInputs(name, reference, landmarks), losses
+
+
+def of_sums(sums: RegressionSums, inputs: KernelInputs, targets: np.ndarray, losses: dict[str, float]) -> KernelModel:
+    """The model from sums over shadows, the landmarks themselves among them, whose targets are (q, d)."""
+    found, landmarks = sums.solve(PENALTIES_OF_SUMS), inputs.landmarks
+    errors = found.left_out(landmarks(landmarks.inputs), np.asarray(targets, np.float64))
+    weights, intercept = landmarks.root @ found.weights, found.targets - found.inputs @ found.weights
+    choice = Choice(found.loss, found.penalty, landmarks.kernel)
+    regression = KernelRegression(landmarks.inputs, weights, intercept, choice, errors**2)
+    return KernelModel(inputs.features, inputs.reference, regression, losses)
 
 
 def reference_of(releases: np.ndarray) -> np.ndarray:
@@ -183,7 +257,12 @@ class InvariantKernel(LearnedAttack):
         s, p, d = len(threat.public), math.prod(threat.coords.shape[1:]), threat.known.shape[1]
         searched = min(s, N_SEARCHED)
         trials = len(FEATURES) * len(WIDTHS)
-        flops = trials * (3.0 * searched**3 + 2.0 * searched**2 * d) + 2.0 * s**2 * (p + d) + 2.0 * s**3
+        flops = trials * (3.0 * searched**3 + 2.0 * searched**2 * d)
+        if s > MANY:
+            q = N_LANDMARKS
+            flops += 2.0 * s * q * (p + 2 * q + d) + 30.0 * q**3
+            return Cost(flops / DENSE_FLOPS, 8.0 * (8 * q**2 + (q + BLOCK) * (len(FEATURES) * p + q) + 2 * s * d))
+        flops += 2.0 * s**2 * (p + d) + 2.0 * s**3
         return Cost(flops / DENSE_FLOPS, 8.0 * (4 * s**2 + len(FEATURES) * s * p + 3 * s * d))
 
     def run(self, key: Array, threat: EmbeddingThreat) -> Reconstruction:

@@ -1,0 +1,123 @@
+"""Regressions from sums over shadows that nobody keeps, against the ones that hold all of them."""
+
+import concurrent.futures
+
+import jax
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.datasets import load_digits
+
+from drjax.attacks.reconstruction import baselines, invariant, shadow_sums
+from drjax.attacks.shadow import shadow_embeddings
+from drjax.core.kernel_regression import Landmarks, Radial
+from drjax.dr import PCA
+
+DIGITS = load_digits().data[:, :40].astype(np.float32) / 16
+KNOWN, RECORDS, TARGETS = DIGITS[:12], DIGITS[12:412], DIGITS[412:472]
+KEY, METHOD = jax.random.key(0), PCA(n_components=2)
+
+
+def own_key(start):
+    return jax.random.fold_in(KEY, start)
+
+
+@pytest.fixture(scope="module")
+def releases():
+    return np.asarray(shadow_embeddings(jax.random.key(9), METHOD, KNOWN, TARGETS).coords)
+
+
+@pytest.fixture
+def short_ranges(monkeypatch):
+    monkeypatch.setattr(shadow_sums, "RANGE", 150)
+
+
+@pytest.mark.usefixtures("short_ranges")
+def test_ridge_is_that_of_all_shadows(releases):
+    found = shadow_sums.fit_ridge(KEY, METHOD, KNOWN, RECORDS)
+    parts = [shadow_embeddings(own_key(at), METHOD, KNOWN, RECORDS[at : at + 150]).coords for at in (0, 150, 300)]
+    held = np.concatenate([np.asarray(part) for part in parts])
+    theirs = baselines.fit_ridge(held, RECORDS, penalties=[found.penalty])
+    assert_allclose(found.reconstruct(releases).x, theirs.reconstruct(releases).x, atol=1e-6)
+    # The two choose about the same penalty, and expect about the same error.
+    chosen = baselines.fit_ridge(held, RECORDS)
+    assert 0.09 < found.penalty / chosen.penalty < 11
+    assert_allclose(found.loo_mse[found.penalty], chosen.loo_mse[chosen.penalty], rtol=0.1)
+
+
+class Lazy:
+    """Records of which nobody may ask more than a range."""
+
+    def __len__(self):
+        return len(RECORDS)
+
+    def __getitem__(self, at):
+        assert len(RECORDS[at]) <= 150
+        return RECORDS[at]
+
+
+@pytest.mark.usefixtures("short_ranges")
+def test_workers_and_records_that_are_read_in_ranges_give_the_same_sums():
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        found = [
+            shadow_sums.sums_of_shadows(KEY, METHOD, KNOWN, records, shadow_sums._flat, executor=executor)
+            for records, executor in ((RECORDS, None), (Lazy(), None), (Lazy(), pool))
+        ]
+    for other in found[1:]:
+        for ours, theirs in zip(found[0], other, strict=True):
+            assert_array_equal(ours, theirs)
+    assert found[0].count == len(RECORDS)
+
+
+def test_local_processes_give_the_same_ridge():
+    options = {"dtype": "float64", "executor": "local", "workers": 2}
+    found, alone = (
+        shadow_sums.fit_ridge(KEY, METHOD, KNOWN, RECORDS, **given) for given in (options, {"dtype": "float64"})
+    )
+    assert_allclose(found.weights, alone.weights, rtol=1e-12, atol=1e-12)
+
+
+def test_a_kernel_by_all_inputs_as_landmarks_is_the_kernel_itself():
+    inputs = DIGITS[:30].astype(np.float64)
+    kernel = Radial(5.0)
+    numbers = Landmarks.of(kernel, inputs)(inputs)
+    assert_allclose(numbers @ numbers.T, kernel(inputs, inputs), atol=1e-9)
+
+
+@pytest.mark.usefixtures("short_ranges")
+def test_kernel_regression_from_sums_errs_as_that_of_all_shadows_and_says_how_much(releases):
+    found = shadow_sums.fit_kernel(KEY, METHOD, KNOWN, RECORDS, n_landmarks=150).reconstruct(releases)
+    held = np.asarray(shadow_embeddings(own_key(0), METHOD, KNOWN, RECORDS).coords)
+    theirs, few = (invariant.fit(held[:m], RECORDS[:m]).reconstruct(releases) for m in (400, 150))
+    error, all_, of_few = (((one.x - TARGETS) ** 2).mean() for one in (found, theirs, few))
+    assert error < 1.1 * all_ < 0.95 * of_few
+    assert 0.7 < found.expected_mse.mean() / error < 1.4
+
+
+def test_a_fit_of_many_shadows_goes_by_landmarks(monkeypatch, releases):
+    held = np.asarray(shadow_embeddings(own_key(0), METHOD, KNOWN, RECORDS).coords)
+    exact, few = invariant.fit(held, RECORDS), invariant.fit(held[:200], RECORDS[:200])
+    for name, value in (("MANY", 399), ("N_LANDMARKS", 200), ("BLOCK", 70)):
+        monkeypatch.setattr(invariant, name, value)
+    found = invariant.fit(held, RECORDS)
+    assert found.regression.inputs.shape[0] == 200
+    ours, all_, of_few = (((one.reconstruct(releases).x - TARGETS) ** 2).mean() for one in (found, exact, few))
+    assert ours < 1.2 * all_
+    assert ours < 0.95 * of_few
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"records": RECORDS[:, :3]}, "records must have shape"),
+        ({"records": RECORDS[:0]}, "records must have shape"),
+        ({"dtype": "float16"}, "dtype must be one of"),
+        ({"executor": "kubernetes"}, "executor"),
+        ({"records": np.full((3, 40), np.nan)}, "must be finite|none among 3"),
+    ],
+    ids=["width", "none", "dtype", "executor", "not finite"],
+)
+def test_bad_input_is_refused(change, message):
+    given = {"records": RECORDS} | change
+    with pytest.raises(ValueError, match=message):
+        shadow_sums.fit_ridge(KEY, METHOD, KNOWN, given.pop("records"), **given)

@@ -183,11 +183,11 @@ class EmbeddingThreat(Threat):
             else np.where(which[:, None], expected_of.var(axis=0), found.feature_mse),
         )
 
-    def open_share(self, found: Reconstruction) -> np.ndarray:
+    def open_share(self, found: Reconstruction, *, most: float = 1.0) -> np.ndarray:
         """(m,) `left_open` of a reconstruction; of attacks that do not tell features apart 0."""
         if found.feature_mse is None:
             return np.zeros(len(found.x))
-        return left_open(np.asarray(found.feature_mse), self.expected_of.astype(np.float64).var(axis=0))
+        return left_open(np.asarray(found.feature_mse), self.expected_of.astype(np.float64).var(axis=0), most=most)
 
     def settled(self, found: Reconstruction) -> Reconstruction:
         """A reconstruction with the expected record in place of answers that nobody should rely on.
@@ -204,13 +204,13 @@ class EmbeddingThreat(Threat):
         return self.guessed(found, is_worthless)._replace(status=settled)
 
 
-def left_open(errors: np.ndarray, variance: np.ndarray) -> np.ndarray:
+def left_open(errors: np.ndarray, variance: np.ndarray, *, most: float = 1.0) -> np.ndarray:
     """(m,) mean share that squared errors (m, d) are of the variances of features (d,), those that vary.
 
-    Each counts in its own unit, whatever the others', and for no more than its variance, as any can be guessed.
+    Each counts in its own unit, whatever the others', and for `most` of its variance: any can be guessed.
     """
     varies = variance > 0
-    return np.minimum(errors[:, varies] / variance[varies], 1).sum(axis=1) / max(int(varies.sum()), 1)
+    return np.minimum(errors[:, varies] / variance[varies], most).sum(axis=1) / max(int(varies.sum()), 1)
 
 
 def predicted_mse(found: Reconstruction) -> np.ndarray:

@@ -210,7 +210,8 @@ class _Run(NamedTuple):
         if found.feature_mse is not None and threat.bounds is not None:
             share = float(np.mean(found.feature_mse)) / threat.usual_mse
         elif found.feature_mse is not None:
-            share = float(threat.open_share(found)[0])
+            # Whole, as one attack may miss a feature by more than another.
+            share = float(threat.open_share(found, most=np.inf)[0])
         return cls(attack, found, calibration, share if np.isfinite(share) else np.inf)
 
 

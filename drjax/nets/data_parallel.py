@@ -69,8 +69,15 @@ def spread(mesh: Mesh, data: Data, *, stacked: bool) -> Data:
     return Data(*map(moved, data))
 
 
-def everywhere(mesh: Mesh, tree: PyTree) -> PyTree:
-    """A pytree, keys included, of which each device has all; the same in all processes."""
+def placed(mesh: Mesh | None, data: Data, *, stacked: bool) -> Data:
+    """`spread`, or on the default device."""
+    return jax.device_put(data) if mesh is None else spread(mesh, data, stacked=stacked)
+
+
+def everywhere(mesh: Mesh | None, tree: PyTree) -> PyTree:
+    """A pytree, keys included, of which each device has all, or the default one; the same in all processes."""
+    if mesh is None:
+        return jax.device_put(tree)
     sharding = NamedSharding(mesh, PartitionSpec())
 
     def moved(leaf: Any) -> Array:

@@ -25,12 +25,11 @@ from jax.typing import ArrayLike
 from drjax.core import processes, validate
 from drjax.core.progress import shown
 from drjax.core.types import PyTree, Status
-from drjax.nets import data_parallel, evaluation
+from drjax.nets import checkpoints, data_parallel, evaluation
 from drjax.nets.adversary import Adversary
-from drjax.nets.arrays import flatten, read_npz, unflatten, write_npz
 from drjax.nets.evaluation import MakeModel as MakeModel
 from drjax.nets.losses import LOSSES, check_targets, loss_value
-from drjax.nets.training_data import Data, as_inputs, checked, fingerprint_of
+from drjax.nets.training_data import Data, as_inputs, checked, renewed
 
 OPTIMIZERS: dict[str, Callable[..., optax.GradientTransformation]] = {"adam": optax.adam, "rmsprop": optax.rmsprop}
 """Optimizers with Optax's defaults; RMSProp's are a decay of 0.9 and an epsilon of 1e-8 inside the root."""
@@ -139,6 +138,7 @@ def train(
     stacked: bool = False,
     adversary: Adversary | None = None,
     mesh: Mesh | None = None,
+    renew: Callable[[int], tuple[ArrayLike, ArrayLike]] | None = None,
     checkpoint: Path | None = None,
     tag: str = "",
     progress: bool = False,
@@ -162,6 +162,8 @@ def train(
         mesh: Devices that the data and each batch are split over, along all its axes; the default device if None. With
             devices of several processes (`jax.distributed`) all of them call this alike, with all the data, and all
             return the whole; a checkpoint is the first one's to write and has to be within reach of all.
+        renew: Gives inputs and targets of epoch 1, 2, ..., like `inputs` and `targets`, which are those of epoch 0; the
+            same for a number whenever it is asked. No other epoch's data are held. None: all epochs have the same.
         checkpoint: Written between epochs and read if it exists, after which a run ends bit-identical to one that
             was not interrupted. It outlives the call (a finished one makes a second call return at once): delete it
             when the result is safe.
@@ -187,23 +189,23 @@ def train(
     members = jax.jit(jax.vmap(partial(_start, make_model=make_model, config=config, adversary=adversary)))(keys)
     fingerprint = ""
     if checkpoint is not None:
-        shapes = [(name, leaf.shape) for name, leaf in flatten(members.params, "").items()]
         # Only what is not the default enters beside these, so that older checkpoints stay valid.
-        further = [*([] if adversary is None else [adversary]), *([] if loss == "errors" else [loss])]
-        fingerprint = fingerprint_of(repr((config, tag, shapes, *further)), jax.random.key_data(keys), *data)
+        further = [
+            one for one, usual in ((adversary, None), (loss, "errors"), (renew and "renewed", None)) if one != usual
+        ]
+        fingerprint = checkpoints.fingerprint_of(config, tag, members.params, further, keys, data)
     log: list[_Losses] = []
     seconds: list[float] = []
     if checkpoint is not None and checkpoint.exists():
-        members, log, seconds = _resume(checkpoint, fingerprint, members)
+        members, rows = checkpoints.read(checkpoint, fingerprint, members)
+        log = [_Losses(*row) for row in zip(*(rows[name] for name in _Losses._fields), strict=True)]
+        seconds = rows["epoch_seconds"].tolist()
     sizes = tuple(array.shape[int(stacked)] for array in (data.targets, data.validation_targets))
     if processes.is_shared(mesh):
         settings = np.frombuffer(repr((config, tag, loss, stacked, adversary)).encode(), np.uint8)
         processes.require_same(keys=keys, data=data, settings=settings, checkpoint=np.int64(len(log)))
-    if mesh is None:
-        members, data = jax.device_put((members, data))
-    else:
-        keys, members = data_parallel.everywhere(mesh, (keys, members))
-        data = data_parallel.spread(mesh, data, stacked=stacked)
+    keys, members = data_parallel.everywhere(mesh, (keys, members))
+    placed = data_parallel.placed(mesh, data, stacked=stacked)
 
     compile_seconds, run_epoch = 0.0, None
     written = time.perf_counter()
@@ -211,14 +213,16 @@ def train(
         for epoch in range(len(log), config.epochs):
             if not np.any(members.is_active):
                 break
-            arguments = keys, members, data, jnp.int32(epoch)
+            if renew is not None and epoch:
+                placed = data_parallel.placed(mesh, renewed(data, *renew(epoch)), stacked=stacked)
+            arguments = keys, members, placed, jnp.int32(epoch)
             if run_epoch is None:
                 start = time.perf_counter()
                 axes = (0, 0, 0 if stacked else None, None)
                 graphs = {"graph": graph, "evaluation_graph": evaluation_graph, "mesh": mesh, "sizes": sizes}
                 one = jax.vmap(partial(_epoch, **graphs, config=config, loss=loss, adversary=adversary), in_axes=axes)
-                placed: Any = {} if mesh is None else {"out_shardings": NamedSharding(mesh, PartitionSpec())}
-                run_epoch = jax.jit(one, donate_argnums=1, **placed).lower(*arguments).compile()
+                where: Any = {} if mesh is None else {"out_shardings": NamedSharding(mesh, PartitionSpec())}
+                run_epoch = jax.jit(one, donate_argnums=1, **where).lower(*arguments).compile()
                 compile_seconds = time.perf_counter() - start
             start = time.perf_counter()
             members, losses = jax.block_until_ready(run_epoch(*arguments))
@@ -228,17 +232,13 @@ def train(
             is_last = epoch + 1 == config.epochs or not np.any(members.is_active)
             is_due = is_last or time.perf_counter() - written >= CHECKPOINT_SECONDS
             if checkpoint is not None and is_due and data_parallel.is_writer(mesh):
-                _write(checkpoint, fingerprint, members, log, seconds)
+                rows = _rows(log) | {"epoch_seconds": np.asarray(seconds)}
+                checkpoints.write(checkpoint, fingerprint, members, rows)
                 written = time.perf_counter()
     if checkpoint is not None and processes.is_shared(mesh):
         processes.require_same()  # none returns before the first one has written
-    history = History(
-        *(np.stack([getattr(losses, name) for losses in log]) for name in _Losses._fields),
-        best_epoch=np.asarray(members.best_epoch),
-        status=np.asarray(members.status),
-        epoch_seconds=np.asarray(seconds),
-        compile_seconds=compile_seconds,
-    )
+    ended = {"best_epoch": np.asarray(members.best_epoch), "status": np.asarray(members.status)}
+    history = History(**_rows(log), **ended, epoch_seconds=np.asarray(seconds), compile_seconds=compile_seconds)
     best = members.best_params, members.best_rest
     return best if mesh is None else data_parallel.here(best), history
 
@@ -270,6 +270,10 @@ def abstract_state(make_model: MakeModel, n_members: int) -> PyTree:
 @partial(jax.jit, static_argnums=0)
 def _predict(graph: Any, state: PyTree, inputs: Array) -> jax.Array:
     return jax.vmap(lambda params, rest: evaluation.outputs(graph, params, rest, inputs))(*state)
+
+
+def _rows(log: list[_Losses]) -> dict[str, np.ndarray]:
+    return {name: np.stack([getattr(losses, name) for losses in log]) for name in _Losses._fields}
 
 
 def _optimizer(config: TrainConfig, steps_per_epoch: int) -> optax.GradientTransformation:
@@ -382,19 +386,3 @@ def _epoch(
     trained = jax.tree.map(partial(jnp.where, member.is_active), trained, member)
     losses = _Losses(train_loss, value, mse)
     return trained, jax.tree.map(lambda value: jnp.where(member.is_active, value, jnp.nan), losses)
-
-
-def _write(path: Path, fingerprint: str, members: _Member, log: list[_Losses], seconds: list[float]) -> None:
-    history = {name: np.stack([getattr(losses, name) for losses in log]) for name in _Losses._fields}
-    arrays = flatten(members, "members") | history | {"epoch_seconds": np.asarray(seconds)}
-    write_npz(path, {"fingerprint": fingerprint}, arrays)
-
-
-def _resume(path: Path, fingerprint: str, members: _Member) -> tuple[_Member, list[_Losses], list[float]]:
-    header, arrays = read_npz(path)
-    if header.get("fingerprint") != fingerprint:
-        raise ValueError(
-            f"checkpoint must come from the same configuration, data and keys, got {path} of another run: delete it"
-        )
-    log = [_Losses(*row) for row in zip(*(arrays[name] for name in _Losses._fields), strict=True)]
-    return unflatten(members, arrays, "members"), log, arrays["epoch_seconds"].tolist()

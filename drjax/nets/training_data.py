@@ -52,6 +52,22 @@ def checked(
     return data
 
 
+def renewed(data: Data, inputs: ArrayLike, targets: ArrayLike) -> Data:
+    """The data with others to train on.
+
+    Raises:
+        ValueError: values not finite, or arrays of other shapes than before.
+    """
+    validate.finite(inputs=inputs, targets=targets)
+    x, y = as_inputs(inputs), np.asarray(targets, np.float32)
+    if (x.shape, x.dtype, y.shape) != (data.inputs.shape, data.inputs.dtype, data.targets.shape):
+        raise ValueError(
+            f"renewed inputs and targets must have shapes {data.inputs.shape} and {data.targets.shape} as the first "
+            f"epoch's, got {x.shape} and {y.shape}"
+        )
+    return data._replace(inputs=x, targets=y)
+
+
 def as_inputs(inputs: ArrayLike) -> np.ndarray:
     """What a network is fed with, on the host: uint8 as it is, a quarter of the memory, and float32 of all else."""
     array = np.asarray(inputs)

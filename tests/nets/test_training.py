@@ -7,7 +7,7 @@ import pytest
 from flax import nnx
 
 from drjax.core.types import Status
-from drjax.nets import training
+from drjax.nets import checkpoints, training
 from drjax.nets.reconstructors import Architecture, Reconstructor, Up
 from drjax.nets.training import TrainConfig, predict, train
 
@@ -131,18 +131,27 @@ class Interrupted(Exception):
     pass
 
 
-@pytest.mark.parametrize("architecture", [DENSE, CONV], ids=["dense", "convolutional"])
-def test_resumed_run_is_bit_identical_to_an_uninterrupted_one(architecture, tmp_path, monkeypatch):
+def renewed(epoch):
+    return linear_data(m=64, seed=100 + epoch)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "renew"),
+    [(DENSE, None), (CONV, None), (DENSE, renewed)],
+    ids=["dense", "convolutional", "other data each epoch"],
+)
+def test_resumed_run_is_bit_identical_to_an_uninterrupted_one(architecture, renew, tmp_path, monkeypatch):
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
     checkpoint = tmp_path / "net.npz"
     x, y = linear_data(m=64)
     validation = linear_data(m=20, seed=1)
 
     def run(path):
-        return train(keys(2), maker(architecture), x, y, QUICK, validation=validation, checkpoint=path)
+        options = {"validation": validation, "checkpoint": path, "renew": renew}
+        return train(keys(2), maker(architecture), x, y, QUICK, **options)
 
     expected, expected_history = run(None)
-    write, written = training._write, []
+    write, written = checkpoints.write, []
 
     def write_then_die(*arguments):
         write(*arguments)
@@ -150,7 +159,7 @@ def test_resumed_run_is_bit_identical_to_an_uninterrupted_one(architecture, tmp_
         if len(written) == 3:
             raise Interrupted
 
-    monkeypatch.setattr(training, "_write", write_then_die)
+    monkeypatch.setattr(checkpoints, "write", write_then_die)
     with pytest.raises(Interrupted):
         run(checkpoint)
     assert [p.name for p in tmp_path.iterdir()] == ["net.npz"]  # no temporary file is left
@@ -163,6 +172,30 @@ def test_resumed_run_is_bit_identical_to_an_uninterrupted_one(architecture, tmp_
     again, _ = run(checkpoint)
     assert len(written) == 6  # a finished checkpoint trains nothing
     np.testing.assert_array_equal(leaves(again)[0], leaves(expected)[0])
+
+
+def test_data_that_are_renewed_are_trained_on_in_their_epoch_and_held_no_longer():
+    x, y = linear_data(m=64)
+    validation, asked = linear_data(m=20, seed=1), []
+
+    def same(epoch):
+        asked.append(epoch)
+        return x, y
+
+    expected, _ = train(keys(1), maker(), x, y, QUICK, validation=validation)
+    state, _ = train(keys(1), maker(), x, y, QUICK, validation=validation, renew=same)
+    assert asked == [1, 2, 3, 4, 5]
+    for a, b in zip(leaves(state), leaves(expected), strict=True):
+        np.testing.assert_array_equal(a, b)
+    # The first epoch is of the given data, the others are not.
+    few, many = (
+        train(keys(1), maker(), *linear_data(m=64), QUICK, validation=validation, renew=renew)[1]
+        for renew in (None, renewed)
+    )
+    assert not np.array_equal(few.train_loss[1:], many.train_loss[1:])
+    np.testing.assert_array_equal(few.train_loss[0], many.train_loss[0])
+    with pytest.raises(ValueError, match=r"renewed inputs and targets must have shapes \(64, 3, 2\) and \(64, 4\)"):
+        train(keys(1), maker(), x, y, QUICK, validation=validation, renew=lambda _: linear_data(m=63))
 
 
 @pytest.mark.parametrize("change", ["configuration", "data", "keys", "tag"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -148,6 +149,7 @@ def fit(
     *,
     validation: tuple[Array, Array],
     mesh: Mesh | None = None,
+    renew: Callable[[int], tuple[Array, Array]] | None = None,
     checkpoint: Path | None = None,
     progress: bool = False,
 ) -> tuple[NeuralModel, History]:
@@ -160,6 +162,8 @@ def fit(
         config: Configuration, one of `RECIPES` or your own.
         validation: Releases (v, n, k) and targets (v, d) that early stopping looks at, disjoint from the training ones.
         mesh: Devices to train on, see `drjax.nets.training.train`.
+        renew: Gives releases (m, n, k) and targets (m, d) of epoch 1, 2, ..., finite; see there. Scaling and signs are
+            those of the first ones.
         checkpoint: Checkpoint file, see `drjax.nets.training.train`: lets a killed run go on; yours to delete once the
             model is saved.
         progress: Show a bar of epochs on standard error.
@@ -185,6 +189,12 @@ def fit(
     aligned = _aligned(releases, reference)
     scaler = SCALERS[config.scaling].fit(aligned)
     make_model = _make_model(config, n, k, d)
+
+    def renewed(epoch: int) -> tuple[np.ndarray, Array]:
+        assert renew is not None
+        others, their_targets = renew(epoch)
+        return scaler.transform(_aligned(_releases(others, "renewed releases", (n, k)), reference)), their_targets
+
     state, history = ensembles.train_members(
         key,
         config.n_ensemble,
@@ -194,6 +204,7 @@ def fit(
         config,
         validation=(scaler.transform(_aligned(validation_releases, reference)), validation_targets),
         mesh=mesh,
+        renew=None if renew is None else renewed,
         checkpoint=checkpoint,
         tag=name,
         progress=progress,

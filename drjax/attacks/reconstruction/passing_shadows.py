@@ -1,9 +1,10 @@
-"""Regressions on as many shadows as there is time for: each range of them is made, added up and forgotten.
+"""Attacks that learn from as many shadows as there is time for, none of which is kept.
 
-What is left of a range is a `RegressionSums`. Ranges are the tasks of an executor, and their sums are merged in order:
-the result does not depend on who made them but for rounding.
+Regressions learn from sums: a range of shadows is made, added up (`RegressionSums`) and forgotten. Ranges are the tasks
+of an executor, and their sums are merged in order: the result does not depend on who made them but for rounding.
+Networks learn from an epoch's shadows, which are made for it.
 
-    model = shadow_sums.fit_ridge(key, PCA(n_components=2), known, records, executor="ray")
+    model = passing_shadows.fit_ridge(key, PCA(n_components=2), known, records, executor="ray")
     found = model.reconstruct(coords)
 
 `records` may be mapped from a file (`np.load(path, mmap_mode="r")`) or be anything with a length whose slices are
@@ -13,20 +14,24 @@ arrays (m, d).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 from drjax.attacks.prepared import Prepared
-from drjax.attacks.reconstruction import invariant
+from drjax.attacks.reconstruction import invariant, neural
 from drjax.attacks.reconstruction.baselines import RidgeModel, ridge_of_sums
+from drjax.attacks.reconstruction.neural import NeuralConfig, NeuralModel
 from drjax.attacks.shadow import chunk_on_any_machine, iter_shadow_embeddings
 from drjax.core import executors, validate
 from drjax.core.executors import Executor
 from drjax.core.regression_sums import RegressionSums
 from drjax.core.types import Array, DRMethod, is_usable
+from drjax.nets.training import History
 
 RANGE = 10_000
 """Shadows of a task."""
@@ -137,6 +142,62 @@ def fit_kernel(
     options = {"dtype": dtype, "executor": executor, "workers": workers}
     sums = sums_of_shadows(key, method, known, records, inputs, **options)
     return invariant.of_sums(sums, inputs, targets, losses)
+
+
+def fit_network(
+    key: Array,
+    method: DRMethod,
+    known: Array,
+    records: Any,
+    config: NeuralConfig,
+    *,
+    validation: Array,
+    epoch_size: int,
+    dtype: str = "float32",
+    mesh: Mesh | None = None,
+    checkpoint: Path | None = None,
+    progress: bool = False,
+) -> tuple[NeuralModel, History]:
+    """`neural.fit` on shadows made for each epoch, of which none is kept beyond it.
+
+    An epoch is on the next `epoch_size` records, from the first on again after the last; a record that comes again has
+    a release of other draws, where the method draws. Where a shadow is not usable, another stands for it.
+
+    Args:
+        key: A key from `jax.random.key`, of shadows and training.
+        method, known, records, dtype: As for `sums_of_shadows`.
+        config: As for `neural.fit`, as are mesh, checkpoint and progress.
+        validation: (v, d), records whose shadows early stopping looks at.
+        epoch_size: Shadows of an epoch, at most as many as there are records.
+
+    Raises:
+        ValueError: as `neural.fit`, or an epoch without a usable shadow.
+    """
+    validate.integer(epoch_size=epoch_size)
+    validate.at_most(len(records), "the number of records", epoch_size=epoch_size)
+    validate.prng_key(key)
+    shadow_key, validation_key, training_key = jax.random.split(key, 3)
+    array, kept = validate.matrix(known, "known"), Prepared()
+
+    def made(draw: Array, own: np.ndarray, start: int) -> tuple[np.ndarray, np.ndarray]:
+        parts = list(_shadows(np.asarray(jax.random.key_data(draw)), method, array, own, start, dtype, kept))
+        if not parts:
+            raise ValueError(f"records must have usable shadows, got none among {len(own):,}")
+        coords, theirs = (np.concatenate(part) for part in zip(*parts, strict=True))
+        again = np.arange(len(own)) % len(coords)
+        return coords[again], theirs[again]
+
+    def of_epoch(epoch: int) -> tuple[np.ndarray, np.ndarray]:
+        start = epoch * epoch_size
+        at = start % len(records)
+        own = np.asarray(records[at : at + epoch_size])
+        if len(own) < epoch_size:
+            own = np.concatenate([own, np.asarray(records[: epoch_size - len(own)])])
+        return made(shadow_key, own, start)
+
+    options = {"mesh": mesh, "checkpoint": checkpoint, "progress": progress, "renew": of_epoch}
+    stopping = made(validation_key, validate.matrix(validation, "validation", columns=array.shape[1]), 0)
+    return neural.fit(training_key, *of_epoch(0), config, validation=stopping, **options)
 
 
 class _Tasks(Sequence):

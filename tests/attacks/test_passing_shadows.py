@@ -1,4 +1,4 @@
-"""Regressions from sums over shadows that nobody keeps, against the ones that hold all of them."""
+"""Attacks that learn from shadows that nobody keeps, against the ones that hold all of them."""
 
 import concurrent.futures
 
@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_digits
 
-from drjax.attacks.reconstruction import baselines, invariant, shadow_sums
+from drjax.attacks.reconstruction import baselines, invariant, neural, passing_shadows
 from drjax.attacks.shadow import shadow_embeddings
 from drjax.core.kernel_regression import Landmarks, Radial
 from drjax.dr import PCA
@@ -29,12 +29,12 @@ def releases():
 
 @pytest.fixture
 def short_ranges(monkeypatch):
-    monkeypatch.setattr(shadow_sums, "RANGE", 150)
+    monkeypatch.setattr(passing_shadows, "RANGE", 150)
 
 
 @pytest.mark.usefixtures("short_ranges")
 def test_ridge_is_that_of_all_shadows(releases):
-    found = shadow_sums.fit_ridge(KEY, METHOD, KNOWN, RECORDS)
+    found = passing_shadows.fit_ridge(KEY, METHOD, KNOWN, RECORDS)
     parts = [shadow_embeddings(own_key(at), METHOD, KNOWN, RECORDS[at : at + 150]).coords for at in (0, 150, 300)]
     held = np.concatenate([np.asarray(part) for part in parts])
     theirs = baselines.fit_ridge(held, RECORDS, penalties=[found.penalty])
@@ -60,7 +60,7 @@ class Lazy:
 def test_workers_and_records_that_are_read_in_ranges_give_the_same_sums():
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         found = [
-            shadow_sums.sums_of_shadows(KEY, METHOD, KNOWN, records, shadow_sums._flat, executor=executor)
+            passing_shadows.sums_of_shadows(KEY, METHOD, KNOWN, records, passing_shadows._flat, executor=executor)
             for records, executor in ((RECORDS, None), (Lazy(), None), (Lazy(), pool))
         ]
     for other in found[1:]:
@@ -72,7 +72,7 @@ def test_workers_and_records_that_are_read_in_ranges_give_the_same_sums():
 def test_local_processes_give_the_same_ridge():
     options = {"dtype": "float64", "executor": "local", "workers": 2}
     found, alone = (
-        shadow_sums.fit_ridge(KEY, METHOD, KNOWN, RECORDS, **given) for given in (options, {"dtype": "float64"})
+        passing_shadows.fit_ridge(KEY, METHOD, KNOWN, RECORDS, **given) for given in (options, {"dtype": "float64"})
     )
     assert_allclose(found.weights, alone.weights, rtol=1e-12, atol=1e-12)
 
@@ -86,7 +86,7 @@ def test_a_kernel_by_all_inputs_as_landmarks_is_the_kernel_itself():
 
 @pytest.mark.usefixtures("short_ranges")
 def test_kernel_regression_from_sums_errs_as_that_of_all_shadows_and_says_how_much(releases):
-    found = shadow_sums.fit_kernel(KEY, METHOD, KNOWN, RECORDS, n_landmarks=150).reconstruct(releases)
+    found = passing_shadows.fit_kernel(KEY, METHOD, KNOWN, RECORDS, n_landmarks=150).reconstruct(releases)
     held = np.asarray(shadow_embeddings(own_key(0), METHOD, KNOWN, RECORDS).coords)
     theirs, few = (invariant.fit(held[:m], RECORDS[:m]).reconstruct(releases) for m in (400, 150))
     error, all_, of_few = (((one.x - TARGETS) ** 2).mean() for one in (found, theirs, few))
@@ -120,4 +120,49 @@ def test_a_fit_of_many_shadows_goes_by_landmarks(monkeypatch, releases):
 def test_bad_input_is_refused(change, message):
     given = {"records": RECORDS} | change
     with pytest.raises(ValueError, match=message):
-        shadow_sums.fit_ridge(KEY, METHOD, KNOWN, given.pop("records"), **given)
+        passing_shadows.fit_ridge(KEY, METHOD, KNOWN, given.pop("records"), **given)
+
+
+def recipe(**changes):
+    options = {"architecture": "bch22", "epochs": 4, "batch_size": 20, "learning_rate": 1e-3, "scaling": "standard"}
+    return neural.NeuralConfig(**options | changes)
+
+
+def test_a_network_learns_from_shadows_that_are_made_for_each_epoch(releases, monkeypatch):
+    asked = []
+    shadows = passing_shadows._shadows
+
+    def counted(key_data, method, known, records, start, *further):
+        asked.append((start, len(records)))
+        yield from shadows(key_data, method, known, records, start, *further)
+
+    monkeypatch.setattr(passing_shadows, "_shadows", counted)
+    found, history = passing_shadows.fit_network(
+        KEY, METHOD, KNOWN, RECORDS[:250], recipe(), validation=RECORDS[250:300], epoch_size=100
+    )
+    # Validation, and the records in turn, from the first on again.
+    assert asked == [(0, 50), (0, 100), (100, 100), (200, 100), (300, 100)]
+    assert len(history.epoch_seconds) == 4
+    error = ((neural.reconstruct(found, releases).x - TARGETS) ** 2).mean()
+    assert error < 0.95 * RECORDS.var(axis=0).mean()
+
+
+def test_a_network_of_one_epoch_is_that_of_shadows_that_are_held(releases):
+    sizes = {"validation": RECORDS[250:300], "epoch_size": 100}
+    found, _ = passing_shadows.fit_network(KEY, METHOD, KNOWN, RECORDS[:250], recipe(epochs=1), **sizes)
+    keys = jax.random.split(KEY, 3)
+    held, stopping = (
+        np.asarray(shadow_embeddings(jax.random.fold_in(own, 0), METHOD, KNOWN, records).coords)
+        for own, records in ((keys[0], RECORDS[:100]), (keys[1], RECORDS[250:300]))
+    )
+    validation = stopping, RECORDS[250:300]
+    theirs, _ = neural.fit(keys[2], held, RECORDS[:100], recipe(epochs=1), validation=validation)
+    ours, other = (neural.reconstruct(model, releases).x for model in (found, theirs))
+    assert_allclose(ours, other, atol=1e-5)
+
+
+def test_more_shadows_in_an_epoch_than_there_are_records_are_refused():
+    with pytest.raises(ValueError, match="epoch_size must be <= the number of records"):
+        passing_shadows.fit_network(
+            KEY, METHOD, KNOWN, RECORDS[:20], recipe(), validation=RECORDS[20:30], epoch_size=21
+        )

@@ -77,6 +77,19 @@ def test_local_processes_give_the_same_ridge():
     assert_allclose(found.weights, alone.weights, rtol=1e-12, atol=1e-12)
 
 
+def test_any_kind_of_key_draws_and_precision_is_left_as_it_was():
+    key = jax.random.key(3, impl="rbg")
+    seen = []
+
+    def inputs(coords):
+        seen.append((coords.dtype, jax.numpy.ones(1).dtype))
+        return coords[:, 0]
+
+    found = passing_shadows.sums_of_shadows(key, METHOD, KNOWN, RECORDS[:30], inputs, dtype="float64")
+    assert found.count == 30
+    assert seen == [(np.float64, np.float32)]
+
+
 def test_a_kernel_by_all_inputs_as_landmarks_is_the_kernel_itself():
     inputs = DIGITS[:30].astype(np.float64)
     kernel = Radial(5.0)
@@ -132,9 +145,9 @@ def test_a_network_learns_from_shadows_that_are_made_for_each_epoch(releases, mo
     asked = []
     shadows = passing_shadows._shadows
 
-    def counted(key_data, method, known, records, start, *further):
+    def counted(told, method, known, records, start, *further):
         asked.append((start, len(records)))
-        yield from shadows(key_data, method, known, records, start, *further)
+        yield from shadows(told, method, known, records, start, *further)
 
     monkeypatch.setattr(passing_shadows, "_shadows", counted)
     found, history = passing_shadows.fit_network(

@@ -13,9 +13,10 @@ arrays (m, d).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -45,6 +46,17 @@ AHEAD = 32
 Inputs = Callable[[np.ndarray], np.ndarray]
 """Gives the inputs (m, p) of a regression for releases (m, n, k); a function of a module's top level, or an object that
 can be pickled."""
+
+
+class _Key(NamedTuple):
+    """A key as a task carries it."""
+
+    data: np.ndarray
+    impl: Any
+
+    @classmethod
+    def of(cls, key: Array) -> _Key:
+        return cls(np.asarray(jax.random.key_data(key)), jax.random.key_impl(key))
 
 
 def sums_of_shadows(
@@ -78,15 +90,15 @@ def sums_of_shadows(
     array = validate.matrix(known, "known")
     if len(records) == 0 or np.shape(records[:1])[1:] != array.shape[1:]:
         raise ValueError(f"records must have shape (m, {array.shape[1]}), m >= 1, got {np.shape(records[:1])[1:]}")
-    data, total = np.asarray(jax.random.key_data(key)), None
+    told, total = _Key.of(key), None
     starts = range(0, len(records), RANGE)
     if executor is None:
         kept = Prepared()
-        found = (_sums(data, method, array, records[at : at + RANGE], at, inputs, dtype, kept) for at in starts)
+        found = (_sums(told, method, array, records[at : at + RANGE], at, inputs, dtype, kept) for at in starts)
     else:
         executors.check(executor)
         tasks = _Tasks(
-            starts, lambda at: (data, method, array, np.asarray(records[at : at + RANGE]), at, inputs, dtype)
+            starts, lambda at: (told, method, array, np.asarray(records[at : at + RANGE]), at, inputs, dtype)
         )
         ahead = AHEAD if workers is None else 4 * workers
         found = _in_order(executors.run(_sums, tasks, executor=executor, workers=workers, ahead=ahead))
@@ -134,9 +146,9 @@ def fit_kernel(
     there and as `sums_of_shadows`."""
     validate.integer(minimum=2, n_landmarks=n_landmarks)
     validate.prng_key(key)
-    data, array = np.asarray(jax.random.key_data(key)), validate.matrix(known, "known")
+    told, array = _Key.of(key), validate.matrix(known, "known")
     first = np.asarray(records[: min(n_landmarks, RANGE)])
-    made = [(coords, own) for coords, own in _shadows(data, method, array, first, 0, dtype, Prepared())]
+    made = [(coords, own) for coords, own in _shadows(told, method, array, first, 0, dtype, Prepared())]
     coords, targets = (np.concatenate(parts) for parts in zip(*made, strict=True))
     inputs, losses = invariant.landmarks_of(coords, targets, features=features)
     options = {"dtype": dtype, "executor": executor, "workers": workers}
@@ -180,7 +192,7 @@ def fit_network(
     array, kept = validate.matrix(known, "known"), Prepared()
 
     def made(draw: Array, own: np.ndarray, start: int) -> tuple[np.ndarray, np.ndarray]:
-        parts = list(_shadows(np.asarray(jax.random.key_data(draw)), method, array, own, start, dtype, kept))
+        parts = list(_shadows(_Key.of(draw), method, array, own, start, dtype, kept))
         if not parts:
             raise ValueError(f"records must have usable shadows, got none among {len(own):,}")
         coords, theirs = (np.concatenate(part) for part in zip(*parts, strict=True))
@@ -224,7 +236,7 @@ def _in_order(found: Iterator[tuple[int, Any]]) -> Iterator[Any]:
 
 
 def _sums(
-    key_data: np.ndarray,
+    told: _Key,
     method: DRMethod,
     known: np.ndarray,
     records: np.ndarray,
@@ -235,14 +247,14 @@ def _sums(
 ) -> RegressionSums | None:
     """Sums over one range; None where no shadow is usable."""
     total = None
-    for coords, own in _shadows(key_data, method, known, records, start, dtype, kept or Prepared()):
+    for coords, own in _shadows(told, method, known, records, start, dtype, kept or Prepared()):
         one = RegressionSums.of(inputs(coords), own)
         total = one if total is None else total.merged(one)
     return total
 
 
 def _shadows(
-    key_data: np.ndarray,
+    told: _Key,
     method: DRMethod,
     known: np.ndarray,
     records: np.ndarray,
@@ -251,16 +263,23 @@ def _shadows(
     kept: Prepared,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Usable releases (m, n, k) of a range that begins at `start`, and their records (m, d), in chunks."""
-    with jax.enable_x64(dtype == "float64"):
-        key = jax.random.fold_in(jax.random.wrap_key_data(jnp.asarray(key_data)), start)
+    precise = functools.partial(jax.enable_x64, dtype == "float64")
+    with precise():
+        key = jax.random.fold_in(jax.random.wrap_key_data(jnp.asarray(told.data), impl=told.impl), start)
         shape = len(known) + 1, known.shape[1]
         size = chunk_on_any_machine(method, *shape, CHUNK, itemsize=np.dtype(dtype).itemsize)
         options = {"batch_size": size, "dtype": np.dtype(dtype), "kept": kept}
-        for at, found in iter_shadow_embeddings(key, method, known, records, **options):
-            coords = np.asarray(found.coords)
-            usable = is_usable(found.status) & np.isfinite(coords).all(axis=(1, 2))
-            if usable.any():
-                yield coords[usable], np.asarray(records[at : at + len(coords)])[usable]
+        chunks = iter_shadow_embeddings(key, method, known, records, **options)
+    while True:
+        # Around no yield, which would leave it to whoever takes the chunk.
+        with precise():
+            chunk = next(chunks, None)
+        if chunk is None:
+            return
+        at, coords = chunk[0], np.asarray(chunk[1].coords)
+        usable = is_usable(chunk[1].status) & np.isfinite(coords).all(axis=(1, 2))
+        if usable.any():
+            yield coords[usable], np.asarray(records[at : at + len(coords)])[usable]
 
 
 def _flat(coords: np.ndarray) -> np.ndarray:

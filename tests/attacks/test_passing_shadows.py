@@ -1,6 +1,7 @@
 """Attacks that learn from shadows that nobody keeps, against the ones that hold all of them."""
 
 import concurrent.futures
+import weakref
 
 import jax
 import numpy as np
@@ -11,6 +12,7 @@ from sklearn.datasets import load_digits
 from drjax.attacks.reconstruction import baselines, invariant, neural, passing_shadows
 from drjax.attacks.shadow import shadow_embeddings
 from drjax.core.kernel_regression import Landmarks, Radial
+from drjax.core.regression_sums import RegressionSums
 from drjax.dr import PCA
 
 DIGITS = load_digits().data[:, :40].astype(np.float32) / 16
@@ -172,6 +174,40 @@ def test_a_network_of_one_epoch_is_that_of_shadows_that_are_held(releases):
     theirs, _ = neural.fit(keys[2], held, RECORDS[:100], recipe(epochs=1), validation=validation)
     ours, other = (neural.reconstruct(model, releases).x for model in (found, theirs))
     assert_allclose(ours, other, atol=1e-5)
+
+
+def test_more_landmarks_than_a_task_has_shadows_are_refused():
+    with pytest.raises(ValueError, match="n_landmarks must be <= the shadows of a task"):
+        passing_shadows.fit_kernel(KEY, METHOD, KNOWN, RECORDS, n_landmarks=passing_shadows.RANGE + 1)
+
+
+def test_sums_of_blocks_are_not_held_together(monkeypatch):
+    held = np.asarray(shadow_embeddings(own_key(0), METHOD, KNOWN, RECORDS).coords)
+    for name, value in (("MANY", 100), ("N_LANDMARKS", 60), ("BLOCK", 40)):
+        monkeypatch.setattr(invariant, name, value)
+    alive = most = 0
+
+    class Watched(np.ndarray):
+        pass
+
+    of = RegressionSums.of.__func__
+
+    def gone():
+        nonlocal alive
+        alive -= 1
+
+    def watched(cls, *rows):
+        nonlocal alive, most
+        made = of(cls, *rows)
+        scatter = made.scatter.view(Watched)
+        weakref.finalize(scatter, gone)
+        alive += 1
+        most = max(most, alive)
+        return made._replace(scatter=scatter)
+
+    monkeypatch.setattr(RegressionSums, "of", classmethod(watched))
+    invariant.fit(held, RECORDS)
+    assert most <= 3
 
 
 def test_more_shadows_in_an_epoch_than_there_are_records_are_refused():

@@ -165,8 +165,10 @@ def fit(coords: Array, targets: Array, *, features: Sequence[str] = tuple(FEATUR
 
     if len(raw) > MANY:
         inputs, losses = landmarks_of(raw[:N_LANDMARKS], y[:N_LANDMARKS], features=features)
-        sums = [RegressionSums.of(inputs(raw[at : at + BLOCK]), y[at : at + BLOCK]) for at in range(0, len(y), BLOCK)]
-        return of_sums(functools.reduce(RegressionSums.merged, sums), inputs, y[:N_LANDMARKS], losses)
+        blocks = (slice(at, at + BLOCK) for at in range(0, len(y), BLOCK))
+        # One after the other: each is as large as the whole.
+        sums = functools.reduce(RegressionSums.merged, (RegressionSums.of(inputs(raw[at]), y[at]) for at in blocks))
+        return of_sums(sums, inputs, y[:N_LANDMARKS], losses)
     releases = raw.astype(np.float64)
     reference = reference_of(releases)
     name, choice, losses = _chosen(releases, y, reference, features)

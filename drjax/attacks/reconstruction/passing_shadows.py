@@ -145,11 +145,11 @@ def fit_kernel(
     """`invariant.fit` on the shadows of all records, of which the first `n_landmarks` are kept; the other arguments as
     there and as `sums_of_shadows`."""
     validate.integer(minimum=2, n_landmarks=n_landmarks)
+    validate.at_most(RANGE, "the shadows of a task", n_landmarks=n_landmarks)
     validate.prng_key(key)
     told, array = _Key.of(key), validate.matrix(known, "known")
-    first = np.asarray(records[: min(n_landmarks, RANGE)])
-    made = [(coords, own) for coords, own in _shadows(told, method, array, first, 0, dtype, Prepared())]
-    coords, targets = (np.concatenate(parts) for parts in zip(*made, strict=True))
+    first = np.asarray(records[:n_landmarks])
+    coords, targets = _held(told, method, array, first, 0, dtype, Prepared())
     inputs, losses = invariant.landmarks_of(coords, targets, features=features)
     options = {"dtype": dtype, "executor": executor, "workers": workers}
     sums = sums_of_shadows(key, method, known, records, inputs, **options)
@@ -192,10 +192,7 @@ def fit_network(
     array, kept = validate.matrix(known, "known"), Prepared()
 
     def made(draw: Array, own: np.ndarray, start: int) -> tuple[np.ndarray, np.ndarray]:
-        parts = list(_shadows(_Key.of(draw), method, array, own, start, dtype, kept))
-        if not parts:
-            raise ValueError(f"records must have usable shadows, got none among {len(own):,}")
-        coords, theirs = (np.concatenate(part) for part in zip(*parts, strict=True))
+        coords, theirs = _held(_Key.of(draw), method, array, own, start, dtype, kept)
         again = np.arange(len(own)) % len(coords)
         return coords[again], theirs[again]
 
@@ -280,6 +277,20 @@ def _shadows(
         usable = is_usable(chunk[1].status) & np.isfinite(coords).all(axis=(1, 2))
         if usable.any():
             yield coords[usable], np.asarray(records[at : at + len(coords)])[usable]
+
+
+def _held(
+    told: _Key, method: DRMethod, known: np.ndarray, records: np.ndarray, *further: Any
+) -> tuple[np.ndarray, ...]:
+    """All chunks of `_shadows` together.
+
+    Raises:
+        ValueError: no shadow is usable.
+    """
+    parts = list(_shadows(told, method, known, records, *further))
+    if not parts:
+        raise ValueError(f"records must have usable shadows, got none among {len(records):,}")
+    return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
 
 
 def _flat(coords: np.ndarray) -> np.ndarray:

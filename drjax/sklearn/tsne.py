@@ -59,6 +59,7 @@ class TSNE(sklearn.manifold.TSNE):
             self.learning_rate_ = max(n / self.early_exaggeration / 4, 50.0)
         else:
             self.learning_rate_ = self.learning_rate
+        squared = None if self._is_by_mesh(n) else self._squared_distances(X).astype(X.dtype)
         start = self._start(X).astype(X.dtype)
         descent = Descent(
             exaggeration=float(self.early_exaggeration),
@@ -68,11 +69,10 @@ class TSNE(sklearn.manifold.TSNE):
             patience=int(self.n_iter_without_progress),
             min_grad_norm=float(self.min_grad_norm),
         )
-        if self._is_by_mesh(n):
+        if squared is None:
             points = X.toarray() if issparse(X) else X
             found = near.fitted(self.metric, float(self.perplexity), descent, points, start)[:4]
         else:
-            squared = self._squared_distances(X).astype(X.dtype)
             if self.verbose:
                 print(f"[t-SNE] Computed squared distances of {n} samples")
             found = _run(squared, start, float(self.perplexity), descent)

@@ -22,6 +22,11 @@ MANY_ENTRIES = 2**24
 """Entries of a matrix whose principal directions are worth the threads of a BLAS."""
 
 
+def eps_of(dtype: np.dtype) -> float:
+    """Relative rounding of published numbers; that of float64 for integers."""
+    return float(np.finfo(dtype if dtype.kind == "f" else np.float64).eps)
+
+
 def compute_dtype(x: Array) -> np.dtype:
     """The dtype a kernel computes in: float64 only with x64 on, half precision as float32, integers as floats."""
     dtype = np.dtype(x.dtype)

@@ -14,6 +14,7 @@ from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.attacks.shadow import DENSE_FLOPS
 from drjax.core import validate
 from drjax.core.kernel_regression import Spectrum, least
+from drjax.core.linalg import eps_of
 from drjax.core.regression_sums import RegressionSums
 from drjax.core.types import Array, Reconstruction, Status
 
@@ -125,9 +126,7 @@ def fit_ridge(coords: Array, targets: Array, *, penalties: Sequence[float] = PEN
     return RidgeModel(center, scale, weights, intercept, best, losses, (n, k))
 
 
-def ridge_of_sums(
-    sums: RegressionSums, release_shape: tuple[int, int], *, eps: float, penalties: Sequence[float] = PENALTIES
-) -> RidgeModel:
+def ridge_of_sums(sums: RegressionSums, release_shape: tuple[int, int], *, eps: float) -> RidgeModel:
     """`fit_ridge` from sums over shadows' flattened coordinates (n k,), however many there were; O((n k)^3).
 
     The penalty is that of the least generalised cross-validation, for which `loo_mse` stands.
@@ -136,19 +135,17 @@ def ridge_of_sums(
         sums: Sums of coordinates and targets.
         release_shape: (n, k).
         eps: Relative rounding of the coordinates.
-        penalties: Grid, each > 0.
     """
     scale = sums.deviations(eps)
-    found = sums.solve(penalties, scale=scale)
+    found = sums.solve(PENALTIES, scale=scale)
     weights = np.where(np.isfinite(scale), scale, 0)[:, None] * found.weights
     return RidgeModel(sums.inputs, scale, weights, sums.targets, found.penalty, found.losses, release_shape)
 
 
 def _scales(features: np.ndarray, dtype: np.dtype) -> np.ndarray:
     # A known row that the target cannot move still jitters by rounding; standardising would blow that up to a feature.
-    eps = np.finfo(dtype).eps if dtype.kind == "f" else np.finfo(np.float64).eps
     spread = features.std(axis=0)
-    return np.where(spread > 4 * eps * np.abs(features).max(axis=0), spread, np.inf)
+    return np.where(spread > 4 * eps_of(dtype) * np.abs(features).max(axis=0), spread, np.inf)
 
 
 def _unlabelled(x: np.ndarray, status: np.ndarray | None = None) -> Reconstruction:

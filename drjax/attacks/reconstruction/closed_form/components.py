@@ -64,11 +64,6 @@ CHECKS = {
 """What each check says where it fails, in words."""
 
 
-def eps_of(dtype: np.dtype) -> float:
-    """Relative rounding of published numbers; that of float64 for integers."""
-    return float(np.finfo(dtype if dtype.kind == "f" else np.float64).eps)
-
-
 class Scores(NamedTuple):
     """m releases of k components, as far as the check of them needs it.
 

@@ -10,13 +10,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from drjax.attacks.reconstruction.closed_form.components import Scores, eps_of, measure
+from drjax.attacks.reconstruction.closed_form.components import Scores, measure
 from drjax.attacks.reconstruction.closed_form.downdate import Decomposition, LeftOut, decompose, leave_out
 from drjax.attacks.reconstruction.closed_form.left_over import exceeds, follows_curve
 from drjax.attacks.reconstruction.closed_form.outside import Others
 from drjax.attacks.reconstruction.closed_form.pca import alike, check_coords, is_answer, noise_floor
 from drjax.attacks.reconstruction.priors import MAX_ITER, TOLERANCE
 from drjax.core import validate
+from drjax.core.linalg import eps_of
 from drjax.core.types import Array, Reconstruction, Status
 
 

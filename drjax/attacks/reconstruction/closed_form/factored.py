@@ -13,9 +13,10 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from drjax.attacks.reconstruction.closed_form.components import Scores, eps_of
+from drjax.attacks.reconstruction.closed_form.components import Scores
 from drjax.attacks.reconstruction.closed_form.downdate import Decomposition
 from drjax.core import streamed, validate
+from drjax.core.linalg import eps_of
 from drjax.dr.factored import FactoredCoords
 
 COLUMNS = 1024

@@ -22,7 +22,6 @@ from typing import Any
 
 import numpy as np
 
-from drjax.attacks.reconstruction.closed_form.components import eps_of
 from drjax.attacks.reconstruction.closed_form.glm_certificate import (
     CONTRADICTED,
     Known,
@@ -34,6 +33,7 @@ from drjax.attacks.reconstruction.closed_form.glm_equations import LINKS, MULTIN
 from drjax.attacks.reconstruction.closed_form.glm_estimators import Refit
 from drjax.attacks.reconstruction.priors import Prior
 from drjax.core import validate
+from drjax.core.linalg import eps_of
 from drjax.core.types import Array, Reconstruction, Status
 
 REDUCTIONS = ("sum", "mean")

@@ -41,7 +41,8 @@ def squares(
         level: (m,), noise of a score.
         singular: (r,).
         d: Features.
-        unseen: What is expected of a record, as uncertain as it is large, or as what is measured beyond the noise.
+        unseen: Squared length expected of a record; as uncertain as it is large, or as what is measured beyond the
+            noise.
         eps: Relative error of the component's length.
     """
     # Noise of standard deviation level / s in each u shortens or lengthens the rest of a unit vector by so much.

@@ -27,6 +27,7 @@ from drjax.attacks.reconstruction.closed_form.outside import expected_outside
 from drjax.attacks.reconstruction.mixture_prior import MixturePrior
 from drjax.attacks.reconstruction.priors import GaussianPrior, Prior
 from drjax.core import validate
+from drjax.core.linalg import eps_of
 from drjax.core.types import Array, Reconstruction, Status
 from drjax.dr.factored import FactoredCoords
 
@@ -251,7 +252,7 @@ def _measured(
     digits = noise_floor(given[None] if given.ndim == 2 else given, eigenvalue)
     floor = np.maximum(digits, noise or 0.0)
     total, weight = (scores.sum(axis=1), (n - 1) / n) if is_centred else (np.zeros_like(target), 1.0)
-    seen = Scores(target, eigenvalue, along, total, beyond, floor, digits, components.eps_of(given.dtype), weight)
+    seen = Scores(target, eigenvalue, along, total, beyond, floor, digits, eps_of(given.dtype), weight)
     found = components.measure(seen, span.singular, n, d, **expects)
     return found, seen, lambda lanes: others[lanes]
 
@@ -300,7 +301,7 @@ def detect_noise(coords: np.ndarray) -> float:
     """Least error of published coordinates: their decimals if they were rounded, else that of their dtype."""
     sample = np.asarray(coords, np.float64).ravel()[:DIGITS]
     largest = float(np.abs(sample).max(initial=0.0))
-    floor = components.eps_of(coords.dtype) * largest
+    floor = eps_of(coords.dtype) * largest
     for decimals in range(7):
         if np.abs(sample - np.round(sample, decimals)).max(initial=0.0) <= floor:
             return max(floor, 10.0**-decimals / np.sqrt(12))

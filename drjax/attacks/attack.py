@@ -18,6 +18,9 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import numpy as np
 
+from drjax.attacks.cost import Cost
+from drjax.attacks.passing import Inputs, PassingShadows
+from drjax.attacks.predicted import left_open, predicted_mse
 from drjax.core.types import Array, DRMethod, Reconstruction, Status
 
 LARGER = 1.1
@@ -28,18 +31,6 @@ MOSTLY_OPEN = 0.5
 
 COMPILING = 30.0
 """Seconds that an attack with a network takes for its programs, whatever the sizes."""
-
-
-class Cost(NamedTuple):
-    """What an attack takes on a CPU, within a factor of about two.
-
-    Attributes:
-        seconds: Time of one process on two cores; of compilation only what `COMPILING` says.
-        bytes: Memory at the peak, beside the threat.
-    """
-
-    seconds: float
-    bytes: float
 
 
 class MembershipScores(NamedTuple):
@@ -109,6 +100,7 @@ class EmbeddingThreat(Threat):
         method: DR method, as the adversary believes it to be, with its hyperparameters.
         known: (p, d).
         coords: (m, p + 1, k), target in row 0; an array, or a `FactoredCoords` for attacks that `take_factors`.
+        further: Makes further shadow releases, which are added up and forgotten; None if `shadows` gives all.
         public: (s, d) records of the same kind, not released; None if the adversary has none.
         shadows: Makes shadow releases when first asked; where there are no public records, of known ones that stand in
             for the target.
@@ -130,6 +122,7 @@ class EmbeddingThreat(Threat):
     known: np.ndarray
     coords: Any
     shadows: Callable[[], Shadows]
+    further: PassingShadows | None = None
     public: np.ndarray | None = None
     hidden: np.ndarray | None = None
     features: KnownFeatures | None = None
@@ -202,23 +195,6 @@ class EmbeddingThreat(Threat):
         is_partial = (status == Status.OK) & (self.open_share(found) > MOSTLY_OPEN)
         settled = np.where(is_partial, np.uint32(Status.PARTIAL), status).astype(np.uint32)
         return self.guessed(found, is_worthless)._replace(status=settled)
-
-
-def left_open(errors: np.ndarray, variance: np.ndarray, *, most: float = 1.0) -> np.ndarray:
-    """(m,) mean share that squared errors (m, d) are of the variances of features (d,), those that vary.
-
-    Each counts in its own unit, whatever the others', and for `most` of its variance: any can be guessed.
-    """
-    varies = variance > 0
-    return np.minimum(errors[:, varies] / variance[varies], most).sum(axis=1) / max(int(varies.sum()), 1)
-
-
-def predicted_mse(found: Reconstruction) -> np.ndarray:
-    """(m,) mean squared error that an attack predicts of its answers: by the part that is open, where it says no more;
-    nan where it says nothing."""
-    if found.expected_mse is not None:
-        return np.asarray(found.expected_mse, np.float64)
-    return np.asarray(found.residual_norm, np.float64) ** 2 / found.x.shape[1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -365,6 +341,10 @@ class EmbeddingAttack(Attack):
     def unchecked(self, key: Array, threat: EmbeddingThreat) -> Reconstruction:
         """What `run` finds, before its answers are checked against the release: what attacks go on from."""
         return self.run(key, threat)
+
+    def summed(self, threat: EmbeddingThreat) -> Callable[[], Inputs] | None:
+        """What makes the inputs whose sums over `threat.further` it learns from; None where it does not."""
+        del threat
 
     def equations(self, threat: EmbeddingThreat) -> np.ndarray | None:
         """Reconstructions (m, d) with the features of the target as equations; None where it cannot take them so."""

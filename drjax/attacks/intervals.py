@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from drjax.attacks.attack import EmbeddingThreat, predicted_mse
+from drjax.attacks.attack import EmbeddingThreat
+from drjax.attacks.predicted import predicted_mse
 from drjax.core import validate
 from drjax.core.statistics import normal_quantile
 from drjax.core.types import Reconstruction, is_usable

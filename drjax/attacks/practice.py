@@ -76,6 +76,7 @@ def practice(threat: EmbeddingThreat) -> EmbeddingThreat | None:
         coords=coords[is_usable_release],
         truth=truth,
         shadows=lambda: kept,
+        further=None,
         features=None if features is None else features._replace(values=truth[:, features.which]),
         hidden=None if hidden is None else hidden[is_usable_release],
         **rest,
@@ -110,6 +111,7 @@ def fresh(key: Array, threat: EmbeddingThreat) -> EmbeddingThreat | None:
         threat,
         coords=_as_published(threat, threat.known, truth, made.coords),
         truth=truth,
+        further=None,
         public=rest,
         features=None if features is None else features._replace(values=truth[:, features.which]),
     )

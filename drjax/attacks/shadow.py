@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from drjax.attacks.attack import Cost
+from drjax.attacks.cost import Cost
 from drjax.attacks.prepared import Prepared
 from drjax.core import batching, host, streamed, validate
 from drjax.core.linalg import compute_dtype

@@ -27,7 +27,7 @@ BOUNDS = (0.0, 1.0)
 SWITCHES = ("n_unknown", "known_fraction", "shuffled", "assumed", "public_data", "known_features")
 """Fields that make another adversary of the informed one."""
 
-SIZES = ("n_known", "n_shadow", "n_validation", "n_targets")
+SIZES = ("n_known", "n_shadow", "n_held", "n_validation", "n_targets")
 """Fields of the split into known, public and attacked records, which `each_record` does not make."""
 
 RECOGNISED = "recognised"
@@ -69,6 +69,9 @@ class AuditConfig:
         whiten: Whether published coordinates are scaled to unit variance.
         n_known: Number of records that the adversary knows; the release has one more.
         n_shadow: Number of public records that the adversary trains on.
+        n_held: Shadow releases, one of each of these records, that are kept. Regressions learn from sums over the
+            others, and networks from some that are made for each epoch; other attacks do not see them. If None as many
+            as 1 GiB holds the coordinates of.
         n_validation: Number of public records that training is stopped on.
         n_targets: Number of records attacked, each in a release of its own.
         seed_known: Whether the adversary knows the seed of a randomised release.
@@ -116,6 +119,7 @@ class AuditConfig:
     whiten: bool = False
     n_known: int = 199
     n_shadow: int = 1000
+    n_held: int | None = None
     n_validation: int = 150
     n_targets: int = 400
     seed_known: bool = False
@@ -148,6 +152,9 @@ class AuditConfig:
         validate.one_of(DTYPES, dtype=self.dtype)
         validate.integer(n_components=self.n_components, n_known=self.n_known, n_targets=self.n_targets)
         validate.integer(minimum=2, n_shadow=self.n_shadow)
+        if self.n_held is not None:
+            validate.integer(minimum=2, n_held=self.n_held)
+            validate.at_most(self.n_shadow, "n_shadow", n_held=self.n_held)
         validate.integer(n_validation=self.n_validation, n_decoys=self.n_decoys)
         validate.integer(minimum=0, seed=self.seed)
         if self.decimals is not None:
@@ -191,6 +198,10 @@ class AuditConfig:
         validate.at_most(1, known_fraction=self.known_fraction)
         if self.n_unknown > 1 and self.known_fraction < 1:
             raise ValueError(f"known_fraction must be left out with n_unknown, got {self.known_fraction}")
+        if self.n_held is not None and self.keeps_shadows:
+            raise ValueError(
+                f"n_held must be left out with a defense, seed_known, n_unknown or known_fraction, got {self.n_held}"
+            )
         if self.n_known - self.n_hidden < 2:
             raise ValueError(f"n_unknown and known_fraction must leave 2 known records, got {self.n_hidden} hidden")
         if self.n_hidden and (self.shuffled or self.known_features):
@@ -237,6 +248,11 @@ class AuditConfig:
         attacks = ATTACKS["embedding"]
         is_each = all(name in attacks and attacks[name].each for name in self.attacks)
         return is_usual and is_each and not is_named(self.data)
+
+    @property
+    def keeps_shadows(self) -> bool:
+        """Whether all shadow releases are kept: attacks there need every one."""
+        return bool(self.n_hidden or self.seed_known or self.defense != "none")
 
     @property
     def n_hidden(self) -> int:

@@ -12,8 +12,9 @@ import numpy as np
 
 from drjax.attacks import metrics
 from drjax.attacks.attack import EmbeddingAttack, EmbeddingThreat, Shadows
+from drjax.attacks.passing import Inputs
 from drjax.attacks.prepared import Prepared
-from drjax.audits import adversary, choice, describe, needs, quality
+from drjax.audits import adversary, choice, describe, further, needs, quality
 from drjax.audits import curve as curves
 from drjax.audits.adversary import Scene, View
 from drjax.audits.attempts import answer_in
@@ -76,8 +77,9 @@ class EmbeddingSetting(Setting):
             lambda n_known: needs.of_audit(config, n_known, d),
             config.n_known,
         )
-        n_releases = config.n_shadow + config.n_validation + config.n_targets
-        self._seconds, self._kept = found.seconds, None
+        self._n_held = further.n_held(config, config.n_known + 1, d)
+        n_releases = self._n_held + config.n_validation + config.n_targets
+        self._seconds, self._kept, self._inputs = found.seconds, None, {}
         what = f"{n_releases:,} releases of {config.n_known + 1:,} records"
         announce(what, found.seconds, found.bytes, enabled=progress)
 
@@ -120,6 +122,12 @@ class EmbeddingSetting(Setting):
         same = (self._shadow_key, self._shadow_key)
         return same if self.config.seed_known else tuple(jax.random.split(self._shadow_key))
 
+    @property
+    def _held_records(self) -> np.ndarray:
+        """(s, d), public records whose shadow releases are kept."""
+        held, scene = self._n_held, self.scene
+        return scene.public if held == len(scene.shadow) else np.concatenate([scene.shadow[:held], scene.validation])
+
     def _made_shadows(self, session: Session) -> dict[str, np.ndarray]:
         scene, n_hidden = self.scene, len(self.scene.hidden)
         if not n_hidden:
@@ -132,7 +140,7 @@ class EmbeddingSetting(Setting):
     def _stage(self, session: Session, name: str, defended: DRMethod | None = None) -> Stage:
         """Releases of one stage, or of one that is named after a defence."""
         config, scene = self.config if name == RELEASES else self.config.believed, self.scene
-        known, targets = (scene.others, scene.targets) if name == RELEASES else (scene.known, scene.public)
+        known, targets = (scene.others, scene.targets) if name == RELEASES else (scene.known, self._held_records)
         if self._kept is None:
             self._kept = Prepared(session.folder.path / PREPARED)
         if defended is not None:
@@ -162,11 +170,11 @@ class EmbeddingSetting(Setting):
         return found
 
     def _threat(self, session: Session) -> EmbeddingThreat:
-        config, scene, made, n = self.config, self.scene, self._shadows, self.config.n_shadow
+        config, scene, made, n = self.config, self.scene, self._shadows, self._n_held
         p = len(scene.known)
         shadows = Shadows(
             known=scene.known,
-            records=scene.shadow,
+            records=scene.shadow[:n],
             coords=made["coords"][:n],
             validation=scene.validation,
             validation_coords=made["coords"][n:],
@@ -177,6 +185,7 @@ class EmbeddingSetting(Setting):
             known=scene.known,
             coords=self._view.coords,
             shadows=lambda: shadows,
+            further=further.passing(jax.random.fold_in(self._shadow_key, 2), config, scene, n, session.folder),
             public=scene.public,
             hidden=self._view.full[:, p + 1 :] if len(scene.hidden) else None,
             features=scene.features,
@@ -202,12 +211,26 @@ class EmbeddingSetting(Setting):
         self._decoys = metrics.sample_decoys(self._score_key, decoys, min(self.config.n_decoys, len(decoys)))
         return found
 
+    def n_parts(self, attack: EmbeddingAttack) -> int:
+        """See `Setting`: sums are a part for each range."""
+        passing = self.threat.further
+        return 1 if passing is None or attack.summed(self.threat) is None else len(passing.starts)
+
     def attempt_part(self, session: Session, name: str, attack: EmbeddingAttack, part: int) -> None:
         """See `Setting`."""
-        del part
+        passing, make = self.threat.further, attack.summed(self.threat)
+        if passing is not None and make is not None:
+            passing.of_range(passing.starts[part], lambda: self._inputs_of(name, make), name)
+            return
         self._answer(session, name, attack, self.threat)
         if self._is_compared(attack):
             self._answer(session, f"informed/{name}", attack, self._informed())
+
+    def _inputs_of(self, name: str, make: Callable[[], Inputs]) -> Inputs:
+        """What an attack is given of shadow releases, made once for all of its parts."""
+        if name not in self._inputs:
+            self._inputs[name] = make()
+        return self._inputs[name]
 
     def attempt(self, session: Session, name: str, attack: EmbeddingAttack) -> Attempt:
         """See `Setting`; beside it the informed adversary's, where switches make another one."""
@@ -295,6 +318,7 @@ class EmbeddingSetting(Setting):
         curve = None if config.defense == "none" else self._curve(session, rows)
         if self._kept is not None:
             self._kept.discard()  # all releases are made
+        further.discard(session.folder)
         sections: list[Section] = []
         if self._quality is not None:
             counts = self.statuses["attacked releases"]

@@ -12,6 +12,7 @@ from drjax.attacks.attack import EmbeddingAttack, EmbeddingThreat
 from drjax.attacks.registry import ATTACKS
 from drjax.attacks.shadow import factored_at, shadow_needs
 from drjax.audits.config import AuditConfig
+from drjax.audits.further import n_held
 from drjax.audits.quality import n_seen
 from drjax.audits.shadows import keeps_factors
 from drjax.core import memory, streamed
@@ -44,10 +45,11 @@ def of_audit(config: AuditConfig, n_known: int, d: int) -> Needs:
     """
     n, k, itemsize = n_known + 1, config.n_components, _itemsize(config)
     n_public, m = config.n_shadow + config.n_validation, config.n_targets
+    n_kept = n_held(config, n, d) + config.n_validation
     n_curves, is_factored = len(config.defense_scale), keeps_factors(config, n, d)
-    coords = float(itemsize * (n_public + m) * n * k)
-    made = shadow_needs(config.dr_method, n, d, max(n_public, m), itemsize=itemsize, factored=is_factored)
-    count = (1 + n_curves) * (n_public + m)
+    coords = float(itemsize * (n_kept + m) * n * k)
+    made = shadow_needs(config.dr_method, n, d, max(n_kept, m), itemsize=itemsize, factored=is_factored)
+    count = (1 + n_curves) * (n_kept + m)
     total = shadow_needs(config.dr_method, n, d, count, itemsize=itemsize, factored=is_factored)
     # In float64, in several copies: what is fitted on public records, and coordinates and factors of the known ones.
     attacked = 96.0 * (n_public + m) * d + 24.0 * d**2
@@ -58,11 +60,11 @@ def of_audit(config: AuditConfig, n_known: int, d: int) -> Needs:
     else:
         # Other attacks take the coordinates, and learn from copies of them in float64.
         attacked += streamed.bytes_of(d) + 5 * (8 / itemsize) * coords
-    coords = 8.0 * (n_public + m) * k * (d + 2) if is_factored else coords
+    coords = 8.0 * (n_kept + m) * k * (d + 2) if is_factored else coords
     stages = {
         f"making releases of {n:,} records by {config.method}": made.bytes,
         # Until all are made, finished chunks are held beside the whole.
-        f"coordinates of {n_public + m:,} releases of {n:,} records": coords,
+        f"coordinates of {n_kept + m:,} releases of {n:,} records": coords,
         f"attacks on {m:,} releases of {n:,} records with {n_public:,} public ones": attacked,
         f"distances of all pairs of {n_seen(n):,} records, for the quality of the releases": quality.batch_bytes(
             n_seen(n), itemsize=itemsize

@@ -23,7 +23,7 @@ from drjax.audits.folder import run_folder
 from drjax.cli.commands import check_new
 from drjax.cli.model_files import labelled_records
 from drjax.cli.printed import print_plan, print_verdict, to_correct
-from drjax.core import validate
+from drjax.core import executors, validate
 from drjax.core.types import Status
 from drjax.data.own_table import OPTIONS
 from drjax.nets.classifier_training import Training, check_labels
@@ -223,6 +223,8 @@ def audit_model(
     seed: int = 0,
     out: Path | None = None,
     resume: bool = False,
+    executor: Annotated[str | None, tyro.conf.arg(metavar=f"{{{','.join(executors.NAMES)}}}")] = None,
+    workers: int | None = None,
     quiet: bool = False,
 ) -> None:
     """Attack networks trained on a data set and write a report of what publishing one would give away.
@@ -249,6 +251,9 @@ def audit_model(
         seed: Random seed.
         out: Run folder to write; runs/DATA-model-nN if not given, with a number behind it if that exists.
         resume: Go on with the interrupted run in the folder.
+        executor: Where attacks are run: local for processes of this machine, ray, dask or slurm, whose workers must all
+            reach the folder and the data; in this process if not given.
+        workers: Workers to ask for; one per core, or what the cluster has, if not given.
         quiet: Print errors only.
     """
     config = ModelAuditConfig(
@@ -279,7 +284,17 @@ def audit_model(
         print_plan(console, given)
         console.print(to_correct(config.data, config.schema), markup=False, soft_wrap=True)
         console.print(f"PRIVATE: what follows, and all in {folder}, is for the owner of the records.", markup=False)
-    result = run(config, folder, data=given, resume=resume, progress=not quiet, command=command, console=console)
+    result = run(
+        config,
+        folder,
+        data=given,
+        executor=executor,
+        workers=workers,
+        resume=resume,
+        progress=not quiet,
+        command=command,
+        console=console,
+    )
     ladder.print_ladder(console, result.rows)
     assert result.accuracy is not None
     console.print(f"Accuracy of the networks on public records: {ladder.percent(result.accuracy)}")

@@ -8,7 +8,7 @@ Source: Chan, Golub & LeVeque (1983), merging; Golub, Heath & Wahba (1979), gene
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -55,6 +55,16 @@ class RegressionSums(NamedTuple):
         x, y = x - mean_x, y - mean_y
         return cls(len(x), mean_x, mean_y, x.T @ x, x.T @ y, (y**2).sum(axis=0), largest)
 
+    @classmethod
+    def of_blocks(
+        cls, inputs: Callable[[np.ndarray], np.ndarray], rows: np.ndarray, targets: np.ndarray, size: int
+    ) -> RegressionSums:
+        """`of` the inputs that a function gives for rows (m, ...), which are made for so many rows at a time."""
+        blocks = (slice(at, at + size) for at in range(0, len(targets), size))
+        found = total(cls.of(inputs(rows[at]), targets[at]) for at in blocks)
+        assert found is not None
+        return found
+
     def merged(self, other: RegressionSums) -> RegressionSums:
         """Sums of the rows of both."""
         count = self.count + other.count
@@ -99,6 +109,15 @@ class RegressionSums(NamedTuple):
         turn = vectors / unit[:, None]
         weights = turn @ (along / (values + best)[:, None])
         return Solved(weights, self.inputs, self.targets, best, loss, losses, turn / np.sqrt(values + best), self.count)
+
+
+def total(found: Iterable[RegressionSums | None]) -> RegressionSums | None:
+    """All sums merged in order, one after the other: each may be as large as the whole. None if there are none."""
+    whole = None
+    for one in found:
+        if one is not None:
+            whole = one if whole is None else whole.merged(one)
+    return whole
 
 
 class Solved(NamedTuple):

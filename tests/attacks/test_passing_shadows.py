@@ -9,6 +9,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_digits
 
+from drjax.attacks import passing
+from drjax.attacks.passing import PassingShadows
 from drjax.attacks.reconstruction import baselines, invariant, neural, passing_shadows
 from drjax.attacks.shadow import shadow_embeddings
 from drjax.core.kernel_regression import Landmarks, Radial
@@ -31,7 +33,7 @@ def releases():
 
 @pytest.fixture
 def short_ranges(monkeypatch):
-    monkeypatch.setattr(passing_shadows, "RANGE", 150)
+    monkeypatch.setattr(passing, "RANGE", 150)
 
 
 @pytest.mark.usefixtures("short_ranges")
@@ -62,7 +64,7 @@ class Lazy:
 def test_workers_and_records_that_are_read_in_ranges_give_the_same_sums():
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         found = [
-            passing_shadows.sums_of_shadows(KEY, METHOD, KNOWN, records, passing_shadows._flat, executor=executor)
+            PassingShadows(key=KEY, method=METHOD, known=KNOWN, records=records).sums(baselines.flat, executor=executor)
             for records, executor in ((RECORDS, None), (Lazy(), None), (Lazy(), pool))
         ]
     for other in found[1:]:
@@ -87,7 +89,8 @@ def test_any_kind_of_key_draws_and_precision_is_left_as_it_was():
         seen.append((coords.dtype, jax.numpy.ones(1).dtype))
         return coords[:, 0]
 
-    found = passing_shadows.sums_of_shadows(key, METHOD, KNOWN, RECORDS[:30], inputs, dtype="float64")
+    shadows = PassingShadows(key=key, method=METHOD, known=KNOWN, records=RECORDS[:30], dtype="float64")
+    found = shadows.sums(inputs)
     assert found.count == 30
     assert seen == [(np.float64, np.float32)]
 
@@ -145,13 +148,13 @@ def recipe(**changes):
 
 def test_a_network_learns_from_shadows_that_are_made_for_each_epoch(releases, monkeypatch):
     asked = []
-    shadows = passing_shadows._shadows
+    shadows = passing._shadows
 
-    def counted(told, method, known, records, start, *further):
+    def counted(draws, records, start, kept):
         asked.append((start, len(records)))
-        yield from shadows(told, method, known, records, start, *further)
+        yield from shadows(draws, records, start, kept)
 
-    monkeypatch.setattr(passing_shadows, "_shadows", counted)
+    monkeypatch.setattr(passing, "_shadows", counted)
     found, history = passing_shadows.fit_network(
         KEY, METHOD, KNOWN, RECORDS[:250], recipe(), validation=RECORDS[250:300], epoch_size=100
     )
@@ -178,7 +181,7 @@ def test_a_network_of_one_epoch_is_that_of_shadows_that_are_held(releases):
 
 def test_more_landmarks_than_a_task_has_shadows_are_refused():
     with pytest.raises(ValueError, match="n_landmarks must be <= the shadows of a task"):
-        passing_shadows.fit_kernel(KEY, METHOD, KNOWN, RECORDS, n_landmarks=passing_shadows.RANGE + 1)
+        passing_shadows.fit_kernel(KEY, METHOD, KNOWN, RECORDS, n_landmarks=passing.RANGE + 1)
 
 
 def test_sums_of_blocks_are_not_held_together(monkeypatch):

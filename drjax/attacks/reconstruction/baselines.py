@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from drjax.attacks.attack import Cost, EmbeddingAttack, EmbeddingThreat, LearnedAttack
 from drjax.attacks.metrics import CHUNK_ENTRIES, nearest, nearest_among
+from drjax.attacks.passing import MOST_INPUTS, Inputs
 from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.attacks.shadow import DENSE_FLOPS
 from drjax.core import validate
@@ -20,6 +21,10 @@ from drjax.core.types import Array, Reconstruction, Status
 
 PENALTIES = tuple(float(10.0**e) for e in range(-3, 7))
 """Grid for standardised features, whose Gram matrix has trace m * n * k: from no shrinkage to almost all of it."""
+
+
+BLOCK = 2048
+"""Shadows whose coordinates are held in float64 at once where they are added up."""
 
 
 def mean_image(public: Array, m: int) -> Reconstruction:
@@ -142,6 +147,11 @@ def ridge_of_sums(sums: RegressionSums, release_shape: tuple[int, int], *, eps: 
     return RidgeModel(sums.inputs, scale, weights, sums.targets, found.penalty, found.losses, release_shape)
 
 
+def flat(coords: np.ndarray) -> np.ndarray:
+    """(m, n k) of releases (m, n, k): what the regression is given of each."""
+    return coords.reshape(len(coords), -1)
+
+
 def _scales(features: np.ndarray, dtype: np.dtype) -> np.ndarray:
     # A known row that the target cannot move still jitters by rounding; standardising would blow that up to a feature.
     spread = features.std(axis=0)
@@ -227,14 +237,28 @@ class Ridge(LearnedAttack):
         """See `Attack`."""
         assert threat.public is not None
         s, p, d = len(threat.public), math.prod(threat.coords.shape[1:]), threat.known.shape[1]
+        if threat.further is not None and p <= MOST_INPUTS:
+            flops = 2.0 * s * p * (p + d) + 10.0 * p**3
+            return Cost(flops / DENSE_FLOPS + threat.further.seconds(), 8.0 * (4 * p * (p + d) + 2 * BLOCK * p))
         q = min(s, p)
         flops = 2.0 * s * p * q + 10.0 * q**3 + len(PENALTIES) * 2.0 * s * q * d
         return Cost(flops / DENSE_FLOPS, 8.0 * (2 * s * p + 3 * s * d + q**2 + p * d))
 
+    def summed(self, threat: EmbeddingThreat) -> Callable[[], Inputs] | None:
+        """See `EmbeddingAttack`; of more coordinates than `MOST_INPUTS` none are added up."""
+        few = math.prod(threat.coords.shape[1:]) <= MOST_INPUTS
+        return (lambda: flat) if threat.further is not None and few else None
+
     def run(self, key: Array, threat: EmbeddingThreat) -> Reconstruction:
         """See `Attack`; nothing is drawn."""
         del key
-        shadows = threat.shadows()
-        model = fit_ridge(shadows.coords, shadows.records)
+        shadows, make = threat.shadows(), self.summed(threat)
+        if threat.further is None or make is None:
+            model, count = fit_ridge(shadows.coords, shadows.records), len(shadows.records)
+        else:
+            sums = RegressionSums.of_blocks(flat, shadows.coords, shadows.records, BLOCK)
+            sums = sums.merged(threat.further.sums(flat, self.name))
+            model = ridge_of_sums(sums, shadows.coords.shape[1:], eps=eps_of(shadows.coords.dtype))
+            count = sums.count
         found = threat.clipped(model.reconstruct(threat.coords))
-        return found._replace(facts={"penalty": float(model.penalty)})
+        return found._replace(facts={"penalty": float(model.penalty), "n_shadows": count})

@@ -6,7 +6,6 @@ and costs an attacker nothing: distances from the target to every known record d
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -164,11 +163,8 @@ def fit(coords: Array, targets: Array, *, features: Sequence[str] = tuple(FEATUR
         validate.one_of(FEATURES, features=name)
 
     if len(raw) > MANY:
-        inputs, losses = landmarks_of(raw[:N_LANDMARKS], y[:N_LANDMARKS], features=features)
-        blocks = (slice(at, at + BLOCK) for at in range(0, len(y), BLOCK))
-        # One after the other: each is as large as the whole.
-        sums = functools.reduce(RegressionSums.merged, (RegressionSums.of(inputs(raw[at]), y[at]) for at in blocks))
-        return of_sums(sums, inputs, y[:N_LANDMARKS], losses)
+        inputs = landmarks_of(raw[:N_LANDMARKS], y[:N_LANDMARKS], features=features)
+        return of_sums(RegressionSums.of_blocks(inputs, raw, y, BLOCK), inputs, y[:N_LANDMARKS])
     releases = raw.astype(np.float64)
     reference = reference_of(releases)
     name, choice, losses = _chosen(releases, y, reference, features)
@@ -199,36 +195,36 @@ class KernelInputs:
         features: Key of `FEATURES`.
         reference: (n-1, k), as in `KernelModel`.
         landmarks: Landmarks among the features (q, p) of the first shadows.
+        losses: As `loo_mse` of `KernelModel`.
     """
 
     features: str
     reference: np.ndarray
     landmarks: Landmarks
+    losses: dict[str, float]
 
     def __call__(self, coords: np.ndarray) -> np.ndarray:
         """(m, r) of releases (m, n, k)."""
         return self.landmarks(FEATURES[self.features](np.asarray(coords, np.float64), self.reference))
 
 
-def landmarks_of(
-    coords: np.ndarray, targets: np.ndarray, *, features: Sequence[str] = tuple(FEATURES)
-) -> tuple[KernelInputs, dict[str, float]]:
-    """What releases are told by, chosen on some shadows (q, n, k) and their targets (q, d), and the losses of `fit`."""
+def landmarks_of(coords: np.ndarray, targets: np.ndarray, *, features: Sequence[str] = tuple(FEATURES)) -> KernelInputs:
+    """What releases are told by, chosen on some shadows (q, n, k) and their targets (q, d)."""
     releases, y = np.asarray(coords, np.float64), np.asarray(targets, np.float64)
     reference = reference_of(releases)
     name, choice, losses = _chosen(releases, y, reference, features)
     landmarks = Landmarks.of(choice.kernel, FEATURES[name](releases, reference))
-    return KernelInputs(name, reference, landmarks), losses
+    return KernelInputs(name, reference, landmarks, losses)
 
 
-def of_sums(sums: RegressionSums, inputs: KernelInputs, targets: np.ndarray, losses: dict[str, float]) -> KernelModel:
+def of_sums(sums: RegressionSums, inputs: KernelInputs, targets: np.ndarray) -> KernelModel:
     """The model from sums over shadows, the landmarks themselves among them, whose targets are (q, d)."""
     found, landmarks = sums.solve(PENALTIES_OF_SUMS), inputs.landmarks
     errors = found.left_out(landmarks(landmarks.inputs), np.asarray(targets, np.float64))
     weights, intercept = landmarks.root @ found.weights, found.targets - found.inputs @ found.weights
     choice = Choice(found.loss, found.penalty, landmarks.kernel)
     regression = KernelRegression(landmarks.inputs, weights, intercept, choice, errors**2)
-    return KernelModel(inputs.features, inputs.reference, regression, losses)
+    return KernelModel(inputs.features, inputs.reference, regression, inputs.losses)
 
 
 def reference_of(releases: np.ndarray) -> np.ndarray:
@@ -260,17 +256,32 @@ class InvariantKernel(LearnedAttack):
         searched = min(s, N_SEARCHED)
         trials = len(FEATURES) * len(WIDTHS)
         flops = trials * (3.0 * searched**3 + 2.0 * searched**2 * d)
-        if s > MANY:
+        if s > MANY or threat.further is not None:
             q = N_LANDMARKS
             flops += 2.0 * s * q * (p + 2 * q + d) + 30.0 * q**3
-            return Cost(flops / DENSE_FLOPS, 8.0 * (8 * q**2 + (q + BLOCK) * (len(FEATURES) * p + q) + 2 * s * d))
+            making = 0.0 if threat.further is None else threat.further.seconds()
+            n_bytes = 8.0 * (8 * q**2 + (q + BLOCK) * (len(FEATURES) * p + q) + 2 * s * d)
+            return Cost(flops / DENSE_FLOPS + making, n_bytes)
         flops += 2.0 * s**2 * (p + d) + 2.0 * s**3
         return Cost(flops / DENSE_FLOPS, 8.0 * (4 * s**2 + len(FEATURES) * s * p + 3 * s * d))
+
+    def summed(self, threat: EmbeddingThreat) -> Callable[[], KernelInputs] | None:
+        """See `EmbeddingAttack`; the first shadows are the landmarks."""
+        if threat.further is None:
+            return None
+        shadows = threat.shadows()
+        return lambda: landmarks_of(shadows.coords[:N_LANDMARKS], shadows.records[:N_LANDMARKS])
 
     def run(self, key: Array, threat: EmbeddingThreat) -> Reconstruction:
         """See `Attack`; nothing is drawn."""
         del key
-        shadows = threat.shadows()
-        model = fit(shadows.coords, shadows.records)
+        shadows, make = threat.shadows(), self.summed(threat)
+        if threat.further is None or make is None:
+            model, count = fit(shadows.coords, shadows.records), len(shadows.records)
+        else:
+            inputs = make()
+            sums = RegressionSums.of_blocks(inputs, shadows.coords, np.asarray(shadows.records, np.float64), BLOCK)
+            sums = sums.merged(threat.further.sums(inputs, self.name))
+            model, count = of_sums(sums, inputs, np.asarray(shadows.records[:N_LANDMARKS], np.float64)), sums.count
         facts = {"features": model.features, "penalty": model.regression.choice.penalty, "loo_mse": model.loo_mse}
-        return threat.clipped(model.reconstruct(threat.coords))._replace(facts=facts)
+        return threat.clipped(model.reconstruct(threat.coords))._replace(facts=facts | {"n_shadows": count})

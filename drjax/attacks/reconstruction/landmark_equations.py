@@ -21,7 +21,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from drjax.attacks.attack import MOSTLY_OPEN, Cost, EmbeddingAttack, EmbeddingThreat, EveryRecord, left_open
+from drjax.attacks.attack import MOSTLY_OPEN, Cost, EmbeddingAttack, EmbeddingThreat, EveryRecord
+from drjax.attacks.predicted import left_open
 from drjax.attacks.reconstruction.closed_form.downdate import Decomposition, LeftOut, decompose, leave_out
 from drjax.attacks.reconstruction.closed_form.each import checked_rows, reconstruct_pca_each
 from drjax.attacks.reconstruction.priors import GaussianPrior

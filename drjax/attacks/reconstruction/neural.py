@@ -298,17 +298,20 @@ class Network(LearnedAttack):
         config, (n, k), d = RECIPES[self.recipe], threat.coords.shape[1:], threat.known.shape[1]
         weights = _n_weights(config, n, k, d)
         flops = FLOPS_PER_WEIGHT * weights * config.epochs * len(threat.public)
-        return Cost(COMPILING + flops / DENSE_FLOPS, 16.0 * weights + 8.0 * len(threat.public) * (n * k + d))
+        # Those of each epoch are made for it.
+        making = 0.0 if threat.further is None else config.epochs * threat.further.seconds(threat.further.n_held)
+        return Cost(COMPILING + flops / DENSE_FLOPS + making, 16.0 * weights + 8.0 * len(threat.public) * (n * k + d))
 
     def run(self, key: Array, threat: EmbeddingThreat) -> Reconstruction:
         """See `Attack`; draws weights and the order of records."""
-        config, shadows = RECIPES[self.recipe], threat.shadows()
+        config, shadows, further = RECIPES[self.recipe], threat.shadows(), threat.further
         model, history = fit(
             key,
             shadows.coords,
             shadows.records,
             config,
             validation=(shadows.validation_coords, shadows.validation),
+            renew=None if further is None else functools.partial(further.epoch, size=further.n_held),
             checkpoint=threat.checkpoint,
             progress=threat.progress,
         )

@@ -1,6 +1,7 @@
 """The audit of a network: what it finds on digits, resuming, DP-GD, and bad input."""
 
 import dataclasses
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from drjax.attacks.models import attacks as model_attacks
 from drjax.attacks.reconstruction import reconn
 from drjax.audits import ModelAuditConfig, model, run
 from drjax.cli import main
+from drjax.core import executors
 from drjax.nets.classifier_training import Training
 from drjax.nets.classifiers import Classifier
 from drjax.reports import records
@@ -62,9 +64,20 @@ def test_noise_of_dp_gd_protects(tmp_path):
     assert failed in page
 
 
-def test_command(tmp_path, capsys):
+def test_command_with_workers(tmp_path, capsys, monkeypatch):
+    pieces = []
+
+    class Pool(ThreadPoolExecutor):
+        """Workers are threads: a process would import everything anew."""
+
+        def submit(self, fn, job, piece):
+            pieces.append(piece.name)
+            return super().submit(fn, job, piece)
+
+    monkeypatch.setattr(executors, "_local", lambda _: Pool(1))
     arguments = "--n-known 60 --n-shadow 40 --n-targets 3 --hidden 6 --activation tanh --epochs 20 --learning-rate 0.2"
-    main(["audit-model", *arguments.split(), "--out", str(tmp_path / "run")])
+    main(["audit-model", *arguments.split(), "--executor", "local", "--out", str(tmp_path / "run")])
+    assert pieces == ["inversion"]
     assert "Do not publish this as it is" in capsys.readouterr().out
     assert (tmp_path / "run" / "report.html").is_file()
 

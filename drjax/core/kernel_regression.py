@@ -121,7 +121,7 @@ class Spectrum:
         return cls(features @ vectors / np.sqrt(values) if p <= m else vectors, values)
 
     def leave_one_out(
-        self, y: np.ndarray, penalties: Sequence[float], *, leaves_mean: bool = False
+        self, y: np.ndarray, penalties: Sequence[float], *, leaves_mean: bool = False, most: float = np.inf
     ) -> dict[float, float]:
         """Mean squared leave-one-out error of y (m, d) for each penalty > 0; exact.
 
@@ -129,8 +129,10 @@ class Spectrum:
             y: (m, d), less their mean.
             penalties: The grid.
             leaves_mean: Whether the mean of y is that of the other rows, too, for a kernel of centred features.
+            most: Most that a row counts, in units of what the mean errs by: one that no other row is like would decide
+                alone else.
         """
-        size, (m, d) = y.size, y.shape
+        size, (m, d), limit = y.size, y.shape, most * (y**2).sum() / len(y)
         if d > m:
             # Errors are lengths of rows, which a rotation of the columns keeps: as many columns as rows are enough.
             y = np.asarray(np.linalg.qr(y.T, mode="r")).T
@@ -146,7 +148,8 @@ class Spectrum:
             # the mean's share of a row's influence on its own prediction.
             own = squares @ kept + outside - (1 / m if leaves_mean else 0.0)
             residual = (self.vectors @ (kept[:, None] * projected) + rest) / own[:, None]
-            found[float(penalty)] = float((residual**2).sum()) / size
+            total = (residual**2).sum() if most == np.inf else np.minimum((residual**2).sum(axis=1), limit).sum()
+            found[float(penalty)] = float(total) / size
         return found
 
 

@@ -51,6 +51,21 @@ def test_ridge_chooses_and_predicts_as_scikit_learns_leave_one_out(m, n):
     )
 
 
+def test_a_map_that_is_turned_over_does_not_decide_the_penalty_alone():
+    rng = np.random.default_rng(0)
+    base, moves = rng.normal(size=(10, 2)), rng.normal(size=(6, 20))
+
+    def shadows(m):
+        targets = rng.normal(size=(m, 6))
+        return base + (0.01 * targets @ moves + 0.003 * rng.normal(size=(m, 20))).reshape(m, 10, 2), targets
+
+    (coords, targets), (fresh, truth) = shadows(80), shadows(200)
+    coords[0, :, 1] *= -1
+    with_it, without = (baselines.fit_ridge(coords[at:], targets[at:]) for at in (0, 1))
+    ours, best = (((model.reconstruct(fresh).x - truth) ** 2).mean() for model in (with_it, without))
+    assert ours < 1.5 * best < 0.2
+
+
 def test_the_leave_one_out_error_is_that_of_leaving_each_row_out():
     coords, targets = releases(15, 4)
     features = StandardScaler().fit_transform(coords.reshape(15, -1))

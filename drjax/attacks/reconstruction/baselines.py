@@ -23,6 +23,10 @@ PENALTIES = tuple(float(10.0**e) for e in range(-3, 7))
 """Grid for standardised features, whose Gram matrix has trace m * n * k: from no shrinkage to almost all of it."""
 
 
+MOST = 4.0
+"""Most that a shadow counts in the choice of the penalty, in units of what the mean errs by: a map that is turned over
+near where a sign changes would decide alone."""
+
 BLOCK = 2048
 """Shadows whose coordinates are held in float64 at once where they are added up."""
 
@@ -58,7 +62,7 @@ class RidgeModel:
         weights: (n * k, d), of the standardised features.
         intercept: (d,), the mean of the training targets.
         penalty: The chosen penalty.
-        loo_mse: {penalty: mean squared leave-one-out error per coordinate} over the grid.
+        loo_mse: {penalty: mean squared leave-one-out error per coordinate} over the grid; see `fit_ridge`.
         release_shape: (n, k).
     """
 
@@ -93,8 +97,9 @@ def fit_ridge(coords: Array, targets: Array, *, penalties: Sequence[float] = PEN
     """Ridge regression of the targets on the raw flattened coordinates, the penalty chosen by leave-one-out.
 
     The features are standardised on these shadows alone, so that one grid serves releases of every scale; the
-    intercept is not penalised. The leave-one-out errors are exact, and one eigendecomposition of the smaller Gram
-    matrix serves the whole grid: with p = n k and q = min(m, p), O(m p q + q^3) once and 2 m q d FLOP per penalty.
+    intercept is not penalised. The leave-one-out errors are exact, each up to `MOST`, and one eigendecomposition of the
+    smaller Gram matrix serves the whole grid: with p = n k and q = min(m, p), O(m p q + q^3) once and 2 m q d FLOP per
+    penalty.
 
     Args:
         coords: (m, n, k) releases of the training shadows, finite; leave out unusable lanes before.
@@ -125,7 +130,7 @@ def fit_ridge(coords: Array, targets: Array, *, penalties: Sequence[float] = PEN
     intercept = y.mean(axis=0)
     y = y - intercept
     spectrum = Spectrum.of_features(features)
-    losses = spectrum.leave_one_out(y, penalties, leaves_mean=True)
+    losses = spectrum.leave_one_out(y, penalties, leaves_mean=True, most=MOST)
     _, best = least(losses)
     weights = features.T @ (spectrum.vectors @ (spectrum.vectors.T @ y / (spectrum.values + best)[:, None]))
     return RidgeModel(center, scale, weights, intercept, best, losses, (n, k))

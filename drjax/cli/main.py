@@ -12,6 +12,7 @@ import drjax
 from drjax.cli import (
     bound_commands,
     commands,
+    doctor,
     embedding_commands,
     errors,
     membership_commands,
@@ -96,5 +97,6 @@ def _app() -> SubcommandApp:
         name="release",
         help="Publish components, synthetic records or a map of these with differential privacy.",
     )
+    app.command(doctor.doctor)
     app.command(bound, name="bound", help="Bound what any adversary achieves under differential privacy.")
     return app

@@ -125,6 +125,14 @@ class _Cache(caching.FunctionCache):
             _warn(f"{_reason(error)}: {self.cache_path}")
 
 
+def kept_in() -> Path | None:
+    """Folder where kernels of this folder's modules are kept, those of others like it; None where none can be."""
+    try:
+        return Path(_Cache(_reason).cache_path)
+    except RuntimeError:  # numba found no folder that can be written
+        return None
+
+
 def _reason(error: Exception) -> str:
     """Without the file, which every kernel has for itself."""
     return (isinstance(error, OSError) and error.strerror) or f"it is damaged ({type(error).__name__})"

@@ -180,6 +180,14 @@ def _clear_out(path: Path, most: int) -> None:
         left -= size
 
 
+def size(folder: Path) -> tuple[int, int]:
+    """Number and bytes of the programs kept in a folder."""
+    if not folder.is_dir():
+        return 0, 0
+    found = [n_bytes for _, n_bytes, _ in _kept(folder)]
+    return len(found), sum(found)
+
+
 def _kept(path: Path) -> Iterator[tuple[float, int, str]]:
     """Time of the last use, bytes and path of every program in the folder; other files are none of our business."""
     with os.scandir(path) as entries:

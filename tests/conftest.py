@@ -35,7 +35,7 @@ import jax  # noqa: E402
 import pytest  # noqa: E402
 from PIL import Image  # noqa: E402
 
-from drjax.core import platforms  # noqa: E402
+from drjax.core import memory, platforms  # noqa: E402
 from tests import kernels  # noqa: E402
 
 jax.config.update("jax_num_cpu_devices", 2)
@@ -121,9 +121,12 @@ def _count_traces_anew():
     chex.clear_trace_counter()
 
 
-MOST_MAPS, MOST_BYTES = 30_000, 2 * 2**30
-"""Maps of memory, of which Linux allows 65,530, and resident memory that a process has before it forgets its
-programs."""
+MOST_MAPS = 45_000
+"""Maps of memory, of which Linux allows 65,530, that a process has before it forgets its programs; a file's programs
+add a few thousand."""
+
+MOST_BYTES = min(4 * 2**30, max(2**30, (memory.available() or 0) // 6))
+"""Resident memory that it has then: of two processes a third of what there is."""
 
 
 @pytest.fixture(scope="module", autouse=True)

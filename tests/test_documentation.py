@@ -1,15 +1,18 @@
 """What the README shows runs and stays short; links between pages lead somewhere."""
 
 import contextlib
+import importlib.metadata
 import io
 import re
 from pathlib import Path
 
 import pytest
 
+import drjax
+
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
-PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [README, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def anchors(page):
@@ -60,3 +63,9 @@ def test_broken_links_are_found(tmp_path):
         "# One `two`\n[a](#one-two) [b](#three) [c](page.md) [d](no.md#x) [e](https://e.org)\n\n[f]: none\n"
     )
     assert list(broken_links(page)) == ["#three", "no.md#x", "none"]
+
+
+def test_the_citation_is_of_this_version():
+    text = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert re.search(r"^version: (\S+)$", text, re.M)[1] == drjax.__version__
+    assert re.search(r"^license: (\S+)$", text, re.M)[1] == importlib.metadata.metadata("drjax")["License-Expression"]

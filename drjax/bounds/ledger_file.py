@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import time
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from drjax.core import json_files, validate
 
@@ -56,7 +58,9 @@ def replace(path: Path, document: dict[str, Any]) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
-    # The new name is on the disk once the folder is.
+    # The new name is on the disk once the folder is; Windows opens no folders, and has no need to.
+    if sys.platform == "win32":
+        return
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)
@@ -66,31 +70,27 @@ def replace(path: Path, document: dict[str, Any]) -> None:
 
 @contextmanager
 def locked(path: Path, timeout: float) -> Iterator[None]:
-    """Alone with a ledger among all processes and threads; a process that dies lets go.
+    """Alone with a ledger among all processes and threads of any system; a process that dies lets go.
 
     Raises:
         TimeoutError: another process holds the lock for longer than `timeout` seconds.
-        ImportError: the system has no POSIX locks.
+        OSError: the file system has no locks.
     """
-    try:
-        import fcntl
-    except ImportError as error:
-        raise ImportError("a ledger is changed under a POSIX lock (fcntl), which this system lacks") from error
     validate.non_negative(timeout=timeout)
-    # A file of its own, never removed: the ledger's is replaced, and a lock on the old one would keep nobody out.
-    with open(path.with_name(f".{path.name}.lock"), "a", opener=_owners) as file:
-        end = time.monotonic() + timeout
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError as error:
-                if time.monotonic() >= end:
-                    raise TimeoutError(
-                        f"timeout must be longer than others hold the lock {file.name}, got {timeout:g} seconds"
-                    ) from error
-                time.sleep(0.01)
+    # A file of its own, never removed: the ledger's is replaced, and a lock on the old one would keep nobody out. No
+    # file whose existence is the lock in its place: a process that dies would leave it.
+    file = path.with_name(f".{path.name}.lock")
+    lock = FileLock(file, timeout=timeout, mode=0o600, poll_interval=0.01, thread_local=False, fallback_to_soft=False)
+    try:
+        lock.acquire()
+    except Timeout as error:
+        raise TimeoutError(
+            f"timeout must be longer than others hold the lock {file}, got {timeout:g} seconds"
+        ) from error
+    try:
         yield
+    finally:
+        lock.release()
 
 
 def _owners(name: str, flags: int) -> int:

@@ -1,5 +1,6 @@
 """The ledger: what each accountant adds up to, that nobody overspends, and what a file that is not right gives."""
 
+import errno
 import fcntl
 import json
 import math
@@ -378,10 +379,17 @@ def test_a_held_lock_gives_a_clear_error_and_reading_goes_on(tmp_path):
     assert len(book.entries) == 1
 
 
-def test_a_system_without_locks_is_told(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "fcntl", None)
-    with pytest.raises(ImportError, match="POSIX lock"):
-        made(tmp_path)
+def test_a_file_system_without_locks_is_told_and_nothing_is_spent(tmp_path, monkeypatch):
+    book = made(tmp_path)
+
+    def flock(*_):
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with pytest.raises(OSError, match="not implemented"):
+        book.spend(ONE["gdp"], "one")
+    assert book.entries == ()
+    assert not list(tmp_path.glob("*.lock.*"))
 
 
 SPENDER = """

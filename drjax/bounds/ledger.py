@@ -140,7 +140,7 @@ class Ledger:
             ValueError: an argument out of its range.
             FileExistsError: the file exists.
             TimeoutError: another process holds the lock.
-            ImportError: the system has no POSIX locks.
+            OSError: the file system has no locks, or cannot be written.
         """
         given = {"dataset": dataset, "sha256": sha256, "neighbouring": neighbouring, "accountant": accountant}
         ledger = cls(path=Path(path).resolve(), epsilon=epsilon, delta=delta, **given)
@@ -195,7 +195,8 @@ class Ledger:
             BudgetExceeded: it costs more than is left; nothing was written.
             ValueError: another relation, a curve that cannot be stored or added, an empty label, or a damaged file.
             TimeoutError: another process holds the lock.
-            ImportError: "losses" without dp-accounting, or no POSIX locks.
+            ImportError: "losses" without dp-accounting.
+            OSError: the file system has no locks, or cannot be written.
         """
         _check_text(label=label)
         if not isinstance(curve, TradeOff):

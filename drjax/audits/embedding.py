@@ -78,7 +78,7 @@ class EmbeddingSetting(Setting):
             config.n_known,
         )
         self._n_held = further.n_held(config, config.n_known + 1, d)
-        n_releases = self._n_held + config.n_validation + config.n_targets
+        n_releases = config.n_shadow + config.n_validation + config.n_targets
         self._seconds, self._kept, self._inputs = found.seconds, None, {}
         what = f"{n_releases:,} releases of {config.n_known + 1:,} records"
         announce(what, found.seconds, found.bytes, enabled=progress)

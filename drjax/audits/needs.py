@@ -49,7 +49,8 @@ def of_audit(config: AuditConfig, n_known: int, d: int) -> Needs:
     n_curves, is_factored = len(config.defense_scale), keeps_factors(config, n, d)
     coords = float(itemsize * (n_kept + m) * n * k)
     made = shadow_needs(config.dr_method, n, d, max(n_kept, m), itemsize=itemsize, factored=is_factored)
-    count = (1 + n_curves) * (n_kept + m)
+    # Those that are not kept take as long.
+    count = (1 + n_curves) * (n_public + m)
     total = shadow_needs(config.dr_method, n, d, count, itemsize=itemsize, factored=is_factored)
     # In float64, in several copies: what is fitted on public records, and coordinates and factors of the known ones.
     attacked = 96.0 * (n_public + m) * d + 24.0 * d**2

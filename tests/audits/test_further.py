@@ -8,7 +8,7 @@ import pytest
 
 from drjax.attacks import passing
 from drjax.attacks.reconstruction import baselines, invariant, neural
-from drjax.audits import AuditConfig, further, run
+from drjax.audits import AuditConfig, further, needs, run
 from drjax.reports import records
 from drjax.sweeps import SweepConfig
 from drjax.sweeps import run as run_sweep
@@ -126,3 +126,10 @@ def test_a_cell_of_a_sweep_is_such_an_audit(made, tmp_path):
     with ThreadPoolExecutor(1) as pool:
         cells = run_sweep(SweepConfig(base=CONFIG, over={"n_held": (150,)}), tmp_path / "sweep", executor=pool)
     assert {line["label"]: line["mse"] for line in cells.lines} == pytest.approx(errors(made), rel=1e-3)
+
+
+def test_what_is_not_kept_takes_time_and_no_memory():
+    config = dataclasses.replace(CONFIG, n_known=999, n_shadow=100_000, n_held=2_000)
+    few, every = (needs.of_audit(one, 999, 64) for one in (config, dataclasses.replace(config, n_held=100_000)))
+    assert few.bytes < every.bytes - 0.9 * 98_000 * 1000 * 2 * 4
+    assert few.seconds == every.seconds

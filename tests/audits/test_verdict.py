@@ -86,7 +86,7 @@ def table(kind, n, d, rng):
 
 @pytest.mark.parametrize(
     ("kind", "d"),
-    [("normal", 1), ("normal", 2), ("normal", 30), ("heavy", 5), ("one-hot", 40), ("twins", 3), ("clusters", 4)],
+    [("normal", 1), ("normal", 2), ("normal", 30), ("heavy", 2), ("one-hot", 30), ("twins", 2), ("clusters", 2)],
 )
 def test_maps_of_noise_give_nobody_away(kind, d):
     """20 maps drawn without a look at the records, attacked by their neighbours in the map."""
@@ -220,6 +220,6 @@ def test_places_of_independent_columns_are_not_high_and_those_of_twins_are(tmp_p
     assert twins.verdict.level == "high"
     assert twins.exposure.is_rebuilt.mean() > 0.9
     # The forces in the same map tell every record, whatever its columns have in common.
-    forces = drjax.audit(x, out=tmp_path / "c", **options)
+    forces = drjax.audit(x, attacks=("near-forces",), out=tmp_path / "c", **options)
     assert forces.verdict.level == "high"
     assert forces.exposure.error.max() < 1e-3 * places.exposure.error.min()

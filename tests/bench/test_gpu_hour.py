@@ -1,5 +1,6 @@
 """The hour on a card: what is run, in what order, how it stops and goes on, and the whole of it at toy size."""
 
+import dataclasses
 import tarfile
 
 import jax
@@ -10,9 +11,12 @@ from bench.gpu_hour import __main__ as command
 from bench.gpu_hour import archive, hour, listing, papers, parity, profiles, registry, steps, suite
 from bench.gpu_hour.hour import Hour
 from bench.gpu_hour.steps import Cell
+from drjax.attacks.reconstruction import reconn
 from drjax.core import platforms
 from drjax.dr import METHODS
+from drjax.nets.judge import JudgeConfig
 from drjax.reports import records
+from experiments.informed_adversary import judges
 
 TOY = registry.TOY
 
@@ -53,7 +57,11 @@ def dry_run(tmp_path_factory):
     """The whole hour at toy size: its folder, its exit status and what it says."""
     out = tmp_path_factory.mktemp("hour") / "out"
     before = jax.config.jax_enable_x64
-    assert command.main(dry_run=True, out=out) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        # How well networks learn is tested elsewhere.
+        patch.setitem(judges.CONFIGS, "digits", JudgeConfig(epochs=1, batch_size=32))
+        patch.setitem(reconn.RECIPES, "fast", dataclasses.replace(reconn.RECIPES["fast"], epochs=3))
+        assert command.main(dry_run=True, out=out) == 0
     assert jax.config.jax_enable_x64 == before
     return out
 

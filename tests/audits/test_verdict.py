@@ -86,7 +86,7 @@ def table(kind, n, d, rng):
 
 @pytest.mark.parametrize(
     ("kind", "d"),
-    [("normal", 1), ("normal", 2), ("normal", 30), ("heavy", 2), ("one-hot", 30), ("twins", 2), ("clusters", 2)],
+    [("normal", 1), ("normal", 2), ("normal", 30), ("heavy", 5), ("one-hot", 40), ("twins", 3), ("clusters", 4)],
 )
 def test_maps_of_noise_give_nobody_away(kind, d):
     """20 maps drawn without a look at the records, attacked by their neighbours in the map."""

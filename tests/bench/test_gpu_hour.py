@@ -1,6 +1,7 @@
 """The hour on a card: what is run, in what order, how it stops and goes on, and the whole of it at toy size."""
 
 import dataclasses
+import functools
 import tarfile
 
 import jax
@@ -26,6 +27,12 @@ CHAOTIC = {name for name, method in METHODS.items() if not method.repeatable}
 
 def cell(name, seconds=10.0, compute=lambda _: {"value": 1}, lacks=lambda: None):
     return Cell(name=name, seconds=seconds, compute=compute, lacks=lacks)
+
+
+@functools.cache
+def full_size(only="*"):
+    """The steps that fit a pattern, which take long to count."""
+    return registry.all_steps(registry.CARD, only)
 
 
 def some(*cells, name="some"):
@@ -252,7 +259,7 @@ def test_results_of_another_scale_and_folders_without_any_are_refused(tmp_path):
 
 
 def test_no_step_at_full_size_is_expected_to_take_more_than_eight_minutes():
-    found = registry.all_steps(registry.CARD)
+    found = full_size()
     assert len({step.name for step in found}) == len(found)
     assert [step.part for step in found] == sorted(step.part for step in found)
     assert max(step.seconds for step in found) <= steps.STEP_SECONDS == 8 * 60
@@ -261,7 +268,7 @@ def test_no_step_at_full_size_is_expected_to_take_more_than_eight_minutes():
 
 
 def test_names_of_cells_are_unique_at_full_size():
-    names = [c.name for step in registry.all_steps(registry.CARD) if step.part != "c" for c in step.cells(None)]
+    names = [c.name for step in full_size() if step.part != "c" for c in step.cells(None)]
     assert len(set(names)) == len(names)
 
 
@@ -306,26 +313,26 @@ def test_the_largest_number_of_shadow_models_is_that_of_the_paper():
 
 
 def test_patterns_choose_steps_and_parts():
-    assert {step.part for step in registry.all_steps(registry.CARD, "b")} == {"b"}
+    assert {step.part for step in registry.all_steps(TOY, "b")} == {"b"}
     for only in ("tests", "tests/*"):
-        assert {step.name.split("/")[0] for step in registry.all_steps(registry.CARD, only)} == {"tests"}
-    assert [step.name for step in registry.all_steps(registry.CARD, "grid/0[12]")] == ["grid/01", "grid/02"]
+        assert {step.name.split("/")[0] for step in registry.all_steps(TOY, only)} == {"tests"}
+    assert [step.name for step in full_size("grid/0[12]")] == ["grid/01", "grid/02"]
     with pytest.raises(ValueError, match=r"only must fit a step of parity, tests, grid.*got 'gird'"):
-        registry.all_steps(registry.CARD, "gird")
+        registry.all_steps(TOY, "gird")
 
 
 def test_the_list_says_what_is_not_on_this_machine(tmp_path, monkeypatch):
     monkeypatch.setenv(papers.DATA_VARIABLE, str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with Hour(tmp_path / "hour", registry.CARD) as run:
-        lines = listing.lines(registry.all_steps(registry.CARD), run)
+        lines = listing.lines(full_size(), run)
     missing = "\n".join(line for line in lines if line.startswith("not here"))
     for name in ("mnist", "cxr_mednist", "mnist, cifar10", "efficientnet_lite0.onnx"):
         assert name in missing
 
 
 def test_the_list_adds_up(tmp_path):
-    found = registry.all_steps(registry.CARD)
+    found = full_size()
     with Hour(tmp_path / "none", registry.CARD) as run:
         lines, each = (listing.lines(found, run, each=each) for each in (False, True))
     needed = [line for line in lines if line.startswith("not here")]

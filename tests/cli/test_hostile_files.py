@@ -105,8 +105,11 @@ def test_a_column_that_is_no_number_is_told_or_refused_by_name_with_what_to_do(t
         assert code == 2
         assert "column 'c'" in said
     assert sorted(tmp_path.iterdir()) == [path]
+    # An audit sees of a column what it is taken for: one of every kind is audited.
+    first = next(each for each in sorted(READ) if READ[each][1] == kind)
     for command, arguments in audits_of(path, tmp_path).items():
-        assert outcome(capsys, *arguments)[0] == 0, command
+        if command == "embed" or name == first:
+            assert outcome(capsys, *arguments)[0] == 0, command
     assert load(path).plan.of("c").kind == kind
 
 

@@ -409,10 +409,10 @@ def test_options_are_left_out_where_they_are_not_asked_for(tmp_path):
 
 
 def test_a_map_of_somebody_else_is_made_coarser_and_not_made_anew(tmp_path, monkeypatch, capsys):
-    x = np.random.default_rng(0).normal(size=(60, 2)) @ np.random.default_rng(1).normal(size=(2, 4))
+    x = np.random.default_rng(0).normal(size=(N, 2)) @ np.random.default_rng(1).normal(size=(2, 5))
     x += 0.2 * np.random.default_rng(2).normal(size=x.shape)
     coords = (x - x.mean(axis=0)) @ np.linalg.svd(x - x.mean(axis=0))[2][:2].T
-    np.savetxt(tmp_path / "t.csv", x, delimiter=",", header="a,b,c,d", comments="")
+    np.savetxt(tmp_path / "t.csv", x, delimiter=",", header="a,b,c,d,e", comments="")
     np.savetxt(tmp_path / "map.csv", coords, delimiter=",", header="u,v", comments="")
     monkeypatch.chdir(tmp_path)
     result = drjax.audit("t.csv", released="map.csv", method="pca", out="run")

@@ -145,11 +145,14 @@ class StubbedNoise:
 
 
 def stubbed_files(monkeypatch):
-    """No private report, and no wait for the disk."""
+    """No private report, no wait for the disk, and no calibration twice."""
     made = manifest.software()
     monkeypatch.setattr(manifest, "software", lambda: made)
     monkeypatch.setattr(private_report, "page_or_reason", lambda *_: "")
     monkeypatch.setattr(os, "fsync", lambda _: None)
+    # Functions of the budget alone, unless something of a record came to them: called once for equal arguments.
+    monkeypatch.setattr(mechanisms.Gaussian, "for_release", once(mechanisms.Gaussian.for_release))
+    monkeypatch.setattr(roc, "auc_ceiling", once(roc.auc_ceiling))
 
 
 @pytest.fixture
@@ -339,9 +342,6 @@ class StubbedMoment:
 def test_components_show_nothing_of_one_record_but_what_is_noised(setting, tmp_path, monkeypatch):
     stubbed_files(monkeypatch)
     stub = StubbedMoment(monkeypatch)
-    # Functions of the budget alone, unless something of a record came to them: called once for equal arguments.
-    monkeypatch.setattr(mechanisms.Gaussian, "for_release", once(mechanisms.Gaussian.for_release))
-    monkeypatch.setattr(roc, "auc_ceiling", once(roc.auc_ceiling))
     rng = np.random.default_rng(sum(map(ord, setting)))
     suffix = f".{setting.split(',')[0]}"
     rows = numbers(rng, N)

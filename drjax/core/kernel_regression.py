@@ -132,7 +132,8 @@ class Spectrum:
             most: Most that a row counts, in units of what the mean errs by: one that no other row is like would decide
                 alone else.
         """
-        size, (m, d), limit = y.size, y.shape, most * (y**2).sum() / len(y)
+        size, (m, d) = y.size, y.shape
+        limit = most if most == np.inf else most * (y**2).sum() / m
         if d > m:
             # Errors are lengths of rows, which a rotation of the columns keeps: as many columns as rows are enough.
             y = np.asarray(np.linalg.qr(y.T, mode="r")).T
@@ -148,7 +149,7 @@ class Spectrum:
             # the mean's share of a row's influence on its own prediction.
             own = squares @ kept + outside - (1 / m if leaves_mean else 0.0)
             residual = (self.vectors @ (kept[:, None] * projected) + rest) / own[:, None]
-            total = (residual**2).sum() if most == np.inf else np.minimum((residual**2).sum(axis=1), limit).sum()
+            total = (residual**2).sum() if limit == np.inf else np.minimum((residual**2).sum(axis=1), limit).sum()
             found[float(penalty)] = float(total) / size
         return found
 

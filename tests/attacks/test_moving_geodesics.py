@@ -16,7 +16,7 @@ from drjax.attacks.registry import ATTACKS, answer
 from drjax.core.types import Status
 
 KEY = jax.random.key(0)
-N = 60
+N = 40
 SCALED = dr.Pipeline(before=(dr.Standardise(),), method=dr.Isomap())
 
 
@@ -133,7 +133,7 @@ def test_a_published_map_of_standardised_records_gives_the_records_and_says_whic
     coords = released(preprocessing.StandardScaler(), known, targets)
     found = answer(ATTACKS["embedding"]["moving-geodesics"], KEY, threat_of(SCALED, known, coords))
     error, is_ok = ratios(found, targets, known), found.status == Status.OK
-    assert is_ok.sum() >= 3  # of 24 searches with other seeds 16
+    assert is_ok.sum() >= 3  # here 5
     assert error[is_ok].max() < 1e-12
     is_guessed = found.status == Status.NOT_CONVERGED
     np.testing.assert_allclose(found.x[is_guessed], np.broadcast_to(known.mean(axis=0), targets.shape)[is_guessed])
@@ -143,7 +143,7 @@ def test_a_published_map_of_standardised_records_gives_the_records_and_says_whic
 
 def test_a_map_that_was_multiplied_afterwards_gives_the_record():
     x = table()
-    known, targets = x[: N - 1], x[N : N + 1]
+    known, targets = x[: N - 1], x[N + 1 : N + 2]
     coords = 1e3 * released(preprocessing.StandardScaler(), known, targets)
     method = dr.Pipeline(before=SCALED.before, method=SCALED.method, after=(dr.Rescale(factor=1e3),))
     found = answer(ATTACKS["embedding"]["moving-geodesics"], KEY, threat_of(method, known, coords))

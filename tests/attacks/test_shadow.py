@@ -22,9 +22,13 @@ SMALL = {
 """Hyperparameters for releases of 21 records."""
 
 
+def small(name):
+    return METHODS[name](**SMALL.get(name, {}))
+
+
 @pytest.fixture(params=METHODS)
 def method(request):
-    return METHODS[request.param](**SMALL.get(request.param, {}))
+    return small(request.param)
 
 
 @pytest.fixture(scope="module")
@@ -44,10 +48,22 @@ def test_each_shadow_is_the_embedding_of_its_target_before_the_known_records(rec
         np.testing.assert_allclose(coords, expected, atol=ROUNDING)
 
 
-@pytest.mark.parametrize("randomness", ["fresh", "shared"])
-def test_a_shadow_does_not_depend_on_how_many_there_are_nor_on_chunks_nor_devices(method, randomness, records):
+WAYS = {
+    "fresh": ("pca", "classical_mds", "isomap", "tsne", "srp", "mds", "umap"),
+    "shared": ("svd", "landmark_mds", "landmark_isomap", "srp", "mds", "umap"),
+}
+"""Methods that draw, both ways; of the others, which draw nothing, each one way."""
+
+
+def test_every_method_is_run_and_those_that_draw_both_ways():
+    assert set(METHODS) == set(WAYS["fresh"]) | set(WAYS["shared"])
+    assert {name for name in METHODS if not small(name).deterministic} == set(WAYS["fresh"]) & set(WAYS["shared"])
+
+
+@pytest.mark.parametrize(("randomness", "name"), [(one, name) for one, names in WAYS.items() for name in names])
+def test_a_shadow_does_not_depend_on_how_many_there_are_nor_on_chunks_nor_devices(name, randomness, records):
     known, targets = records
-    options = {"randomness": randomness}
+    method, options = small(name), {"randomness": randomness}
     whole = shadow_embeddings(KEY, method, known, targets, **options)
     mesh = jax.make_mesh((2,), ("lanes",), devices=jax.devices()[:2])
     # Pairs of every number, chunk and mesh with both kinds of draws: a program each.

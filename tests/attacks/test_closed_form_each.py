@@ -69,7 +69,7 @@ def test_leaving_a_row_out_gives_the_decomposition_of_the_others(x):
         np.testing.assert_allclose(scores.T @ scores, np.diag(found.singular**2), atol=1e-12 * found.singular[0] ** 2)
 
 
-@pytest.mark.parametrize(("n", "step"), [(40, 1), (300, 1), (1797, 40)])
+@pytest.mark.parametrize(("n", "step"), [(40, 1), (300, 10), (1797, 60)])
 def test_every_record_is_reconstructed_as_by_the_attack_on_it_alone(digits, n, step):
     x, rows = digits[:n], np.arange(0, n, step)
     coords = SklearnPCA(2, svd_solver="full").fit_transform(x)

@@ -132,7 +132,7 @@ def test_of_linear_models_it_finds_what_the_closed_form_does(name):
         assert len(found.candidates) == 1
 
 
-@pytest.mark.parametrize("target", range(3))
+@pytest.mark.parametrize("target", range(2))
 @pytest.mark.parametrize(
     ("name", "label"), [("huber", "given"), ("log-cosh", "unknown"), ("probit", "tried"), ("squared hinge", "tried")]
 )
@@ -176,7 +176,7 @@ def test_a_margin_that_is_met_leaves_nothing():
     assert np.isnan(found.x).all()
 
 
-@pytest.mark.parametrize("target", range(5))
+@pytest.mark.parametrize("target", range(2))
 def test_without_an_intercept_both_candidates_are_found(target):
     x, y = rolled(target, X, REAL)
     params, _ = fitted(bare_loss, np.zeros(D), x, y)
@@ -225,7 +225,7 @@ def network():
     return params
 
 
-@pytest.mark.parametrize("target", range(8))
+@pytest.mark.parametrize("target", range(3))
 def test_a_network_at_rest_gives_record_and_label_away(target):
     x, y = rolled(target, X, CLASS)
     found = attacked(network_loss, network(), x, y, labels=range(C))
@@ -295,7 +295,7 @@ def test_a_solver_that_stops_early_costs_no_more_than_the_bound(name):
         bounds.append(np.linalg.norm(left) / gradient_sensitivity(loss, params, X[0], y[0]))
         # First order: what the Jacobian at the target makes of the gradient that is left.
         with jax.enable_x64(True):
-            jacobian = jax.jacfwd(lambda x, p=params: ravel_pytree(jax.grad(loss)(p, x, y[0]))[0])(X[0])
+            jacobian = jax.jit(jax.jacfwd(lambda x, p: ravel_pytree(jax.grad(loss)(p, x, y[0]))[0]))(X[0], params)
         expected = np.linalg.pinv(jacobian) @ -left
         np.testing.assert_allclose(found.x - X[0], expected, atol=20 * errors[-1] ** 2 + 1e-10)
     # The second order is a fraction of the first that shrinks with it.
@@ -307,16 +307,19 @@ def test_gradient_sensitivity_is_the_least_that_a_step_of_the_record_moves_the_g
     x, params = X[0], network()
     with jax.enable_x64(True):
 
+        @jax.jit
+        @jax.vmap
         def at(z):
-            return np.asarray(ravel_pytree(jax.grad(network_loss)(params, z, CLASS[0]))[0])
+            return ravel_pytree(jax.grad(network_loss)(params, z, CLASS[0]))[0]
 
         steps = RNG.normal(size=(200, D))
         steps /= np.linalg.norm(steps, axis=1, keepdims=True)
-        moved = [np.linalg.norm(at(x + 1e-5 * s) - at(x - 1e-5 * s)) / 2e-5 for s in steps]
+        ahead, behind = np.asarray(at(x + 1e-5 * steps)), np.asarray(at(x - 1e-5 * steps))
+    moved = np.linalg.norm(ahead - behind, axis=1) / 2e-5
     least = gradient_sensitivity(network_loss, params, x, CLASS[0])
-    assert least <= min(moved) * (1 + 1e-6)
+    assert least <= moved.min() * (1 + 1e-6)
     # 200 directions of five dimensions come near the weakest one.
-    assert min(moved) < 3 * least
+    assert moved.min() < 3 * least
 
 
 def test_a_label_that_the_loss_ignores_is_not_made_up():

@@ -92,9 +92,17 @@ def brute_force(shadows, release, candidates, method):
     return ratio + (along**2 - (along - shift) ** 2) / (2 * variance)
 
 
-@pytest.mark.parametrize("method", ["rank_one", "first_order"])
-@pytest.mark.parametrize("eigenvalues", [False, True])
-@pytest.mark.parametrize("mean", ["not subtracted", "kept back", "released"])
+@pytest.mark.parametrize(
+    ("mean", "eigenvalues", "method"),
+    [  # every pair of two values
+        ("not subtracted", False, "rank_one"),
+        ("not subtracted", True, "first_order"),
+        ("kept back", False, "first_order"),
+        ("kept back", True, "rank_one"),
+        ("released", False, "rank_one"),
+        ("released", True, "first_order"),
+    ],
+)
 def test_scores_are_what_a_decomposition_for_every_candidate_gives(method, eigenvalues, mean):
     members, candidates, _, shadows = setting(centred=mean != "not subtracted")
     release = release_of(members, 4, centred=mean != "not subtracted", eigenvalues=eigenvalues)

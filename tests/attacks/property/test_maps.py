@@ -31,8 +31,16 @@ def test_a_map_is_that_of_its_own_records():
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("defence", [None, NOISE, CoordinateNoise(scale=0.1), EmbeddingThreshold(keep=0.5)])
-@pytest.mark.parametrize("init", ["pca", "random"])
+@pytest.mark.parametrize(
+    ("init", "defence"),
+    [
+        ("pca", None),
+        ("random", None),
+        ("pca", NOISE),
+        ("random", CoordinateNoise(scale=0.1)),
+        ("pca", EmbeddingThreshold(keep=0.5)),
+    ],
+)
 def test_map_i_depends_on_the_key_and_i_alone(defence, init):
     method = TSNE(perplexity=8.0, max_iter=60, init=init)
     whole = tsne_maps(KEY, X, GROUPS, method, defence=defence)

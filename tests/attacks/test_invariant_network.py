@@ -34,6 +34,13 @@ def trained(maps):
     return train(maps)
 
 
+@pytest.fixture(scope="module")
+def again(maps, tmp_path_factory):
+    """The same training, and the file in which it was kept."""
+    path = tmp_path_factory.mktemp("again") / "training.npz"
+    return train(maps, checkpoint=path)[0], path
+
+
 def train(maps, key=3, **options):
     validation = (maps["validation"], PARTS["validation"])
     return fit(jax.random.key(key), maps["train"], PARTS["train"], QUICK, validation=validation, **options)
@@ -71,12 +78,12 @@ def test_does_not_change_with_rotation_and_reflection(maps, trained):
     np.testing.assert_allclose(model.reconstruct(turned).x, model.reconstruct(maps["test"]).x, atol=1e-3)  # float32
 
 
-def test_the_same_key_gives_the_same_model_and_another_key_another(maps, trained):
-    again, _ = train(maps)
-    chex.assert_trees_all_equal(trained[0].state, again.state)
-    assert again.weight == trained[0].weight
+def test_the_same_key_gives_the_same_model_and_another_key_another(maps, trained, again):
+    same, _ = again
+    chex.assert_trees_all_equal(trained[0].state, same.state)
+    assert same.weight == trained[0].weight
     other, _ = train(maps, key=4)
-    assert any((a != b).any() for a, b in zip(jax.tree.leaves(again.state), jax.tree.leaves(other.state), strict=True))
+    assert any((a != b).any() for a, b in zip(jax.tree.leaves(same.state), jax.tree.leaves(other.state), strict=True))
 
 
 def test_a_saved_model_reconstructs_the_same(maps, trained, tmp_path):
@@ -90,9 +97,9 @@ def test_a_saved_model_reconstructs_the_same(maps, trained, tmp_path):
         InvariantNetwork.load(tmp_path / "other.npz")
 
 
-def test_a_killed_training_goes_on_where_it_was(maps, trained, tmp_path):
-    first, _ = train(maps, checkpoint=tmp_path / "training.npz")
-    second, history = train(maps, checkpoint=tmp_path / "training.npz")
+def test_a_killed_training_goes_on_where_it_was(maps, trained, again):
+    first, path = again
+    second, history = train(maps, checkpoint=path)
     assert history.compile_seconds == 0
     for model in (first, second):
         np.testing.assert_array_equal(model.reconstruct(maps["test"]).x, trained[0].reconstruct(maps["test"]).x)

@@ -62,10 +62,10 @@ def test_derivatives_are_those_of_jax(points):
         return start.ravel()
 
     with jax.enable_x64(True):
-        once = jax.jacobian(lambda c: _guttman(c, between).ravel())(jnp.asarray(coords))
-        by_row = jax.jacobian(lambda r: _guttman(coords, _with_row(between, r)).ravel())(jnp.asarray(between[0, 1:]))
-        start, row = jax.jacobian(end, argnums=(0, 1))(jnp.asarray(coords), jnp.asarray(between[0, 1:]))
-        expected_end = end(jnp.asarray(coords), jnp.asarray(between[0, 1:]))
+        once = jax.jit(jax.jacobian(lambda c: _guttman(c, between).ravel()))(coords)
+        by_row = jax.jit(jax.jacobian(lambda r: _guttman(coords, _with_row(between, r)).ravel()))(between[0, 1:])
+        start, row = jax.jit(jax.jacobian(end, argnums=(0, 1)))(coords, between[0, 1:])
+        expected_end = jax.jit(end)(coords, between[0, 1:])
     jacobian, rows = np.empty((n * k, n * k)), np.zeros((n * k, n + 1))
     guttman.jacobian(coords, between, jacobian)
     guttman.add_row_derivative(coords, rows, 2)

@@ -53,9 +53,7 @@ def matched(places, radius, found):
 
 CASES = {
     "plain": {},
-    "title, labels and grid": {"decorated": True},
     "colours and legend": {"labels": True, "legend": True, "decorated": True},
-    "no axes": {"axes": False},
     "large markers": {"s": 36},
     "small markers": {"s": 4},
     "fine": {"dpi": 200},

@@ -74,9 +74,9 @@ def attacked(few, row, **stated):
     return drjax.attack(np.delete(x, row, 0), coords, method="srp", public=public, target_row=row, **stated)
 
 
-@pytest.mark.parametrize("row", [0, 17])
-def test_a_known_seed_gives_what_the_map_does_not_determine(few, row):
+def test_a_known_seed_gives_what_the_map_does_not_determine(few):
     x, _, _ = few
+    row = 17
     answer = attacked(few, row, release_seed=7)
     unseeded = attacked(few, row)
     errors = [np.mean((one.found.x - x[row]) ** 2) for one in (answer, unseeded)]

@@ -191,14 +191,14 @@ def mnist():
 
     data = load("mnist").x
     data = data[np.random.default_rng(1).permutation(len(data))[:5000]].astype(np.float64)
-    return data[:560].copy(), GaussianPrior.fit(data[1000:])
+    return data[:530].copy(), GaussianPrior.fit(data[1000:])
 
 
 @pytest.mark.skipif("DRJAX_DATA" not in os.environ, reason="needs the MNIST files: set DRJAX_DATA")
 @pytest.mark.parametrize(("n_known", "limit"), [(99, 0.0064), (199, 0.0026)])
 def test_mnist_error_stays_within_the_published_figures(n_known, limit):
     data, prior = mnist()
-    known, targets = data[:n_known], data[500:560]
+    known, targets = data[:n_known], data[500:530]
     with jax.enable_x64(True):
         coords = shadow_embeddings(jax.random.key(0), PCA(), known, targets).coords
     found = reconstruct_pca(known, coords, prior=prior, bounds=(0, 1))

@@ -66,7 +66,7 @@ def few():
     """A release of fewer records than features, and public records."""
     x = datasets.load_digits().data / 16
     x = x[np.random.default_rng(0).permutation(len(x))]
-    return x[:41], drjax.embed(x[:41], method="srp", n_components=20, seed=7), x[300:900]
+    return x[:41], drjax.embed(x[:41], method="srp", n_components=20, seed=7), x[300:500]
 
 
 def attacked(few, row, **stated):

@@ -193,7 +193,7 @@ def test_steps_that_look_at_one_record_and_steps_after_the_method_are_undone(pro
     logs = drjax.Pipeline(before=(drjax.dr.Log(),), method=drjax.TSNE(perplexity=PERPLEXITY))
     grown = np.expm1(3 * x)
     coords = manifold.TSNE(perplexity=PERPLEXITY, random_state=0).fit_transform(3 * x)
-    rows = np.arange(5, N, 80)
+    rows = np.array([5, 165])
     found = BEHIND.run_each(KEY, dataclasses.replace(threat(grown, coords, rows, logs), bounds=None))
     plain = ATTACK.run_each(KEY, dataclasses.replace(threat(3 * x, coords, rows), bounds=None))
     np.testing.assert_allclose(np.log1p(found.x), plain.x, atol=1e-3 * np.ptp(3 * x))

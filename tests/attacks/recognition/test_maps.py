@@ -37,13 +37,18 @@ def believed(records: np.ndarray, coords: np.ndarray, **asked) -> Belief:
     return recognise(jax.random.key(0), np.delete(records, TARGET, axis=0), coords, target_row=TARGET, **asked)
 
 
+@pytest.fixture(scope="module")
+def tsne_belief(records, tsne_map) -> Belief:
+    return believed(records, tsne_map)
+
+
 def steps_of(belief: Belief) -> tuple[str, ...]:
     assert belief.best is not None, belief.in_words()
     return tuple(step.name for step in belief.best.before)
 
 
-def test_tsne_of_standardised_records_is_named_with_its_perplexity(records, tsne_map):
-    belief = believed(records, tsne_map)
+def test_tsne_of_standardised_records_is_named_with_its_perplexity(tsne_belief):
+    belief = tsne_belief
     assert belief.method.name == "tsne"
     assert steps_of(belief) == ("standard",)
     assert belief.method.method.perplexity == pytest.approx(12, rel=0.1)
@@ -149,9 +154,9 @@ def test_maps_of_other_kinds_are_none_of_these(records):
 
 
 @pytest.mark.parametrize("to", ["a constant", "from 0 to 1"])
-def test_a_tsne_map_whose_columns_were_multiplied_is_named_with_the_factors(records, tsne_map, to):
+def test_a_tsne_map_whose_columns_were_multiplied_is_named_with_the_factors(records, tsne_map, tsne_belief, to):
     factors = np.array([0.013, 0.013]) if to == "a constant" else 1 / np.ptp(tsne_map, axis=0)
-    belief, plain = (believed(records, one) for one in (factors * tsne_map + [0.5, -2], tsne_map))
+    belief, plain = believed(records, factors * tsne_map + [0.5, -2]), tsne_belief
     assert (belief.best.family, steps_of(belief)) == ("tsne", ("standard",))
     assert belief.best.own.perplexity == pytest.approx(12, rel=0.1)
     (after,) = belief.method.after

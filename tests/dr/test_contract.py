@@ -65,7 +65,26 @@ WITH_METRIC = {
 VARIANTS = METHODS | WITH_STEPS | WITH_METRIC
 
 
-@pytest.fixture(params=[*sorted(METHODS), *WITH_STEPS, *WITH_METRIC])
+NAMES = [*sorted(METHODS), *WITH_STEPS, *WITH_METRIC]
+DRAWING = [name for name in sorted(METHODS) if not METHODS[name]().deterministic]
+SOME = [*sorted(METHODS), "pca behind scalers, rotated", "classical_mds by manhattan distances"]
+"""Every method, once behind steps and once by another metric: for what steps and metrics do not change."""
+
+every_draw = pytest.mark.parametrize(
+    ("kind", "shared_key"),
+    [*((name, "fresh") for name in NAMES), *((name, "shared") for name in DRAWING)],
+    indirect=True,
+)
+"""The methods that draw do so for each shadow and once for all; the others have one program for both."""
+
+both_precisions = pytest.mark.parametrize(
+    ("kind", "dtype"),
+    [*((name, "float32") for name in NAMES), *((name, "float64") for name in SOME)],
+    indirect=True,
+)
+
+
+@pytest.fixture(params=NAMES)
 def kind(request):
     """Makes a method of hyperparameters."""
     return VARIANTS[request.param]
@@ -158,6 +177,7 @@ def test_implements_the_protocol(method):
     assert all(text is None or text.strip() for text in (method.unit, method.minimises))
 
 
+@both_precisions
 def test_returns_the_shapes_and_dtypes_of_the_contract(method, dtype):
     out = fit(method, KEY, data(dtype=dtype))
     chex.assert_shape(out[:4], [(N, method.n_components), (), (), ()])
@@ -166,7 +186,11 @@ def test_returns_the_shapes_and_dtypes_of_the_contract(method, dtype):
     chex.assert_tree_all_finite(out.coords)
 
 
-@pytest.mark.parametrize("given", ["float64", "bool"])
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [*((name, "float64") for name in SOME), *((name, "bool") for name in sorted(METHODS))],
+    indirect=["kind"],
+)
 def test_computes_in_float32_when_x64_is_off(method, given):
     _computes_in_float32(method, given)
 
@@ -204,6 +228,7 @@ def test_the_same_key_gives_the_same_result(method):
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("kind", SOME, indirect=True)
 def test_vmap_equals_a_loop(method):
     x = np.stack([data(seed=i) for i in range(M)])
     keys = jax.random.split(KEY, M)
@@ -216,14 +241,14 @@ def test_vmap_equals_a_loop(method):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(
-    ("n", "d", "dtype", "shared_key"),
+    ("kind", "n", "d", "dtype", "shared_key"),
     [
-        (N, D, "float32", "fresh"),
-        (N, D, "float32", "shared"),
-        (N, D, "float64", "fresh"),
-        (3, D, "float32", "shared"),  # wider than long
+        *((name, N, D, "float32", "fresh") for name in NAMES),
+        *((name, N, D, "float32", "shared") for name in DRAWING),
+        *((name, N, D, "float64", "fresh") for name in SOME),
+        *((name, 3, D, "float32", "shared") for name in NAMES if name not in WITH_METRIC),  # wider than long
     ],
-    indirect=["dtype", "shared_key"],
+    indirect=["kind", "dtype", "shared_key"],
 )
 def test_insert_equals_fit_transform_with_the_target_first(method, dtype, shared_key, n, d):
     x = data(n, d, dtype)
@@ -238,9 +263,13 @@ def test_insert_equals_fit_transform_with_the_target_first(method, dtype, shared
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(
-    ("dtype", "shared_key"),
-    [("float32", "fresh"), ("float32", "shared"), ("float64", "fresh")],
-    indirect=["dtype", "shared_key"],
+    ("kind", "dtype", "shared_key"),
+    [
+        *((name, "float32", "fresh") for name in NAMES),
+        *((name, "float32", "shared") for name in DRAWING),
+        *((name, "float64", "fresh") for name in sorted(METHODS)),
+    ],
+    indirect=True,
 )
 def test_insert_batch_equals_stacked_inserts(method, dtype, shared_key):
     targets = data(M, dtype=dtype, seed=9)
@@ -255,6 +284,11 @@ def test_insert_batch_equals_stacked_inserts(method, dtype, shared_key):
         assert int(batch.status[i]) == int(one.status)
 
 
+@pytest.mark.parametrize(
+    ("kind", "shared_key"),
+    [*((name, "fresh") for name in SOME), *((name, "shared") for name in DRAWING)],
+    indirect=True,
+)
 def test_insert_is_safe_under_jit_and_vmap(method, shared_key):
     targets = data(M, seed=9)
     shared = prepared(method, shared_key is not None)
@@ -280,6 +314,11 @@ def test_equal_hyperparameters_do_not_retrace(method):
     assert len(TRACED) == before
 
 
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    [(name, "float64" if name in SOME else "float32") for name in NAMES] + [("mds", "float32"), ("umap", "float32")],
+    indirect=True,
+)
 def test_objective_is_that_of_the_fit(method, dtype):
     x = data(dtype=dtype)
     out = fit(method, KEY, x)
@@ -314,12 +353,13 @@ def test_known_records_that_are_not_finite_are_refused(method, bad):
         method.prepare(known)
 
 
-def test_a_target_of_another_width_is_refused(method, shared_key):
-    shared = prepared(method, shared_key is not None)
+def test_a_target_of_another_width_is_refused(method):
+    shared = prepared(method, False)
     with pytest.raises(ValueError, match="target"):
         insert(method, KEY, shared, np.zeros(D + 1, np.float32))
 
 
+@every_draw
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_a_bad_target_marks_its_own_lane_only(method, shared_key, bad):
     shared = prepared(method, shared_key is not None)
@@ -341,17 +381,25 @@ def test_bad_data_are_reported_and_not_raised(method):
     assert int(fit(method, KEY, x).status) & Status.NON_FINITE
 
 
+SMALL_OR_DEGENERATE = {
+    "two rows": ("fresh", data(2)),
+    "three rows": ("shared", data(3)),
+    "duplicate rows": ("shared", np.repeat(data(4), 3, axis=0)),
+    "constant columns": ("fresh", np.where(np.arange(D) % 2, 1.0, data()).astype(np.float32)),
+    "equal rows": ("shared", np.ones((N, D), np.float32)),
+    "zeros": ("fresh", np.zeros((N, D), np.float32)),
+}
+
+
 @pytest.mark.parametrize(
-    "x",
+    ("kind", "shared_key", "x"),
     [
-        data(2),
-        data(3),
-        np.repeat(data(4), 3, axis=0),
-        np.where(np.arange(D) % 2, 1.0, data()).astype(np.float32),
-        np.ones((N, D), np.float32),
-        np.zeros((N, D), np.float32),
+        pytest.param(name, "fresh" if name in WITH_METRIC else draw, x, id=f"{what}-{name}")
+        for what, (draw, x) in SMALL_OR_DEGENERATE.items()
+        # A metric changes nothing in how few records are handled.
+        for name in {2: SOME[:-1], 3: [*sorted(METHODS), *WITH_STEPS]}.get(len(x), NAMES)
     ],
-    ids=["two rows", "three rows", "duplicate rows", "constant columns", "equal rows", "zeros"],
+    indirect=["kind", "shared_key"],
 )
 def test_small_and_degenerate_data_give_finite_coordinates(method, shared_key, x):
     if method.name == "umap" and len(x) < 3:
@@ -376,6 +424,7 @@ def test_small_and_degenerate_data_give_finite_coordinates(method, shared_key, x
         np.testing.assert_allclose(np.abs(inserted.coords), np.abs(fitted.coords), atol=atol)
 
 
+@both_precisions
 @pytest.mark.parametrize("at", [0, 4], ids=["the target", "a known record"])
 def test_a_point_at_1e30_is_embedded_or_flagged(method, dtype, at):
     x = data(dtype=dtype)
@@ -418,6 +467,7 @@ def test_equal_rows_get_equal_coordinates(method):
     np.testing.assert_allclose(coords[4], coords[7], atol=tolerance("float32", method))
 
 
+@every_draw
 def test_permuting_the_known_rows_permutes_their_coordinates(method, shared_key):
     if method.name in DRAWS_BY_PLACE:
         pytest.skip(DRAWS_BY_PLACE[method.name])
@@ -435,6 +485,7 @@ def test_permuting_the_known_rows_permutes_their_coordinates(method, shared_key)
     np.testing.assert_allclose(permuted[1:], plain[1:][order], atol=tolerance("float32", method))
 
 
+@both_precisions
 def test_translating_the_data_moves_all_coordinates_alike(method, dtype):
     x = data(dtype=dtype)
     shift = np.linspace(-1, 1, D).astype(dtype)
@@ -446,6 +497,7 @@ def test_translating_the_data_moves_all_coordinates_alike(method, dtype):
     np.testing.assert_allclose(moved, np.broadcast_to(moved[0], moved.shape), atol=tolerance(dtype, method))
 
 
+@both_precisions
 def test_scaling_the_data_scales_the_coordinates(method, dtype):
     x = data(dtype=dtype)
     before, after = (np.asarray(fit(method, KEY, y).coords) for y in (x, 4 * x))
@@ -453,6 +505,7 @@ def test_scaling_the_data_scales_the_coordinates(method, dtype):
     np.testing.assert_allclose(after, factor * before, atol=4 * tolerance(dtype, method))
 
 
+@pytest.mark.parametrize("kind", [*SOME, *list(WITH_STEPS)[1:]], indirect=True)
 def test_a_repeatable_release_follows_its_derivative_in_the_target(method, settled):
     if not method.repeatable:
         pytest.skip("the release is not repeatable")
@@ -477,6 +530,7 @@ def test_the_gradient_vanishes_at_a_stationary_release(method, settled):
     assert force(method, coords, x) < 1e-2 * force(method, elsewhere, x)
 
 
+@pytest.mark.parametrize("kind", SOME, indirect=True)
 @pytest.mark.usefixtures("all_platforms")
 def test_lowers_for_tpu_on_a_machine_without_one(method):
     keys, targets = jax.random.split(KEY, M), data(M, seed=9)

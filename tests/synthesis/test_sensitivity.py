@@ -26,7 +26,8 @@ def searched(size, start, seed=0):
     """The largest size of parameters (tries, k) that random tries and then hill climbing find, and how many tries."""
     rng = np.random.default_rng(seed)
     parameters = start(rng, RANDOM)
-    found = size(parameters)
+    # As many at a time as later on: a program for each number of tries would be compiled.
+    found = np.concatenate([size(part) for part in np.split(parameters, RANDOM // PER_ROUND)])
     best, tries = float(found.max()), RANDOM
     for i in range(ROUNDS):
         order = np.argsort(found)[-KEPT:]

@@ -27,8 +27,12 @@ def method(request):
     return request.param
 
 
-@pytest.mark.parametrize("randomness", ["fresh", "shared"])
 @pytest.mark.parametrize("is_large", [False, True])
+@pytest.mark.parametrize(
+    ("method", "randomness"),
+    [*((method, "fresh") for method in LINEAR), (PCA(), "shared"), (SparseRandomProjection(n_components=3), "shared")],
+    ids=repr,
+)
 def test_factors_give_the_coordinates(method, randomness, is_large, monkeypatch):
     if is_large:
         monkeypatch.setattr(streamed, "is_large", lambda *_: True)
@@ -91,9 +95,10 @@ def test_a_target_that_is_not_finite_spoils_its_own_lane_alone(method):
     targets = TARGETS.astype(np.float32)
     keys = jax.random.split(KEY, len(targets))
     shared, _ = method.prepare_factored(KNOWN, dtype=np.float32)
-    fine = method.insert_factors(keys, shared, targets)
+    insert_factors = jax.jit(method.insert_factors)
+    fine = insert_factors(keys, shared, targets)
     targets[1, 3] = np.inf
-    found = method.insert_factors(keys, shared, targets)
+    found = insert_factors(keys, shared, targets)
     is_bad = (np.asarray(found.status) & np.uint32(Status.NON_FINITE)) != 0
     assert is_bad.tolist() == [False, True, False, False, False, False]
     assert not np.isfinite(found.coords.target[1]).all()

@@ -103,8 +103,18 @@ def test_a_metric_that_is_none_is_refused_on_construction():
             METHODS[name](metric="minkowski")
 
 
-@pytest.mark.parametrize("name", ["classical_mds", "isomap", "mds", "tsne", "umap"])
-@pytest.mark.parametrize(("metric", "dtype"), [("cosine", "float32"), ("correlation", "float64")], indirect=["dtype"])
+@pytest.mark.parametrize(
+    ("metric", "dtype", "name"),
+    [
+        ("cosine", "float32", "classical_mds"),
+        ("correlation", "float64", "isomap"),
+        ("cosine", "float32", "mds"),
+        ("correlation", "float64", "mds"),
+        ("correlation", "float64", "tsne"),
+        ("cosine", "float32", "umap"),
+    ],
+    indirect=["dtype"],
+)
 def test_insertion_equals_a_fit_and_has_no_unit(name, metric, dtype):
     method, x = method_of(name, metric), records(dtype=dtype)
     shared = method.prepare(x[1:])

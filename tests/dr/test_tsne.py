@@ -1,5 +1,6 @@
 """t-SNE against scikit-learn: affinities, gradient and steps to rounding, whole maps by what they are worth."""
 
+import functools
 import os
 
 import jax
@@ -204,18 +205,23 @@ def test_the_whole_descent_lowers_for_tpu():
     assert jax.export.export(jitted, platforms=["tpu"])(keys, targets).platforms == ("tpu",)
 
 
-def test_maps_of_digits_are_worth_scikit_learns():
-    # 24 data sets of 60; the experiment `equivalence` has hundreds, with margins and a classifier.
+WHOLE = {"perplexity": 15.0, "init": "pca", "n_iter_without_progress": 100}
+
+
+@functools.cache
+def whole_maps():
+    """24 data sets of 60 records, and the divergence of the map of each."""
     rng = np.random.default_rng(0)
-    options = {"perplexity": 15.0, "init": "pca", "n_iter_without_progress": 100}
-    fit_transform = jax.jit(TSNE(**options).fit_transform)
-    ours, theirs = [], []
-    for _ in range(24):
-        x = DIGITS[rng.choice(len(DIGITS), 60, replace=False)]
-        ours.append(float(fit_transform(KEY, x.astype(np.float32)).objective))
-        reference_map = ReferenceTSNE(method="exact", random_state=0, **options).fit(x.astype(np.float32))
-        theirs.append(reference_map.kl_divergence_)
-    difference = np.array(ours) - theirs
+    x = np.stack([DIGITS[rng.choice(len(DIGITS), 60, replace=False)] for _ in range(24)]).astype(np.float32)
+    fit_transform = jax.jit(TSNE(**WHOLE).fit_transform)
+    return x, np.array([float(fit_transform(KEY, own).objective) for own in x])
+
+
+def test_maps_of_digits_are_worth_scikit_learns():
+    # The experiment `equivalence` has hundreds of data sets, with margins and a classifier.
+    x, ours = whole_maps()
+    theirs = [ReferenceTSNE(method="exact", random_state=0, **WHOLE).fit(own).kl_divergence_ for own in x]
+    difference = ours - theirs
     # Divergences of about 0.15; the mean difference of two chaotic runs is zero within four standard errors.
     assert abs(difference.mean()) < 4 * difference.std() / np.sqrt(len(difference)) + 1e-4
 
@@ -313,13 +319,9 @@ class TestManyFits:
 
     @pytest.mark.gpu
     def test_whole_maps_are_worth_those_of_fit_transform(self):
-        # 24 sets of 60 records, as of scikit-learn's above.
-        rng = np.random.default_rng(0)
-        method = TSNE(perplexity=15.0, n_iter_without_progress=100)
-        x = np.stack([DIGITS[rng.choice(len(DIGITS), 60, replace=False)] for _ in range(24)]).astype(np.float32)
-        many = np.asarray(jax.jit(method.fit_batch)(jax.random.split(KEY, 24), x).objective)
-        fit_transform = jax.jit(method.fit_transform)
-        difference = many - [float(fit_transform(KEY, own).objective) for own in x]
+        x, alone = whole_maps()
+        many = np.asarray(jax.jit(TSNE(**WHOLE).fit_batch)(jax.random.split(KEY, 24), x).objective)
+        difference = many - alone
         assert abs(difference.mean()) < 4 * difference.std() / np.sqrt(24) + 1e-4
 
     @pytest.mark.gpu

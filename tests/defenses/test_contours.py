@@ -45,9 +45,11 @@ def test_who_knows_the_others_finds_the_cells_that_leave_the_lines_as_they_are()
         rest = module._density(others, found.levels.shape)
         total, weighed = 0.0, np.zeros(2)
         for cell in np.ndindex(found.levels.shape):
-            moved = module._density(np.concatenate([others, [cell]]), found.levels.shape)
             weight = max(rest[cell], 1e-6 if np.abs(np.array(cell) - at[record]).max() <= 2 * CELLS else 0.0)
-            if weight > 0 and np.array_equal(module._levels(moved), found.levels):
+            if weight == 0:
+                continue
+            moved = module._density(np.concatenate([others, [cell]]), found.levels.shape)
+            if np.array_equal(module._levels(moved), found.levels):
                 total, weighed = total + weight, weighed + weight * np.array(cell)
         np.testing.assert_allclose(expected[record], (weighed / total + found.corner) * found.cell, atol=1e-6)
 

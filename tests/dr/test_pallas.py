@@ -68,7 +68,19 @@ def backend(request):
     return request.param
 
 
-@pytest.mark.parametrize(("n", "k"), [(1, 2), (3, 1), (50, 2), (128, 2), (130, 2), (40, 5)])
+@pytest.mark.parametrize(
+    ("n", "k", "dtype"),
+    [
+        (1, 2, "float64"),
+        (3, 1, "float32"),
+        (50, 2, "float32"),
+        (128, 2, "float64"),
+        (130, 2, "float32"),
+        (130, 2, "float64"),
+        (40, 5, "float64"),
+    ],
+    indirect=["dtype"],
+)
 def test_stress_forces_equal_numpy(dtype, backend, n, k):
     x, pairs = points(3, n, k, dtype)
     kernel = jax.jit(jax.vmap(functools.partial(stress_kernel, backend=backend), in_axes=(None, 0)))
@@ -76,7 +88,19 @@ def test_stress_forces_equal_numpy(dtype, backend, n, k):
         assert_near(found, stress_forces(pairs[0], x[i]), dtype)
 
 
-@pytest.mark.parametrize(("n", "k"), [(2, 2), (3, 1), (50, 2), (128, 2), (130, 2), (40, 5)])
+@pytest.mark.parametrize(
+    ("n", "k", "dtype"),
+    [
+        (2, 2, "float64"),
+        (3, 1, "float32"),
+        (50, 2, "float32"),
+        (128, 2, "float64"),
+        (130, 2, "float32"),
+        (130, 2, "float64"),
+        (40, 5, "float64"),
+    ],
+    indirect=["dtype"],
+)
 def test_tsne_forces_equal_numpy(dtype, backend, n, k):
     y, p = points(2, n, k, dtype)
     p = p / p.sum(axis=(1, 2), keepdims=True)
@@ -139,8 +163,9 @@ def test_the_kernels_lower_for_accelerators(platform, call):
     assert exported(jax.vmap(own), platform, pairs, x).count(f"@{call}") == 1
 
 
-@pytest.mark.parametrize(("platform", "call"), [("cuda", TRITON), ("tpu", MOSAIC)])
-@pytest.mark.parametrize("value", ["0", "1"])
+@pytest.mark.parametrize(
+    ("value", "platform", "call"), [("0", "cuda", TRITON), ("1", "cuda", TRITON), ("1", "tpu", MOSAIC)]
+)
 def test_mds_uses_the_kernel_on_accelerators_only_if_it_is_asked_for(monkeypatch, platform, call, value):
     monkeypatch.setenv(pallas.VARIABLE, value)
     x = DIGITS[:40].astype(np.float32)

@@ -67,7 +67,18 @@ def rotated(x, seed=3):
     return x @ np.linalg.qr(np.random.default_rng(seed).normal(size=(x.shape[1], x.shape[1])))[0]
 
 
-@pytest.mark.parametrize(("n", "k", "n_neighbors"), [(3, 1, 1), (11, 2, 5), (50, 5, 24), (50, 1, 1), (200, 2, 5)])
+@pytest.mark.parametrize(
+    ("n", "k", "n_neighbors", "dtype"),
+    [
+        (3, 1, 1, "float64"),
+        (11, 2, 5, "float32"),
+        (50, 5, 24, "float64"),
+        (50, 1, 1, "float32"),
+        (200, 2, 5, "float32"),
+        (200, 2, 5, "float64"),
+    ],
+    indirect=["dtype"],
+)
 def test_trustworthiness_and_continuity_equal_scikit_learn(n, k, n_neighbors, dtype):
     x, coords = data_and_coords(n, k=k, dtype=dtype)
     tolerance = rank_tolerance(n, n_neighbors, dtype)

@@ -1,5 +1,7 @@
 """The training loop: what it learns, keeps, resumes and refuses. Networks and data are tiny."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,6 +22,7 @@ CONV = Architecture(
 QUICK = TrainConfig(epochs=6, batch_size=16, learning_rate=1e-2, patience=6)
 
 
+@functools.cache
 def maker(architecture=DENSE, d=4):
     return lambda rngs: Reconstructor(architecture, 3, 2, d, rngs=rngs)
 
@@ -198,12 +201,20 @@ def test_data_that_are_renewed_are_trained_on_in_their_epoch_and_held_no_longer(
         train(keys(1), maker(), x, y, QUICK, validation=validation, renew=lambda _: linear_data(m=63))
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The checkpoint of a run to its end."""
+    checkpoint = tmp_path_factory.mktemp("run") / "net.npz"
+    options = {"validation": linear_data(m=20, seed=1), "checkpoint": checkpoint}
+    train(keys(1), maker(), *linear_data(m=40), QUICK, **options)
+    return checkpoint
+
+
 @pytest.mark.parametrize("change", ["configuration", "data", "keys", "tag"])
-def test_checkpoint_of_another_run_is_refused(change, tmp_path):
-    checkpoint = tmp_path / "net.npz"
+def test_checkpoint_of_another_run_is_refused(change, finished):
+    checkpoint = finished
     x, y = linear_data(m=40)
     options = {"validation": linear_data(m=20, seed=1), "checkpoint": checkpoint}
-    train(keys(1), maker(), x, y, QUICK, **options)
     before = checkpoint.read_bytes()
     config = TrainConfig(epochs=7, batch_size=16, learning_rate=1e-2) if change == "configuration" else QUICK
     y = y + 1 if change == "data" else y

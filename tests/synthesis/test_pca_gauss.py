@@ -256,8 +256,7 @@ def test_an_audit_of_all_that_is_released_finds_no_violation_and_catches_a_wrong
     task, neighbouring, monkeypatch
 ):
     epsilon = 4.0
-    # The correction sees no record: once is enough of what costs every run the same.
-    made = method(task, neighbouring, n_components=1, correct=task == "classification")
+    made = method(task, neighbouring, n_components=1)
     claim = made.plan(epsilon, DELTA).guarantee.curve
     one, two = sensitivity.sum_l2, sensitivity.moment_l2
 
@@ -269,7 +268,7 @@ def test_an_audit_of_all_that_is_released_finds_no_violation_and_catches_a_wrong
             found = made.fit(key, *data, epsilon, DELTA)
         projector = found.components.T @ found.components
         # Slopes and offsets follow from these.
-        spread = (found.correction.gain, found.correction.residual) if made.correct else ()
+        spread = found.correction.gain, found.correction.residual
         return found.frame.center, found.frame.radius, projector, found.mixture, spread
 
     program = jax.jit(jax.vmap(run, in_axes=(0, None, None)))
@@ -357,12 +356,11 @@ def test_a_published_spectrum_is_near_and_pays_for_lapack(delta):
 
 @pytest.mark.parametrize(
     ("task", "delta"),
-    [("unsupervised", 0.0), ("classification", DELTA), ("regression", 0.0)],
+    [("unsupervised", 0.0), ("classification", 0.0), ("classification", DELTA), ("regression", DELTA)],
 )
 def test_a_release_of_much_budget_is_the_fit_of_much_budget(task, delta):
     x, y = given(task)
-    # The correction is of the same kind for every task.
-    made = method(task, correct=task == "classification")
+    made = method(task)
     published, own = made.release(x, y, 1e6, delta), fitted(made, jax.random.key(0), x, y, 1e6, delta)
     np.testing.assert_allclose(published.frame.center, own.frame.center, atol=1e-3)
     np.testing.assert_allclose(published.frame.radius, own.frame.radius, atol=1e-3)

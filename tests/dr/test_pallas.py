@@ -68,19 +68,18 @@ def backend(request):
     return request.param
 
 
-@pytest.mark.parametrize(
-    ("n", "k", "dtype"),
-    [
-        (1, 2, "float64"),
-        (3, 1, "float32"),
-        (50, 2, "float32"),
-        (128, 2, "float64"),
-        (130, 2, "float32"),
-        (130, 2, "float64"),
-        (40, 5, "float64"),
-    ],
-    indirect=["dtype"],
-)
+SIZES = [
+    (3, 1, "float32"),
+    (50, 2, "float32"),
+    (128, 2, "float64"),
+    (130, 2, "float32"),
+    (130, 2, "float64"),
+    (40, 5, "float64"),
+]
+"""Numbers of records and components, and a type."""
+
+
+@pytest.mark.parametrize(("n", "k", "dtype"), [(1, 2, "float64"), *SIZES], indirect=["dtype"])
 def test_stress_forces_equal_numpy(dtype, backend, n, k):
     x, pairs = points(3, n, k, dtype)
     kernel = jax.jit(jax.vmap(functools.partial(stress_kernel, backend=backend), in_axes=(None, 0)))
@@ -88,19 +87,7 @@ def test_stress_forces_equal_numpy(dtype, backend, n, k):
         assert_near(found, stress_forces(pairs[0], x[i]), dtype)
 
 
-@pytest.mark.parametrize(
-    ("n", "k", "dtype"),
-    [
-        (2, 2, "float64"),
-        (3, 1, "float32"),
-        (50, 2, "float32"),
-        (128, 2, "float64"),
-        (130, 2, "float32"),
-        (130, 2, "float64"),
-        (40, 5, "float64"),
-    ],
-    indirect=["dtype"],
-)
+@pytest.mark.parametrize(("n", "k", "dtype"), [(2, 2, "float64"), *SIZES], indirect=["dtype"])
 def test_tsne_forces_equal_numpy(dtype, backend, n, k):
     y, p = points(2, n, k, dtype)
     p = p / p.sum(axis=(1, 2), keepdims=True)

@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import inspect
 import json
+import types
 
 import jax
 import jinja2
@@ -25,10 +26,36 @@ from tests.dr import test_contract
 
 shared_key = test_contract.shared_key
 
+
+def of_one_method(test):
+    """A test of the contract with its cases, each once, in which only the method differs there."""
+    copy = types.FunctionType(test.__code__, test.__globals__, test.__name__, test.__defaults__, test.__closure__)
+    copy.pytestmark = [mark for mark in map(of_one_kind, getattr(test, "pytestmark", [])) if mark is not None]
+    return copy
+
+
+def of_one_kind(mark):
+    """A mark without the kind of method; None if nothing is left."""
+    if mark.name != "parametrize":
+        return mark
+    names = mark.args[0].replace(" ", "").split(",") if isinstance(mark.args[0], str) else list(mark.args[0])
+    if "kind" not in names:
+        return mark
+    at, cases = names.index("kind"), {}
+    names.remove("kind")
+    for case in mark.args[1]:
+        values = list(getattr(case, "values", case if names else [case]))
+        del values[at]
+        cases[tuple(id(value) if isinstance(value, np.ndarray) else value for value in values)] = values
+    indirect = mark.kwargs.get("indirect", False)
+    told = names if indirect is True else [name for name in indirect or () if name in names]
+    return pytest.mark.parametrize(names, list(cases.values()), indirect=told).mark if names else None
+
+
 # The contract suite, of which every test that takes a method is given the one of CONTRIBUTING.md.
-for name, test in vars(test_contract).items():
+for name, test in list(vars(test_contract).items()):
     if name.startswith("test_") and "method" in inspect.signature(test).parameters:
-        globals()[name] = test
+        globals()[name] = of_one_method(test)
 
 SIZES = {"n-known": 30, "n-shadow": 40, "n-validation": 8, "n-targets": 5}
 SMALL = [word for size, n in SIZES.items() for word in (f"--{size}", str(n))]

@@ -32,6 +32,9 @@ CHUNK = 1024
 AHEAD = 32
 """Ranges whose records are with workers at once, where nobody says how many workers there are."""
 
+BLOCK = 2048
+"""Held shadows whose inputs are made at a time where they are added up."""
+
 MOST_INPUTS = 4096
 """Most inputs whose sums an audit keeps of each range: 0.13 GB."""
 
@@ -139,6 +142,16 @@ class PassingShadows:
         if made is None:
             raise ValueError(f"records must have usable shadows, got none among {len(self.records) - self.n_held:,}")
         return made
+
+    def beside(self, coords: np.ndarray, records: np.ndarray, inputs: Inputs, name: str) -> RegressionSums:
+        """`sums`, and with them those of the shadows that are held: coords (m, n, k) of records (m, d).
+
+        Raises:
+            ValueError: coords that are not finite; leave out unusable lanes before.
+        """
+        validate.matrix(np.reshape(coords, (len(coords), -1)), "coords")
+        own = RegressionSums.of_blocks(inputs, coords, np.asarray(records, np.float64), BLOCK)
+        return own.merged(self.sums(inputs, name))
 
     def held(self, records: np.ndarray, start: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """Usable releases (m, n, k) of some records, which draw as a range that begins at `start`, and their records.

@@ -10,7 +10,7 @@ import numpy as np
 
 from drjax.attacks.attack import Cost, EmbeddingAttack, EmbeddingThreat, LearnedAttack
 from drjax.attacks.metrics import CHUNK_ENTRIES, nearest, nearest_among
-from drjax.attacks.passing import MOST_INPUTS, Inputs
+from drjax.attacks.passing import BLOCK, MOST_INPUTS, Inputs
 from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.attacks.shadow import DENSE_FLOPS
 from drjax.core import validate
@@ -26,9 +26,6 @@ PENALTIES = tuple(float(10.0**e) for e in range(-3, 7))
 MOST = 4.0
 """Most that a shadow counts in the choice of the penalty, in units of what the mean errs by: a map that is turned over
 near where a sign changes would decide alone."""
-
-BLOCK = 2048
-"""Shadows whose coordinates are held in float64 at once where they are added up."""
 
 
 def mean_image(public: Array, m: int) -> Reconstruction:
@@ -261,8 +258,7 @@ class Ridge(LearnedAttack):
         if threat.further is None or make is None:
             model, count = fit_ridge(shadows.coords, shadows.records), len(shadows.records)
         else:
-            sums = RegressionSums.of_blocks(flat, shadows.coords, shadows.records, BLOCK)
-            sums = sums.merged(threat.further.sums(flat, self.name))
+            sums = threat.further.beside(shadows.coords, shadows.records, flat, self.name)
             model = ridge_of_sums(sums, shadows.coords.shape[1:], eps=eps_of(shadows.coords.dtype))
             count = sums.count
         found = threat.clipped(model.reconstruct(threat.coords))

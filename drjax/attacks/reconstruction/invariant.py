@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from drjax.attacks.attack import Cost, EmbeddingThreat, LearnedAttack
+from drjax.attacks.passing import BLOCK
 from drjax.attacks.shadow import DENSE_FLOPS
 from drjax.core import validate
 from drjax.core.kernel_regression import (
@@ -34,9 +35,6 @@ N_LANDMARKS = 4096
 
 MANY = 2 * N_LANDMARKS
 """Most shadows whose kernels with each other are held: 0.5 GB for each copy."""
-
-BLOCK = 2048
-"""Shadows whose kernels with the landmarks are held at once."""
 
 PENALTIES_OF_SUMS = tuple(float(10.0**e) for e in np.arange(-9, 1.5, 0.5))
 """Grid of the penalty there, lower than that of few shadows."""
@@ -280,8 +278,7 @@ class InvariantKernel(LearnedAttack):
             model, count = fit(shadows.coords, shadows.records), len(shadows.records)
         else:
             inputs = make()
-            sums = RegressionSums.of_blocks(inputs, shadows.coords, np.asarray(shadows.records, np.float64), BLOCK)
-            sums = sums.merged(threat.further.sums(inputs, self.name))
+            sums = threat.further.beside(shadows.coords, shadows.records, inputs, self.name)
             model, count = of_sums(sums, inputs, np.asarray(shadows.records[:N_LANDMARKS], np.float64)), sums.count
         facts = {"features": model.features, "penalty": model.regression.choice.penalty, "loo_mse": model.loo_mse}
         return threat.clipped(model.reconstruct(threat.coords))._replace(facts=facts | {"n_shadows": count})

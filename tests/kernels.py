@@ -7,6 +7,7 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
+import numba
 from numba.core import caching
 from numba.core.dispatcher import Dispatcher
 
@@ -24,9 +25,9 @@ EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 @functools.cache
 def _stamp(folder: Path) -> str:
     """What decides how the kernels of a folder are compiled: NUMBA_OPT, versions, and texts of its own and of drjax."""
-    parts = [compiled._now(), *(metadata.version(name) for name in (*LIBRARIES.values(), "numba", "numpy"))]
+    parts = [numba.config.OPT, *(metadata.version(name) for name in (*LIBRARIES.values(), "numba", "numpy"))]
     own = sorted(folder.glob("*.py"))
-    texts = [str(part).encode() for part in parts] + [file.read_bytes() for file in own]
+    texts = [str(part).encode() for part in parts] + [compiled.stamp(file).encode() for file in own]
     return hashlib.sha256(b"\0".join(texts)).hexdigest()[:16]
 
 

@@ -6,7 +6,7 @@ import functools
 import hashlib
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,29 +54,49 @@ def njit(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     return compiled if function is None else compiled(function)
 
 
+def stamp(file: Path) -> str:
+    """What decides how the kernels of a file are compiled, in 16 hex digits: NUMBA_OPT, its text, and those of all
+    modules of the package that it imports, directly or through others."""
+    return _digest(PACKAGE, file, int(numba.config.OPT))  # pyright: ignore[reportAttributeAccessIssue] (set at run time)
+
+
 @functools.cache
-def _digest(package: Path, level: int) -> str:
-    """What decides how kernels are compiled: NUMBA_OPT, their modules, and those that they take constants from."""
-    texts = {
-        path.relative_to(package.parent).with_suffix("").as_posix(): path.read_bytes()
-        for path in sorted(package.rglob("*.py"))
-    }
-    own = b"".join(text for text in texts.values() if b"njit" in text)
-    named = {name.decode().replace(".", "/") for name in re.findall(rb"^from (\S+) import", own, re.MULTILINE)}
-    taken = (text for name, text in texts.items() if name in named)
-    return hashlib.sha256(b"".join((b"%d" % level, own, *taken))).hexdigest()[:16]
+def _digest(package: Path, file: Path, level: int) -> str:
+    texts, own = _texts(package), file.read_bytes()
+    found, left = {}, _imported(own, texts)
+    while left:
+        name = left.pop()
+        if name not in found:
+            found[name] = texts[name]
+            left |= _imported(texts[name], texts)
+    return hashlib.sha256(b"".join((b"%d" % level, own, *(found[name] for name in sorted(found))))).hexdigest()[:16]
 
 
-def _now() -> str:
-    return _digest(PACKAGE, int(numba.config.OPT))  # pyright: ignore[reportAttributeAccessIssue] (set at run time)
+@functools.cache
+def _texts(package: Path) -> dict[str, bytes]:
+    """The modules of a package by their paths, such as drjax/core/compiled; a package's own is that of its folder."""
+    named = {path.relative_to(package.parent).with_suffix(""): path for path in package.rglob("*.py")}
+    return {(n.parent if n.name == "__init__" else n).as_posix(): path.read_bytes() for n, path in named.items()}
+
+
+def _imported(text: bytes, texts: Mapping[str, bytes]) -> set[str]:
+    """Those of some modules that another imports, and those that it imports anything else from."""
+    found = set()
+    for base, names in re.findall(rb"^from (\S+) import (\([^)]*\)|.*)$", text, re.MULTILINE):
+        folder = base.decode().replace(".", "/")
+        named = {f"{folder}/{name.decode()}" for name in re.findall(rb"\w+", names)}
+        found |= named if named <= texts.keys() else {folder, *named}
+    return found & texts.keys()
 
 
 class _OfPackage(caching._CacheLocator):
-    """Fresh as long as no kernel of the package changed; numba looks at the kernel's own file alone."""
+    """Fresh as long as nothing that a kernel is made of changed; numba looks at the kernel's own file alone."""
+
+    _py_file: str
 
     def get_source_stamp(self) -> str:
-        """A digest of the package."""
-        return _now()
+        """A digest of the file and of what it imports."""
+        return stamp(Path(self._py_file))
 
     @classmethod
     def from_function(cls, py_func: Callable[..., Any], py_file: str) -> Any:
@@ -89,8 +109,9 @@ class _Named(_OfPackage, caching.UserProvidedCacheLocator):
 
     @classmethod
     def get_suitable_cache_subpath(cls, py_file: str) -> str:
-        """The sources and the module's folder."""
-        return "/".join((f"drjax-{_now()}", *Path(py_file).relative_to(PACKAGE).parent.parts))
+        """The module's folder, and what its kernels are made of."""
+        file = Path(py_file)
+        return "/".join(("drjax", *file.relative_to(PACKAGE).parent.parts, f"{file.stem}-{stamp(file)}"))
 
 
 class _InTree(_OfPackage, caching.InTreeCacheLocator):

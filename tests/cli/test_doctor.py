@@ -63,4 +63,4 @@ def test_a_data_folder_that_is_none(capsys, monkeypatch, tmp_path):
 def test_kernels_are_kept_where_it_is_said():
     folder = compiled.kept_in()
     assert folder is not None
-    assert folder.parts[-1] in ("core", "__pycache__")
+    assert folder.name == "__pycache__" or folder.name.startswith("compiled-")

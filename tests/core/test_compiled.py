@@ -49,15 +49,17 @@ def test_a_kernel_is_kept_and_found_again(cache, decorate):
 
 
 def times(package, monkeypatch, factor):
-    """The kernel `times` of a package, which takes its factor from another module."""
+    """The kernel `times` of a package, which takes its factor from another module, which has it from a third."""
     package.mkdir(parents=True, exist_ok=True)
-    (package / "factors.py").write_text(f"FACTOR = {factor}\n")
+    (package / "numbers.py").write_text(f"FACTOR = {factor}\n")
+    (package / "__init__.py").write_text(f"from {package.name} import numbers\nFACTOR = numbers.FACTOR\n")
     home = package / "times.py"
-    home.write_text(f"from {package.name}.factors import FACTOR\n@njit\ndef times(x):\n    return FACTOR * x\n")
+    home.write_text(f"from {package.name} import FACTOR\n@njit\ndef times(x):\n    return FACTOR * x\n")
     names = {"FACTOR": factor, "njit": lambda function: function}
     exec(compile(home.read_text().partition("\n")[2], str(home), "exec"), names)
     monkeypatch.setattr(compiled, "PACKAGE", package)
-    compiled._digest.cache_clear()
+    for kept in (compiled._digest, compiled._texts):
+        kept.cache_clear()
     return njit(names["times"])
 
 
@@ -74,6 +76,7 @@ def test_a_kernel_is_found_wherever_its_package_lies(tmp_path, monkeypatch):
 def test_a_kernel_is_compiled_anew_when_another_module_or_the_level_changes(tmp_path, monkeypatch, locator):
     monkeypatch.setattr(compiled._Kept, "_locator_classes", [getattr(compiled, locator)])
     assert times(tmp_path / "one", monkeypatch, 2)(1.5) == 3
+    (tmp_path / "one" / "other.py").write_text("@njit\ndef other(x):\n    return x\n")
     again = times(tmp_path / "one", monkeypatch, 2)
     assert again(1.5) == 3
     assert sum(again.stats.cache_hits.values()) == 1

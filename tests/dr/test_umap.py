@@ -2,6 +2,8 @@
 
 import functools
 import importlib.util
+import os
+import signal
 
 import jax
 import jax.numpy as jnp
@@ -265,6 +267,14 @@ def test_the_backend_is_umap_learn_itself():
     bad = jax.jit(method.insert_batch)(keys, shared, targets)
     np.testing.assert_array_equal((np.asarray(bad.status) & np.uint32(Status.NON_FINITE)) > 0, [False, True, False])
     np.testing.assert_array_equal(bad.coords[2], batch.coords[2])
+
+
+def test_a_process_of_umap_learn_that_was_killed_is_replaced():
+    method, x = UMAP(backend="umap-learn", n_epochs=30, n_neighbors=20), DIGITS[1:19]
+    before = np.asarray(fit(method, KEY, x).coords)
+    for process in list(umap_reference._pool()._processes):
+        os.kill(process, signal.SIGKILL)
+    np.testing.assert_array_equal(fit(method, KEY, x).coords, before)
 
 
 def test_the_graph_of_the_estimator_is_that_of_umap_learn():

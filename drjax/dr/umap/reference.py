@@ -7,6 +7,7 @@ import importlib.util
 import multiprocessing
 import os
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,13 @@ def fit_lanes(options: tuple[tuple[str, Any], ...], x: Array, seeds: Array) -> t
     flat = np.broadcast_to(points, (*lead, *shape))
     seeds = np.broadcast_to(numbers, lead)
     lanes = [(flat[at], int(seeds[at])) for at in np.ndindex(lead)]
-    found = list(_pool().map(functools.partial(_fit, dict(options)), lanes))
+    work = functools.partial(_fit, dict(options))
+    try:
+        found = list(_pool().map(work, lanes))
+    except BrokenProcessPool:
+        # Somebody has killed a process, now or since the last call, and no other will do: once more with new ones.
+        _pool.cache_clear()
+        found = list(_pool().map(work, lanes))
     coords = np.stack([coords for coords, _ in found]).reshape(*lead, shape[0], -1)
     n_parts = np.array([parts for _, parts in found], np.int32).reshape(lead)
     return coords.astype(points.dtype), n_parts

@@ -60,9 +60,10 @@ class PassingShadows:
         decimals: Decimals that coordinates are rounded to; None if they are not.
         n_held: Leading records whose shadows somebody holds: sums are of the others.
         keep: Keeps the sums of ranges; nobody if None.
+        prepared: Keeps what the method makes of the known records, for this process or for all that share a folder.
 
     Raises:
-        ValueError: not a key, or records of another width.
+        ValueError: not a key, another type, or no records of the known ones' width.
     """
 
     key: Array
@@ -73,7 +74,7 @@ class PassingShadows:
     decimals: int | None = None
     n_held: int = 0
     keep: Keep | None = None
-    _prepared: Prepared = field(default_factory=Prepared, repr=False, compare=False)
+    prepared: Prepared = field(default_factory=Prepared, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Checks the key, the type and the records' width."""
@@ -103,11 +104,11 @@ class PassingShadows:
         Args:
             start: One of `starts`.
             inputs: Makes what the regression is given of a release, if the sums are not kept yet.
-            name: Of the attack that they are for.
+            name: Name of the attack that they are for.
         """
 
         def make() -> RegressionSums | None:
-            return _sums(self._draws(), self.records[start : start + RANGE], start, inputs(), self._prepared)
+            return _sums(self._draws(), self.records[start : start + RANGE], start, inputs(), self.prepared)
 
         return make() if self.keep is None else self.keep(f"{name}/{start:08d}", make)
 
@@ -159,7 +160,7 @@ class PassingShadows:
         Raises:
             ValueError: no shadow is usable.
         """
-        parts = list(_shadows(self._draws(), records, start, self._prepared))
+        parts = list(_shadows(self._draws(), records, start, self.prepared))
         if not parts:
             raise ValueError(f"records must have usable shadows, got none among {len(records):,}")
         coords, own = (np.concatenate(part) for part in zip(*parts, strict=True))

@@ -185,7 +185,7 @@ class EmbeddingSetting(Setting):
             known=scene.known,
             coords=self._view.coords,
             shadows=lambda: shadows,
-            further=further.passing(jax.random.fold_in(self._shadow_key, 2), config, scene, n, session.folder),
+            further=further.passing(self._shadow_key, config, scene, n, session.folder, self._kept),
             public=scene.public,
             hidden=self._view.full[:, p + 1 :] if len(scene.hidden) else None,
             features=scene.features,

@@ -5,9 +5,11 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 
+import jax
 import numpy as np
 
 from drjax.attacks.passing import Keep, PassingShadows
+from drjax.attacks.prepared import Prepared
 from drjax.audits.adversary import Scene
 from drjax.audits.config import AuditConfig
 from drjax.audits.folder import RunFolder
@@ -36,20 +38,24 @@ def n_held(config: AuditConfig, n: int, d: int) -> int:
     return min(config.n_shadow, config.n_held or max(LEAST_HELD, HELD_BYTES // own))
 
 
-def passing(key: Array, config: AuditConfig, scene: Scene, held: int, folder: RunFolder) -> PassingShadows | None:
+def passing(
+    key: Array, config: AuditConfig, scene: Scene, held: int, folder: RunFolder, prepared: Prepared | None
+) -> PassingShadows | None:
     """Shadow releases beside those held; None if there are none.
 
     Args:
-        key: PRNG key, of no other releases.
+        key: PRNG key of the shadow releases; the others' is made of it.
         config: Configuration of the audit.
         scene: Who has which records.
         held: Number of leading shadow records whose releases are kept.
         folder: Keeps the sums of ranges.
+        prepared: Keeps what the method makes of the known records, for all workers.
     """
     if held == len(scene.shadow):
         return None
+    assert prepared is not None  # as long as releases are made
     return PassingShadows(
-        key=key,
+        key=jax.random.fold_in(key, 2),
         method=config.believed.dr_method,
         known=scene.known,
         records=scene.shadow,
@@ -57,6 +63,7 @@ def passing(key: Array, config: AuditConfig, scene: Scene, held: int, folder: Ru
         decimals=config.decimals,
         n_held=held,
         keep=_kept_in(folder),
+        prepared=prepared,
     )
 
 

@@ -9,6 +9,7 @@ import pytest
 from drjax.attacks import passing
 from drjax.attacks.reconstruction import baselines, invariant, neural
 from drjax.audits import AuditConfig, further, needs, run
+from drjax.dr import PCA
 from drjax.reports import records
 from drjax.sweeps import SweepConfig
 from drjax.sweeps import run as run_sweep
@@ -75,6 +76,13 @@ def test_workers_add_up_ranges_and_a_resumed_run_finds_them(made, tmp_path, monk
     monkeypatch.setattr(passing.PassingShadows, "sums", sums)
     assert_same_files(run(CONFIG, tmp_path / "out", resume=True).folder, made.folder)
     assert len(ranges) == 6
+
+
+def test_workers_take_what_the_first_made_of_the_known_records(tmp_path, monkeypatch):
+    calls, prepare = [], PCA.prepare
+    monkeypatch.setattr(PCA, "prepare", lambda self, x, **k: calls.append(x.shape) or prepare(self, x, **k))
+    run(dataclasses.replace(CONFIG, attacks=("ridge",)), tmp_path / "out", executor=Apart())
+    assert calls == [(20, 64)]
 
 
 def test_networks_train_on_further_shadows(tmp_path, monkeypatch):

@@ -36,9 +36,11 @@ import pytest  # noqa: E402
 from PIL import Image  # noqa: E402
 
 from drjax.core import memory, platforms  # noqa: E402
-from tests import kernels  # noqa: E402
+from tests import kernels, lowering  # noqa: E402
 
 jax.config.update("jax_num_cpu_devices", 2)
+
+lowering.share_contexts()
 
 # Before any library compiles one.
 if "NUMBA_CACHE_DIR" in os.environ:

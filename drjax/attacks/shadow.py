@@ -49,6 +49,7 @@ def shadow_embeddings(
     factored: bool = False,
     approx: Approximation | None = None,
     dtype: Any = None,
+    device_out: bool = False,
     progress: bool = False,
 ) -> Embedding:
     """Embeds [target_i; known] for every target; row 0 of each embedding is its target's.
@@ -71,16 +72,19 @@ def shadow_embeddings(
             train an attack on, never a release nor an evaluation. Coordinates are then factored and have the status
             FROZEN.
         dtype: Floating-point type that embeddings are computed in; that of `known` if None.
+        device_out: Leave the results on the default device, for a caller that goes on there. Targets that are there
+            already are then not copied to the host either.
         progress: Show a bar with rate and time left.
 
     Returns:
         An Embedding of host arrays with a leading axis m: coords (m, n, k), a `drjax.dr.factored.FactoredCoords` if
-        `factored`. On the device there is never more than one chunk. Statuses are per lane; count them with
-        `core.types.count_status`.
+        `factored`; arrays of the device with `device_out`. Otherwise the device never holds more than three chunks (a
+        CPU one). Statuses are per lane; count them with `core.types.count_status`.
 
     Raises:
         ValueError: data not finite or of the wrong shape, an unknown randomness, a hyperparameter out of range for n,
-            `factored` for a method without factors, or an unknown or impossible `approx`.
+            `factored` for a method without factors, an unknown or impossible `approx`, or `device_out` with factored
+            coordinates or a mesh.
 
     Example:
         >>> import drjax, jax
@@ -88,9 +92,13 @@ def shadow_embeddings(
         >>> drjax.shadow_embeddings(jax.random.key(0), drjax.PCA(), x[:99], x[100:110]).coords.shape
         (10, 100, 2)
     """
-    plan = _plan(key, method, known, targets, randomness, factored=factored, approx=approx, dtype=dtype)
+    if device_out and (factored or approx is not None):
+        raise ValueError("device_out must be False for factored coordinates, which are made on the host")
+    plan = _plan(
+        key, method, known, targets, randomness, factored=factored, approx=approx, dtype=dtype, device_out=device_out
+    )
     size = batch_size or _short_chunk(plan)
-    options: dict[str, Any] = {"batch_size": size, "mesh": mesh, "progress": progress}
+    options: dict[str, Any] = {"batch_size": size, "mesh": mesh, "device_out": device_out, "progress": progress}
     return plan.whole(batching.map_lanes(plan.kernel, plan.context, plan.lanes, description="shadows", **options))
 
 
@@ -233,6 +241,7 @@ def _plan(
     factored: bool = False,
     approx: Approximation | None = None,
     dtype: Any = None,
+    device_out: bool = False,
     kept: Prepared | None = None,
 ) -> _Plan:
     validate.prng_key(key)
@@ -240,11 +249,14 @@ def _plan(
     if approx is not None:
         validate.one_of(APPROXIMATIONS, approx=approx)
     given, known = known, validate.matrix(known, "known")
-    targets = validate.matrix(targets, "targets", columns=known.shape[1])
+    # What is on a device already is looked at there.
+    check = validate.device_matrix if device_out and isinstance(targets, jax.Array) else validate.matrix
+    targets = check(targets, "targets", columns=known.shape[1])
     # The release is computed in the dtype of the known records; targets must not silently widen or narrow it.
     in_dtype = dtype is not None and not factored
     dtype = compute_dtype(known if dtype is None else np.empty(0, dtype))
-    targets = targets.astype(dtype, copy=False)
+    if targets.dtype != dtype:
+        targets = targets.astype(dtype)
     draw_key, shared_key = jax.random.split(key)
     own_key = shared_key if randomness == "shared" else None
     if approx is not None:

@@ -8,6 +8,7 @@ numbers of lanes find the same program.
 
 from __future__ import annotations
 
+import collections
 import ctypes
 import functools
 import math
@@ -26,8 +27,9 @@ from drjax.core.types import PyTree
 CPU_CHUNK_BYTES = 24 * 2**20
 """Working set of a chunk on a CPU: larger ones leave the cache and lose to memory traffic (see bench/README.md)."""
 
-DEVICE_MEMORY_FRACTION = 0.4
-"""Share of an accelerator's free memory that a chunk may take; the rest is XLA's and the caller's."""
+DEVICE_MEMORY_FRACTION = 0.3
+"""Share of an accelerator's free memory that a chunk may take: results of the chunk before it and of the one that the
+caller has are there at the same time."""
 
 HOST_LANES_PER_CORE = 64
 """A chunk of compiled host code is not made smaller than this: its cores wait for each other at the end of a chunk."""
@@ -85,17 +87,26 @@ def map_lanes(
     *,
     batch_size: int | None = None,
     mesh: Mesh | None = None,
+    device_out: bool = False,
     progress: bool = False,
     description: str = "lanes",
 ) -> PyTree:
     """`iter_chunks` gathered into host arrays with leading axis m: peak memory is the output and one chunk.
 
-    With a mesh of several processes every one returns the whole, exchanged when all have ended.
+    With a mesh of several processes every one returns the whole, exchanged when all have ended. With `device_out`
+    results are arrays on the default device, and never copied to the host.
+
+    Raises:
+        ValueError: as `iter_chunks`, or `device_out` with a mesh.
     """
+    if device_out and mesh is not None:
+        raise ValueError("device_out must be False with a mesh: iterate over chunks, which stay on their devices")
     plan = _plan(fn, context, lanes, batch_size, mesh, 0)
+    if device_out:
+        return _on_device(plan, progress, description)
     gathered: PyTree = None
     # The surplus of the last chunk is cut off on the host: on the device every leaf would be one more dispatch.
-    for offset, n, result in _padded_chunks(plan, progress, description):
+    for offset, n, result in _padded_chunks(plan, progress, description, to_host=True):
         if gathered is None:
             gathered = _room(result, plan.m, description)
         for target, leaf in zip(jax.tree.leaves(gathered), jax.tree.leaves(result), strict=True):
@@ -107,6 +118,25 @@ def map_lanes(
         gathered = _room(like, plan.m, description)
     processes.exchange(gathered, plan.ranges)
     return gathered
+
+
+def _on_device(plan: _Plan, progress: bool, description: str) -> PyTree:
+    """Results of all lanes where they were computed."""
+    whole: PyTree = None
+    for offset, n, result in _padded_chunks(plan, progress, description):
+        if n == plan.m == plan.size:
+            return result
+        if whole is None:
+            whole = jax.tree.map(lambda leaf: jax.numpy.zeros((plan.m, *leaf.shape[1:]), leaf.dtype), result)
+        whole = _placed(whole, result, offset, n)
+    return whole
+
+
+@functools.partial(jax.jit, donate_argnums=0, static_argnums=3)
+def _placed(whole: PyTree, part: PyTree, offset: int, n: int) -> PyTree:
+    """`whole` with the first n lanes of a chunk in their place."""
+    place = functools.partial(jax.lax.dynamic_update_slice_in_dim, start_index=offset, axis=0)
+    return jax.tree.map(lambda into, leaf: place(into, leaf[:n]), whole, part)
 
 
 def _room(like: PyTree, m: int, description: str) -> PyTree:
@@ -166,23 +196,42 @@ def _plan(
     return _Plan(fn, context, lanes, m, first, last, size, own, ranges)
 
 
-def _padded_chunks(plan: _Plan, progress: bool, description: str) -> Iterator[tuple[int, int, PyTree]]:
-    """(offset, lanes that count, results of the whole chunk)."""
+def _padded_chunks(
+    plan: _Plan, progress: bool, description: str, *, to_host: bool = False
+) -> Iterator[tuple[int, int, PyTree]]:
+    """(offset, lanes that count, results of the whole chunk).
+
+    On an accelerator the next chunk is computed while the caller has this one; `to_host` starts the copy of a chunk to
+    the host as soon as it is there.
+    """
     fn, context, lanes, _, start, stop, size, mesh, _ = plan
     if jax.default_backend() == "cpu":
         _keep_freed_memory()
     run = jax.jit(fn) if mesh is None else _on_mesh(fn, mesh)
     if mesh is not None:
         context = jax.device_put(context, NamedSharding(mesh, PartitionSpec()))
+    ahead = _chunks_ahead()
+    pending: collections.deque[tuple[int, int, PyTree]] = collections.deque()
     with shown(description, stop, start, enabled=progress) as advance:
         for offset in range(start, stop, size):
             n = min(size, stop - offset)
             chunk = jax.tree.map(lambda leaf: _padded(leaf, offset, n, size), lanes)  # noqa: B023
             if mesh is not None:
                 chunk = jax.device_put(chunk, NamedSharding(mesh, PartitionSpec(mesh.axis_names)))
-            result = jax.block_until_ready(run(context, chunk))
-            advance(n)
-            yield offset, n, result
+            result = run(context, chunk)
+            if to_host and ahead:
+                jax.tree.map(lambda leaf: leaf.copy_to_host_async(), result)
+            pending.append((offset, n, result))
+            while len(pending) > (ahead if offset + size < stop else 0):
+                done = pending.popleft()
+                jax.block_until_ready(done[2])
+                advance(done[1])
+                yield done
+
+
+def _chunks_ahead() -> int:
+    """Chunks that are computed while the caller has one: on a CPU both would be on the same cores."""
+    return 0 if jax.default_backend() == "cpu" else 1
 
 
 @functools.lru_cache(maxsize=64)
@@ -235,8 +284,16 @@ def _fits(fn: BatchedFn, context: PyTree, lanes: PyTree, size: int, budget: int)
     """
     chunk = jax.tree.map(lambda leaf: _like(leaf, size), lanes)
     jaxpr = jax.jit(fn).trace(context, chunk).jaxpr.jaxpr
-    shared = sum(n_bytes(var.aval) for var in jaxpr.invars[: len(jaxpr.invars) - len(jax.tree.leaves(lanes))])
-    return host_bytes(jaxpr) == 0 and peak_bytes(jaxpr) - shared <= budget
+    n_shared = len(jaxpr.invars) - len(jax.tree.leaves(lanes))
+    own = _own_bytes(jaxpr, n_shared)
+    return own is not None and own <= budget
+
+
+@functools.lru_cache(maxsize=256)
+def _own_bytes(jaxpr: Any, n_shared: int) -> int | None:
+    """Peak of what a traced chunk holds beside its first `n_shared` arguments; None if it calls host code."""
+    shared = sum(n_bytes(var.aval) for var in jaxpr.invars[:n_shared])
+    return None if host_bytes(jaxpr) else peak_bytes(jaxpr) - shared
 
 
 def _one_of_few(m: int, fits: int) -> int:
@@ -333,7 +390,10 @@ def _dtype(leaf: Any) -> Any:
 
 
 def _padded(leaf: Any, offset: int, n: int, size: int) -> Any:
-    part = leaf[offset : offset + n]
+    if isinstance(leaf, jax.Array):  # one program, whatever the offset
+        part = jax.lax.dynamic_slice_in_dim(leaf, offset, n)
+    else:
+        part = leaf[offset : offset + n]
     if n == size:
         return part
     xp = np if isinstance(part, np.ndarray) else jax.numpy

@@ -95,6 +95,26 @@ def matrix(
             or infinity.
     """
     array = np.asarray(x)
+    _matrix_shape(array, name, min_rows, columns)
+    if must_be_finite:
+        finite(**{name: array})
+    return array
+
+
+def device_matrix(x: Any, name: str = "x", *, columns: int | None = None) -> Any:
+    """As `matrix`, of an array that stays on its device: what comes back to the host is whether it is finite.
+
+    Raises:
+        ValueError: as `matrix`.
+    """
+    _matrix_shape(x, name, 1, columns)
+    # The sum says what it says in `finite`; a finite array whose sum overflows is looked at again.
+    if x.dtype.kind not in "iub" and not np.isfinite(np.asarray(x.sum(), np.float64)):
+        finite(**{name: x})
+    return x
+
+
+def _matrix_shape(array: Any, name: str, min_rows: int, columns: int | None) -> None:
     if array.dtype.kind not in "fiub" and array.dtype.name != "bfloat16":
         raise ValueError(f"{name} must be numeric (float, integer or bool), got dtype {array.dtype}")
     shape_2d(**{name: array})
@@ -102,9 +122,6 @@ def matrix(
         raise ValueError(f"{name} must have at least {min_rows} rows, got {array.shape[0]}")
     if columns is not None and array.shape[1] != columns:
         raise ValueError(f"{name} must have {columns} columns, got {array.shape[1]}")
-    if must_be_finite:
-        finite(**{name: array})
-    return array
 
 
 def finite(**arrays: Any) -> None:

@@ -220,3 +220,37 @@ def test_where_a_shadow_takes_long_a_chunk_does_not(records, monkeypatch, second
     assert shadow_batch_size(Slow(seconds=seconds), known, targets) == size
     chunks = list(iter_shadow_embeddings(KEY, Slow(seconds=seconds), known, targets[:4]))
     assert [len(chunk.coords) for _, chunk in chunks] == ([2, 2] if size == 2 else [4])
+
+
+@pytest.mark.parametrize("name", ["pca", "isomap"])
+def test_results_left_on_the_device_are_those_of_the_host(name, records):
+    (known, targets), method = records, small(name)
+    left = shadow_embeddings(KEY, method, known, jax.device_put(targets), batch_size=8, device_out=True)
+    assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(left))
+    jax.tree.map(np.testing.assert_array_equal, left, shadow_embeddings(KEY, method, known, targets, batch_size=8))
+
+
+def test_targets_on_the_device_are_not_copied_to_the_host(records, monkeypatch):
+    known, targets = records[0], jax.device_put(records[1])
+    copied = []
+    own = np.asarray
+    monkeypatch.setattr(np, "asarray", lambda x, *rest, **more: copied.append(np.shape(x)) or own(x, *rest, **more))
+    shadow_embeddings(KEY, PCA(), known, targets, batch_size=8, device_out=True)
+    assert known.shape in copied
+    assert targets.shape not in copied
+
+
+def test_targets_on_the_device_are_looked_at_there(records):
+    known, targets = records[0], jax.device_put(records[1])
+    with pytest.raises(ValueError, match=r"targets must be finite, got 1 nan .*, the first at \(2, 1\)"):
+        shadow_embeddings(KEY, PCA(), known, targets.at[2, 1].set(np.nan), device_out=True)
+    with pytest.raises(ValueError, match="targets must have 9 columns, got 4"):
+        shadow_embeddings(KEY, PCA(), known, targets[:, :4], device_out=True)
+    huge = jax.numpy.full_like(targets, 3e38)  # finite, with a sum that is not
+    assert shadow_embeddings(KEY, PCA(), known, huge, device_out=True).coords.shape == (len(targets), 21, 2)
+
+
+@pytest.mark.parametrize("change", [{"factored": True}, {"approx": "frozen"}])
+def test_factored_coordinates_are_not_left_on_the_device(records, change):
+    with pytest.raises(ValueError, match="device_out must be False for factored coordinates"):
+        shadow_embeddings(KEY, PCA(), *records, device_out=True, **change)

@@ -302,3 +302,42 @@ def test_what_only_a_reduction_reads_is_not_counted():
     whole = 4 * 50 * 40
     assert batching.lane_bytes(outer, points, lanes) < whole / 2
     assert batching.lane_bytes(kept, points, lanes) >= whole
+
+
+@pytest.fixture
+def an_accelerator(monkeypatch):
+    """Chunks are computed ahead, as where the device is not the host."""
+    monkeypatch.setattr(batching, "_chunks_ahead", lambda: 1)
+
+
+@pytest.mark.usefixtures("an_accelerator")
+@pytest.mark.parametrize("m", [1, 4, 8, 11])
+def test_chunks_computed_ahead_come_in_order_and_whole(m):
+    out = batching.map_lanes(noisy_outer, SCALE, lanes_of(m), batch_size=4)
+    np.testing.assert_array_equal(out["outer"], one_at_a_time(m)["outer"])
+
+
+@pytest.mark.usefixtures("an_accelerator")
+def test_the_next_chunk_is_started_before_a_chunk_is_given(monkeypatch):
+    events, padded = [], batching._padded
+
+    def seen(leaf, offset, n, size):
+        events.append(f"started {offset}")
+        return padded(leaf, offset, n, size)
+
+    monkeypatch.setattr(batching, "_padded", seen)
+    for offset, _ in batching.iter_chunks(traced_square, SCALE, np.ones((12, 3), np.float32), batch_size=4):
+        events.append(f"given {offset}")
+    assert events == ["started 0", "started 4", "given 0", "started 8", "given 4", "given 8"]
+
+
+@pytest.mark.parametrize("m", [1, 4, 8, 11])
+def test_results_that_stay_on_the_device_are_those_of_the_host(m):
+    out = batching.map_lanes(noisy_outer, SCALE, lanes_of(m), batch_size=4, device_out=True)
+    assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(out))
+    jax.tree.map(np.testing.assert_array_equal, out, batching.map_lanes(noisy_outer, SCALE, lanes_of(m), batch_size=4))
+
+
+def test_results_of_a_mesh_do_not_stay_on_one_device():
+    with pytest.raises(ValueError, match="device_out must be False with a mesh"):
+        batching.map_lanes(noisy_outer, SCALE, lanes_of(4), mesh=two_devices(), device_out=True)

@@ -16,7 +16,7 @@ from sklearn.datasets import load_digits
 
 from drjax.core.types import Status
 from drjax.dr import MDS, PCA, ClassicalMDS, Isomap, SparseRandomProjection
-from drjax.dr.isomap.shortest_paths import _all_pairs
+from drjax.dr.isomap.shortest_paths import all_pairs
 from drjax.dr.mds.smacof import smacof
 
 DIGITS = load_digits().data / 16
@@ -233,11 +233,11 @@ def test_the_derivative_of_a_shortest_path_sums_those_of_its_edges(n):
             while node != i:
                 expected[i, j] += changes[before[i, node], node]
                 node = before[i, node]
-    found, derivative = jax.jvp(_all_pairs, (jnp.asarray(weights),), (jnp.asarray(changes),))
+    found, derivative = jax.jvp(all_pairs, (jnp.asarray(weights),), (jnp.asarray(changes),))
     np.testing.assert_allclose(found, paths, atol=1e-13)
     np.testing.assert_allclose(derivative, expected, atol=1e-12)
     weight = np.random.default_rng(1).normal(size=(n, n))
-    (back,) = jax.vjp(_all_pairs, jnp.asarray(weights))[1](jnp.asarray(weight))
+    (back,) = jax.vjp(all_pairs, jnp.asarray(weights))[1](jnp.asarray(weight))
     np.testing.assert_allclose(np.sum(back * changes), np.sum(weight * expected), atol=1e-10)
 
 
@@ -246,7 +246,7 @@ def test_edges_of_length_zero_and_ties_leave_paths_without_circles():
     weights = jnp.asarray(graph(n, 4, integers=True))
     # With every edge longer by one, a path changes by the number of its edges, which a circle would inflate.
     edges = jnp.where(jnp.isfinite(weights), 1.0, 0.0) - jnp.eye(n)
-    _, lengths = jax.jvp(_all_pairs, (weights,), (edges,))
+    _, lengths = jax.jvp(all_pairs, (weights,), (edges,))
     assert float(jnp.max(lengths)) < n
     assert float(jnp.min(lengths + 2 * jnp.eye(n))) >= 1
     np.testing.assert_array_equal(lengths, jnp.round(lengths))

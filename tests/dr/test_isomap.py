@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse
-from scipy.sparse.csgraph import connected_components, shortest_path
+from scipy.sparse.csgraph import connected_components, floyd_warshall, shortest_path
 from scipy.spatial.distance import cdist
 from sklearn.datasets import load_digits
 from sklearn.manifold import Isomap as SklearnIsomap
@@ -17,7 +17,7 @@ from drjax.core import host
 from drjax.core.types import Status
 from drjax.dr import Isomap
 from drjax.dr.distances import distances
-from drjax.dr.isomap import cpu, path_insertion, shortest_paths
+from drjax.dr.isomap import cpu, insertion_xla, path_insertion, shortest_paths
 from tests.dr.jitted import KEY, fit, insert
 
 DOUBTFUL = Status.SIGN_TIE | Status.SMALL_GAP
@@ -451,12 +451,82 @@ def test_objective_has_the_derivative_of_finite_differences():
             np.testing.assert_allclose(np.vdot(slope, step), difference, rtol=1e-6)
 
 
+def crowd(kind):
+    """90 known records and 6 targets, the last one far away."""
+    x = digits()[:96].astype(np.float64)
+    if kind == "clusters":
+        x[:40] += 30  # the graph falls apart
+    elif kind == "ties":
+        x = np.round(4 * x[:, 20:26])
+    elif kind == "equal":
+        x = np.repeat(x[:48], 2, axis=0)
+    x[-1] *= 40
+    return x[:90], jnp.asarray(x[90:])
+
+
+@pytest.mark.parametrize("kind", ["plain", "clusters", "ties", "equal"])
+@pytest.mark.parametrize("n_neighbors", [5, 12])
+def test_insertion_by_xla_is_that_of_the_host(kind, n_neighbors):
+    with jax.enable_x64(True):
+        (known, targets), isomap = crowd(kind), Isomap(n_components=3, n_neighbors=n_neighbors)
+        shared = isomap.prepare(known)
+        host, device = isomap._insert_on_host(shared, targets), jax.jit(isomap._insert_in_xla)(shared, targets)
+        np.testing.assert_array_equal(device.n_parts, host.n_parts)
+        assert (host.n_parts > 1).any() == (kind == "clusters")
+        unit = (device.unit / host.unit)[:, None]
+        np.testing.assert_allclose(device.values[:, :3] * unit**2, host.values[:, :3], rtol=1e-9)
+        # The value after the last serves the gap alone, as a share of the largest.
+        assert (np.abs(device.values * unit**2 - host.values).max(axis=1) < 1e-9 * host.values[:, 0]).all()
+        strain = device.strain * unit[:, 0] ** 4
+        # What is left over is a difference from the largest eigenvalue's square.
+        assert (np.abs(strain - host.strain) < 1e-8 * host.strain + 1e-13 * host.values[:, 0] ** 2).all()
+        gap = -np.diff(host.values, axis=1).min(axis=1) / host.values[:, 0]
+        turned = np.einsum("bik,bjk->bij", device.vectors, device.vectors) - np.einsum(
+            "bik,bjk->bij", host.vectors, host.vectors
+        )
+        assert (np.abs(turned).max(axis=(1, 2)) * gap < 1e-9).all()
+
+
+def test_every_known_record_may_be_a_neighbour_in_an_insertion_by_xla():
+    known, targets = crowd("plain")
+    isomap = Isomap(n_neighbors=len(known))
+    shared = isomap.prepare(known.astype(np.float32))
+    found = isomap._insert_in_xla(shared, targets.astype(jnp.float32))
+    expected = isomap._insert_on_host(shared, targets.astype(jnp.float32))
+    np.testing.assert_allclose(found.values, expected.values * (expected.unit / found.unit)[:, None] ** 2, rtol=1e-5)
+
+
+@pytest.mark.parametrize("rounds", [0, insertion_xla.MAX_ROUNDS])
+def test_eigenvectors_that_iterations_do_not_find_are_decomposed(monkeypatch, rounds):
+    # A start that has nothing of the leading eigenvectors, and too few rounds to find them.
+    monkeypatch.setattr(insertion_xla, "MAX_ROUNDS", rounds)
+    rng = np.random.default_rng(3)
+    basis = np.linalg.qr(rng.normal(size=(80, 80)))[0]
+    values = np.concatenate([[9.0, 8.5, 8.1], np.linspace(8, 7, 77)])  # nothing stands out
+    matrix = (basis * values) @ basis.T
+    start = basis[1:, -4:].T
+    with jax.enable_x64(True):
+        found, vectors = jax.jit(insertion_xla.leading_near, static_argnums=0)(3, jnp.asarray(matrix[None]), start)
+        np.testing.assert_allclose(found[0], values[:3], rtol=1e-12)
+        np.testing.assert_allclose(np.abs(np.einsum("ik,ik->k", vectors[0][:, :2], basis[:, :2])), 1, rtol=1e-10)
+
+
+@pytest.mark.parametrize("n", [1, 5, 16, 17, 50])
+def test_shortest_paths_in_blocks_are_those_of_scipy(n):
+    rng = np.random.default_rng(n)
+    weights = np.where(rng.random((n, n)) < 0.2, rng.integers(1, 50, size=(n, n)), np.inf)
+    weights = np.minimum(weights, weights.T).astype(np.float32)
+    np.fill_diagonal(weights, 0)
+    expected = floyd_warshall(np.where(np.isinf(weights), 0, weights), directed=False)
+    np.testing.assert_array_equal(shortest_paths.all_pairs(jnp.asarray(weights)), expected)
+
+
 @pytest.mark.usefixtures("all_platforms")
 def test_the_part_of_a_chunk_that_an_accelerator_runs_agrees_with_the_part_for_a_cpu():
     x = digits().astype(np.float32)
     shared, targets = Isomap().prepare(x[:40]), jnp.asarray(x[100:104])
     host = Isomap()._insert_on_host(shared, targets)
-    device = jax.jit(Isomap()._insert_by_fit)(shared, targets)
+    device = jax.jit(Isomap()._insert_in_xla)(shared, targets)
     ours, theirs = (s.values * s.unit[:, None] ** 2 for s in (host, device))
     np.testing.assert_allclose(ours, theirs, rtol=1e-4)  # the eigensolver of float32
     keys = jax.random.split(KEY, 4)

@@ -14,7 +14,7 @@ from drjax.core import host, platforms, validate
 from drjax.core.linalg import HIGHEST, blas, compute_dtype, on_device
 from drjax.core.types import Array, Cost, Embedding, Status, hyperparams
 from drjax.dr import base, metrics, principal
-from drjax.dr.isomap import many, path_insertion, shortest_paths
+from drjax.dr.isomap import insertion_xla, many, path_insertion, shortest_paths
 from drjax.dr.isomap.cpu import IsomapShared, Spectrum, insert_chunks
 
 N_KNOWN = 20
@@ -48,7 +48,8 @@ class Isomap:
 
     `fit_transform` costs O(n^2 (n + d)); on a CPU from 500 records on O(n^2 (d + log n)), in float64 and 8 n^2 bytes.
     On a CPU `insert` updates the shortest paths exactly, in float64, and takes O(n (n + d)) and no decomposition for
-    almost every record; elsewhere it is `fit_transform`. Derivatives of all three are that of `fit_transform` with the
+    almost every record; elsewhere it takes O(n^3) for the paths of the changed graph, and decompositions are as rare.
+    Derivatives of all three are that of `fit_transform` with the
     graph held fixed, in both modes, and cost O(n^3). `LandmarkIsomap` is for more records than all pairs of which fit
     into memory.
 
@@ -174,11 +175,11 @@ class Isomap:
         base.check_targets(targets, d)
         self._check_size(m + 1)
         own = jnp.asarray(targets, shared.known.dtype)
-        spectrum = platforms.on_cpu_or(self._insert_on_host, self._insert_by_fit, shared, own)
+        spectrum = platforms.on_cpu_or(self._insert_on_host, self._insert_in_xla, shared, own)
         return jax.vmap(functools.partial(_embedding, n_components=self.n_components))(spectrum)
 
-    def _insert_by_fit(self, shared: IsomapShared, targets: Array) -> Spectrum:
-        return jax.vmap(lambda target: self._decompose(jnp.concatenate([target[None], shared.known])))(targets)
+    def _insert_in_xla(self, shared: IsomapShared, targets: Array) -> Spectrum:
+        return insertion_xla.insert(self.n_components, self.n_neighbors, self.metric, shared, targets)
 
     def _lengths_in_xla(self, x: Array) -> Array:
         return shortest_paths.geodesics(x, self.n_neighbors, self.metric)[0]

@@ -18,6 +18,9 @@ import scipy.sparse.csgraph
 from drjax.core.types import Array
 from drjax.dr import metrics
 
+BLOCK = 16
+"""Points through which paths are led in one pass over the matrix of lengths."""
+
 
 class Graph(NamedTuple):
     """The k-nearest-neighbour graph of m points; pairs joined if either is among the other's neighbours.
@@ -56,35 +59,62 @@ def graph_of_distances(between: np.ndarray, n_neighbors: int) -> Graph:
 def geodesics(x: Array, n_neighbors: int, metric: str = metrics.EUCLIDEAN) -> tuple[Array, Array]:
     """Lengths of the shortest paths of x (n, d), (n, n), and the number of components that were joined for it, ()."""
     n = x.shape[0]
-    rows = metrics.prepared_in_xla(metric, x)
-
-    def apart(row: Array) -> Array:
-        return metrics.apart_in_xla(metric, rows, row[None])[:, 0]
-
-    # Reverse mode computes the differences, n times as much as all that is kept, again.
-    between = jax.lax.map(jax.checkpoint(apart), rows)
+    between = all_distances(metrics.prepared_in_xla(metric, x), metric)
     is_self = jnp.eye(n, dtype=bool)
     # Of equal entries top_k takes the one of lowest index first.
     _, nearest = jax.lax.top_k(jnp.where(is_self, -jnp.inf, -between), n_neighbors)
     is_edge = jnp.zeros((n, n), bool).at[jnp.arange(n)[:, None], nearest].set(True)
     is_edge = is_edge | is_edge.T
     label = _labels(is_edge)
-    is_edge = is_edge | _bridges(jax.lax.stop_gradient(between), label)
-    paths = _all_pairs(jnp.where(is_self, 0, jnp.where(is_edge, between, jnp.inf)))
+    is_edge = is_edge | bridge_edges(jax.lax.stop_gradient(between), label)
+    paths = all_pairs(jnp.where(is_self, 0, jnp.where(is_edge, between, jnp.inf)))
     return paths, jnp.sum(label == jnp.arange(n), dtype=jnp.int32)
 
 
+def all_distances(rows: Array, metric: str) -> Array:
+    """Distances of all pairs of rows (n, d) as `metrics.prepared_in_xla` makes them, (n, n)."""
+
+    def apart(row: Array) -> Array:
+        return metrics.apart_in_xla(metric, rows, row[None])[:, 0]
+
+    # Reverse mode computes the differences, n times as much as all that is kept, again.
+    return jax.lax.map(jax.checkpoint(apart), rows)
+
+
 @jax.custom_jvp
-def _all_pairs(weights: Array) -> Array:
-    """Lengths of the shortest paths for symmetric weights (n, n), 0 on the diagonal, inf without an edge."""
+def all_pairs(weights: Array) -> Array:
+    """Lengths of the shortest paths for symmetric weights (n, n), 0 on the diagonal, inf without an edge.
 
-    def through(pivot: Array, paths: Array) -> Array:
-        return jnp.minimum(paths, paths[pivot][:, None] + paths[pivot])
+    O(n^3), of which memory sees n / `BLOCK` passes over the matrix.
 
-    return jax.lax.fori_loop(0, weights.shape[0], through, weights)
+    Source: Floyd (1962), in the blocks of Venkataraman, Sahni & Mukhopadhyaya (2003).
+    """
+    n = weights.shape[0]
+    if n <= BLOCK:
+        return _closed(weights)
+    surplus = -n % BLOCK
+    # Points that fill up the last block have no edges.
+    paths = jnp.pad(weights, (0, surplus), constant_values=jnp.inf)
+
+    def through(block: Array, paths: Array) -> Array:
+        first = block * BLOCK
+        rows = jax.lax.dynamic_slice_in_dim(paths, first, BLOCK)
+        inner = _closed(jax.lax.dynamic_slice_in_dim(rows, first, BLOCK, axis=1))
+        # The matrix stays symmetric: columns are these rows.
+        rows = functools.reduce(jnp.minimum, (inner[:, p, None] + rows[p] for p in range(BLOCK)), rows)
+        return functools.reduce(jnp.minimum, (rows[p][:, None] + rows[p] for p in range(BLOCK)), paths)
+
+    return jax.lax.fori_loop(0, (n + surplus) // BLOCK, through, paths)[:n, :n]
 
 
-@_all_pairs.defjvp
+def _closed(weights: Array) -> Array:
+    """`all_pairs` of few points, one after the other."""
+    return functools.reduce(
+        lambda paths, p: jnp.minimum(paths, paths[p][:, None] + paths[p]), range(weights.shape[0]), weights
+    )
+
+
+@all_pairs.defjvp
 def _all_pairs_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
     """A length changes by the changes of the edges on its path, for as long as that is the shortest.
 
@@ -108,7 +138,7 @@ def _all_pairs_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array
     for _ in range((n - 1).bit_length()):
         total = total + jnp.take_along_axis(total, before, axis=1)
         before = jnp.take_along_axis(before, before, axis=1)
-    return _all_pairs(weights), total
+    return all_pairs(weights), total
 
 
 def _labels(is_edge: Array) -> Array:
@@ -125,7 +155,7 @@ def _labels(is_edge: Array) -> Array:
     return label
 
 
-def _bridges(between: Array, label: Array) -> Array:
+def bridge_edges(between: Array, label: Array) -> Array:
     """The closest pair of points of every two components, as edges (n, n); ties as in `join`."""
     n = label.shape[0]
     index = jnp.arange(n)

@@ -274,6 +274,8 @@ def _measure_drjax(cell: Cell, config: Config, peaks: list[dict[str, Any]]) -> d
         return result
 
     row = harness.measure("drjax", embed, repeats=config.repeats, budget_s=config.budget_s, **cell.labels)
+    if jax.default_backend() != "cpu":
+        row["ms_left_on_device"] = ms_left_on_device(cell, config)
     # How many there are is known after a run only.
     row["gflop_per_s"] = m * work.flops(cell.method, cell.randomness, n, d, **counts) / row["run_s"] / 1e9
     row["gbyte_per_s"] = row["output_bytes"] / row["run_s"] / 1e9
@@ -290,6 +292,18 @@ def _measure_drjax(cell: Cell, config: Config, peaks: list[dict[str, Any]]) -> d
         }
         | counts
     )
+
+
+def ms_left_on_device(cell: Cell, config: Config) -> float:
+    """Milliseconds a shadow whose target is on the device and whose embedding stays there, as with naive vmap."""
+    there = jax.device_put(cell.targets)
+
+    def embed() -> Any:
+        arguments = (jax.random.key(0), cell.instance, cell.known, there)
+        return shadow_embeddings(*arguments, randomness=cell.randomness, device_out=True)
+
+    row = harness.measure("left on device", embed, repeats=config.repeats, budget_s=config.budget_s)
+    return 1e3 * row["run_s"] / len(cell.targets)
 
 
 def _measure_peers(cell: Cell, config: Config, pool: PeerPool) -> list[dict[str, Any]]:

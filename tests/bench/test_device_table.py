@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import device_table, harness
+from bench import device_table, harness, shadow_embeddings
 
 DOCS = Path(__file__).parents[2] / "docs" / "kernels.md"
 
@@ -46,6 +46,7 @@ def test_a_line_has_ours_the_naive_vmap_and_the_host_of_the_same_run(tmp_path):
         "784",
         "float32",
         "0.5 (1.2)",
+        "not run",
         "1 (1.2)",
         "2",
         "sklearn/pca_full 50",
@@ -57,8 +58,8 @@ def test_a_line_has_ours_the_naive_vmap_and_the_host_of_the_same_run(tmp_path):
 def test_what_was_not_run_says_so(tmp_path):
     skipped = row("naive", None, skipped="too slow")
     found = written(tmp_path, row("drjax", 0.5, dirty=True), skipped)
-    assert cells(found)[5:8] == [device_table.NOT_RUN, "", device_table.NOT_RUN]
-    assert cells(found)[9].startswith("abc with changes, ")
+    assert cells(found)[6:9] == [device_table.NOT_RUN, "", device_table.NOT_RUN]
+    assert cells(found)[10].startswith("abc with changes, ")
     told = device_table.gaps(found)
     assert "n = 10, 100, 500, 1000: PCA" in told[1]
     assert told[0].endswith("UMAP, at any size")
@@ -69,7 +70,18 @@ def test_what_was_not_run_says_so(tmp_path):
     small = row("drjax", 0.004, n=100), row("naive", 4.0, n=100)
     again = written(tmp_path, row("drjax", 0.5), skipped, *small)
     assert not [gap for gap in device_table.gaps(again) if gap.startswith("the naive")]
-    assert cells(written(tmp_path, *small))[6] == "1,000"
+    assert cells(written(tmp_path, *small))[7] == "1,000"
+
+
+def test_the_naive_vmap_is_compared_with_what_stays_on_the_card(tmp_path):
+    found = written(tmp_path, row("drjax", 0.5, ms_left_on_device=0.2), row("naive", 1.0))
+    assert cells(found)[4:8] == ["0.5 (1.2)", "0.2", "1 (1.2)", "5"]
+
+
+def test_a_shadow_that_stays_on_the_device_is_timed():
+    config = shadow_embeddings.Config(quick=True, method=["srp"], dtype=["float32"], repeats=1, budget_s=0.01)
+    cell, _ = next(shadow_embeddings.cells(config, "float32"))
+    assert shadow_embeddings.ms_left_on_device(cell, config) > 0
 
 
 def test_the_table_goes_between_its_marks(tmp_path):

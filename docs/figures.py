@@ -185,7 +185,7 @@ def mds_distances() -> Data:
     x, _, _ = digits()
     x = x[:100]
     method = MDS(n_components=2, n_init=1, max_iter=100_000, eps=1e-15, random_state=0, init="random")
-    coords = method.fit_transform(x)
+    coords = np.asarray(method.fit_transform(x))
     true = np.linalg.norm(x[1:] - x[0], axis=1)
     shown = np.linalg.norm(coords[1:] - coords[0], axis=1)
     (solved,) = target_distances(x[1:], coords[None])

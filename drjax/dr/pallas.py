@@ -5,8 +5,9 @@ registers, and only forces are written. A program of the grid handles a block of
 columns; `jax.vmap` adds the data sets to the grid, and what they share is not copied. The forces themselves are in
 `mds.gpu` and `tsne.gpu`.
 
-On an H100 MDS was 1.7 times faster with them and t-SNE 1.2 times slower (docs/kernels.md), so XLA stays the default
-everywhere; no TPU has run them. They are used, on GPUs (by way of Triton) and TPUs only, if the environment variable
+On an H100 MDS was 1.7 times faster with them and t-SNE 1.2 times slower (docs/kernels.md), each step being a launch of
+its own, so XLA stays the default everywhere; no TPU has run them. The kernel that makes 49 steps of t-SNE in one launch
+has not run on a card yet. They are used, on GPUs (by way of Triton) and TPUs only, if the environment variable
 DRJAX_PALLAS is 1 when a function is traced; it is not a hyperparameter, because the mechanism does not depend on it but
 by rounding. They have no derivative: derivatives of the methods go through XLA. JAX 0.11 deprecates Pallas' Triton
 backend, which still ran in 0.11.2; its successor, Mosaic GPU, does not lower these kernels as they are (an assertion
@@ -99,6 +100,41 @@ def call(kernel: Callable, pairs: Array, x: Array, widths: tuple[int, ...], back
         compiler_params=triton.CompilerParams(num_warps=N_WARPS, num_stages=2) if backend == "cuda" else None,
     )(pairs, x, x.T)
     return [leaf[:m] for leaf in found]
+
+
+def call_whole(kernel: Callable, given: tuple, state: list[Array], *, scratch: int, backend: str) -> list[Array]:
+    """Runs a kernel that changes the state of one data set in place, in one program.
+
+    Args:
+        kernel: Gets references to what is given, to the state and to `scratch` arrays like the first of it.
+        given: Arrays that are read.
+        state: Arrays (k, size), which the kernel changes.
+        scratch: Number of arrays that only the kernel needs.
+        backend: "cuda" or "interpret".
+
+    Returns:
+        The state as the kernel left it.
+    """
+    like = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in state]
+
+    def in_place(*refs: Any) -> None:
+        # The state's references as arguments are those as results.
+        kernel(*refs[: len(given)], *refs[len(given) + len(state) :])
+
+    found = pl.pallas_call(
+        in_place,
+        out_shape=[*like, *[like[0]] * scratch],
+        input_output_aliases={len(given) + i: i for i in range(len(state))},
+        interpret=backend == "interpret",
+        compiler_params=triton.CompilerParams(num_warps=N_WARPS, num_stages=2) if backend == "cuda" else None,
+    )(*given, *state)
+    return list(found[: len(state)])
+
+
+def barrier(backend: str) -> None:
+    """Lets all threads of a program see what each has written."""
+    if backend == "cuda":
+        triton.debug_barrier()
 
 
 def sum_over_columns(tile: Callable, rows_ref: Any, columns_ref: Any, count: int) -> list[Array]:

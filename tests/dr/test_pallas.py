@@ -15,6 +15,8 @@ from drjax.core import platforms
 from drjax.dr import MDS, pallas
 from drjax.dr.mds import xla
 from drjax.dr.mds.gpu import stress_forces as stress_kernel
+from drjax.dr.tsne import xla as tsne
+from drjax.dr.tsne.cpu import Descent
 from drjax.dr.tsne.gpu import tsne_forces as tsne_kernel
 
 pytestmark = pytest.mark.gpu
@@ -183,3 +185,85 @@ def test_pairs_of_another_size_are_refused():
     x, pairs = points(1, 10, 2, "float32")
     with pytest.raises(ValueError, match=r"must have shape \(9, 9\) or that padded"):
         stress_kernel(pairs[0], x[0, :9], backend="interpret")
+
+
+def at_start(n, k, dtype):
+    """A descent that has begun: coordinates and affinities of three maps, of which one is at its last iterations."""
+    y, p = points(3, n, k, dtype)
+    state = tsne._State(
+        y=jnp.asarray(y),
+        update=0.01 * jnp.asarray(y),
+        gains=jnp.ones_like(y),
+        count=jnp.asarray([0, 250, 290], jnp.int32),
+        exploring=jnp.asarray([True, False, False]),
+        best=jnp.full(3, jnp.inf, dtype),
+        best_at=jnp.zeros(3, jnp.int32),
+        norm=jnp.full(3, jnp.inf, dtype),
+        stopped=jnp.zeros(3, bool),
+    )
+    return state, jnp.asarray(p / p.sum(axis=(1, 2), keepdims=True))
+
+
+DESCENT = Descent(
+    exaggeration=12.0, learning_rate=20.0, exploration=250, max_iter=300, patience=300, min_grad_norm=1e-7
+)
+
+
+SOME_SIZES = [(50, 2, "float64"), (130, 3, "float64"), (40, 2, "float32")]
+
+
+@pytest.mark.parametrize(("n", "k", "dtype"), SOME_SIZES, indirect=["dtype"])
+def test_steps_in_one_launch_are_those_one_by_one(monkeypatch, dtype, backend, n, k):
+    # Few: the descent multiplies rounding.
+    monkeypatch.setattr(tsne, "CHECK_EVERY", 16)
+    state, p = at_start(n, k, dtype)
+    expected = jax.vmap(functools.partial(tsne._steps, DESCENT))(state, p)
+    found = jax.jit(jax.vmap(functools.partial(tsne._steps_at_once, DESCENT, backend=backend)))(state, p)
+    np.testing.assert_array_equal(found.count, [15, 265, 300])
+    np.testing.assert_array_equal(found.count, expected.count)
+    limit = {"float64": 1e-10, "float32": 1e-3}[dtype]
+    for part in ("y", "update", "gains"):
+        ours, theirs = getattr(found, part), getattr(expected, part)
+        np.testing.assert_allclose(ours, theirs, atol=limit * np.abs(theirs).max())
+
+
+def test_tsne_makes_its_steps_in_one_launch_on_a_gpu_only_if_it_is_asked_for(monkeypatch):
+    state, p = at_start(40, 2, "float32")
+    for value, count in (("0", 0), ("1", 1)):
+        monkeypatch.setenv(pallas.VARIABLE, value)
+        program = exported(jax.vmap(functools.partial(tsne._steps, DESCENT)), "cuda", state, p)
+        assert program.count(f"@{TRITON}") == count
+
+
+@pytest.mark.parametrize(("n", "k", "dtype"), SOME_SIZES, indirect=["dtype"])
+def test_iterations_of_smacof_in_one_launch_are_those_one_by_one(dtype, backend, n, k):
+    x, pairs = points(3, n, k, dtype)
+    shared, row = jnp.asarray(pairs[0][1:, 1:] / pairs.max()), jnp.asarray(pairs[:, 0, 1:] / pairs.max())
+    shared = jnp.asarray(np.triu(shared) + np.triu(shared, 1).T)
+    data = xla._Data(row, jnp.full(3, 0.9, dtype), jnp.sum(row**2, axis=1) + 0.405 * jnp.sum(shared**2))
+    # The second, which has just moved far, reaches the cap; the others stop by the rule.
+    count, moved = jnp.asarray([0, 8, 0], jnp.int32), jnp.asarray([0, 1e3, 0], dtype)
+    never = jnp.zeros(3, bool)
+    coords = jnp.asarray(x - x.mean(axis=1, keepdims=True))
+    start = xla._State(coords, moved, jnp.zeros(3, dtype), count, never, never)
+    rule = xla.Rule(max_iter=9, eps=0.02)
+    expected = start
+    one = jax.jit(jax.vmap(functools.partial(xla._step, rule, functools.partial(xla.forces_in_xla, shared))))
+    for _ in range(xla.AT_ONCE):
+        new = one(expected, data)
+        kept = expected.finished
+        expected = jax.tree.map(
+            lambda old, new: jnp.where(kept.reshape(-1, *(1,) * (old.ndim - 1)), old, new),  # noqa: B023
+            expected,
+            new,
+        )
+    launch = functools.partial(xla._steps_at_once, rule, shared, backend=backend)
+    found = jax.jit(jax.vmap(launch))(start, data)
+    assert expected.stopped.any()
+    assert not expected.stopped.all()
+    for name in ("count", "stopped", "finished"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+    limit = {"float64": 1e-12, "float32": 1e-4}[dtype]
+    for name in ("coords", "moved", "stress"):
+        ours, theirs = getattr(found, name), getattr(expected, name)
+        np.testing.assert_allclose(ours, theirs, atol=limit * np.abs(theirs).max())

@@ -10,11 +10,15 @@ import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
+from drjax.core import platforms
 from drjax.core.lanes import while_lanes
 from drjax.core.linalg import HIGHEST
 from drjax.core.types import Array
 from drjax.dr import pallas
 from drjax.dr.mds import gpu
+
+AT_ONCE = 32
+"""Iterations that a GPU makes in one launch, where it is asked for such kernels."""
 
 
 class Rule(NamedTuple):
@@ -38,15 +42,8 @@ class _Data(NamedTuple):
     squares: Array
 
 
-class _State(NamedTuple):
-    """One lane at X_t: coords is X_t, moved |X_t - X_{t-1}|^2, stress that of X_t, count t."""
-
-    coords: Array
-    moved: Array
-    stress: Array
-    count: Array
-    stopped: Array
-    finished: Array
+_State = gpu.Lane
+"""One lane at X_t: coords is X_t, moved |X_t - X_{t-1}|^2, stress that of X_t, count t."""
 
 
 def lane_loop(rule: Rule, step: Callable, state: _State, data: _Data) -> _State:
@@ -157,6 +154,8 @@ def in_xla(
         finished=lanes(~is_finite),
     )
     step = functools.partial(_step, rule, functools.partial(forces, shared))
+    if loop is lane_loop and forces is _forces and pallas.is_enabled():
+        step = functools.partial(_steps, rule, step, pallas.padded(shared))
     state = loop(rule, step, state, jax.tree.map(lanes, _Data(row, share, squares)))
     found = (state.coords, state.stress, state.count, state.stopped)
     each = [leaf.reshape(b, n_init, *leaf.shape[1:]) for leaf in found]
@@ -186,6 +185,21 @@ def _step(rule: Rule, forces: Callable, state: _State, data: _Data) -> _State:
         stopped=stopped,
         finished=finished,
     )
+
+
+def _steps(rule: Rule, step: Callable, shared: Array, state: _State, data: _Data) -> _State:
+    """Some iterations of one lane on a GPU, one elsewhere."""
+    at_once = functools.partial(_steps_at_once, rule, backend="cuda")
+
+    def one(shared: Array, state: _State, data: _Data) -> _State:
+        del shared
+        return step(state, data)
+
+    return platforms.by_platform(shared, state, data, cuda=at_once, default=one)
+
+
+def _steps_at_once(rule: Rule, shared: Array, state: _State, data: _Data, *, backend: str) -> _State:
+    return gpu.smacof_steps(shared, state, gpu.Apart(*data, rule.eps, rule.max_iter), AT_ONCE, backend=backend)
 
 
 def _guttman(forces: Callable, data: _Data, x: Array) -> Array:

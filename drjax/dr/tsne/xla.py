@@ -9,6 +9,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from drjax.core import platforms
 from drjax.core.lanes import while_lanes
 from drjax.core.types import Array
 from drjax.dr import pallas, quality
@@ -22,9 +23,8 @@ UNROLLED_ITER = 10
 
 CHECK_EVERY = 50
 MOMENTUM = (0.5, 0.8)
-LEAST_GAIN = 0.01
-"""scikit-learn's: iterations from one look at the stopping rules to the next, momentum during and after exaggeration,
-least gain of a coordinate."""
+"""scikit-learn's: iterations from one look at the stopping rules to the next, momentum during and after
+exaggeration."""
 
 
 def descend(p: Array, start: Array, descent: Descent) -> tuple[Array, Array, Array, Array, Array]:
@@ -90,26 +90,49 @@ class _State(NamedTuple):
 
 def _step(descent: Descent, forces: _Forces, state: _State, p: Array) -> tuple[_State, Array]:
     """One iteration, and the gradient times the gains."""
-    dtype = state.y.dtype
-    scale = jnp.where(state.exploring, descent.exaggeration, 1.0).astype(dtype)
-    momentum = jnp.where(state.exploring, *MOMENTUM).astype(dtype)
+    scale, momentum = _scale_and_momentum(descent, state)
     slope = gradient(p, state.y, scale, forces=forces)
     rising = state.update * slope < 0
-    gains = jnp.where(rising, state.gains + 0.2, jnp.maximum(state.gains * 0.8, LEAST_GAIN))
+    gains = jnp.where(rising, state.gains + 0.2, jnp.maximum(state.gains * 0.8, gpu.LEAST_GAIN))
     slope = slope * gains
     update = momentum * state.update - descent.learning_rate * slope
     return state._replace(y=state.y + update, update=update, gains=gains, count=state.count + 1), slope
 
 
+def _scale_and_momentum(descent: Descent, state: _State) -> tuple[Array, Array]:
+    dtype = state.y.dtype
+    scale = jnp.where(state.exploring, descent.exaggeration, 1.0).astype(dtype)
+    return scale, jnp.where(state.exploring, *MOMENTUM).astype(dtype)
+
+
+def _steps(descent: Descent, state: _State, pairs: Array) -> _State:
+    """The iterations of a lane between two looks at the stopping rules, up to the cap."""
+
+    def one_by_one(state: _State, pairs: Array) -> _State:
+        def unless_over(_: int, state: _State) -> _State:
+            new = _step(descent, _forces, state, pairs)[0]
+            return jax.tree.map(lambda a, b: jnp.where(state.count < descent.max_iter, a, b), new, state)
+
+        return jax.lax.fori_loop(0, CHECK_EVERY - 1, unless_over, state)
+
+    if not pallas.is_enabled():
+        return one_by_one(state, pairs)
+    at_once = functools.partial(_steps_at_once, descent, backend="cuda")
+    return platforms.by_platform(state, pairs, cuda=at_once, default=one_by_one)
+
+
+def _steps_at_once(descent: Descent, state: _State, pairs: Array, *, backend: str) -> _State:
+    """`_steps` in one launch."""
+    count = jnp.clip(descent.max_iter - state.count, 0, CHECK_EVERY - 1)
+    steps = gpu.Steps(*_scale_and_momentum(descent, state), descent.learning_rate, count)
+    y, update, gains = gpu.tsne_steps(pairs, state.y, state.update, state.gains, steps, backend=backend)
+    return state._replace(y=y, update=update, gains=gains, count=state.count + count)
+
+
 def _segment(descent: Descent, state: _State, pairs: Array) -> _State:
     """All iterations of a lane up to the next look at the stopping rules."""
     n = state.y.shape[0]
-
-    def unless_over(_: int, state: _State) -> _State:
-        new = _step(descent, _forces, state, pairs)[0]
-        return jax.tree.map(lambda a, b: jnp.where(state.count < descent.max_iter, a, b), new, state)
-
-    state = jax.lax.fori_loop(0, CHECK_EVERY - 1, unless_over, state)
+    state = _steps(descent, state, pairs)
     error = quality.kl_divergence(pairs[:n, :n], state.y)
     new, slope = _step(descent, _forces, state, pairs)
     is_check = new.count <= descent.max_iter

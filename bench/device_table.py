@@ -46,7 +46,7 @@ LEFT = "ms_left_on_device"
 WIDTH = 120
 """Characters of a line of documentation."""
 
-LABELS = ("method", "threat_model", "n", "d", "dtype", "width", "epochs")
+LABELS = ("method", "threat_model", "n", "d", "dtype", "kernels", "width", "epochs")
 RUN = ("commit", "device_kind", "config")
 
 HEADS = (
@@ -85,7 +85,7 @@ class Measured:
     @property
     def is_pallas(self) -> bool:
         """Whether the sums over pairs were Pallas kernels, which are not the default."""
-        return self.file == PALLAS
+        return self.file == PALLAS or self.row.get("kernels") == "pallas"
 
     @property
     def dtype(self) -> str:

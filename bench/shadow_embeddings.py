@@ -25,7 +25,7 @@ from bench.peers import STANDARD, PeerPool, lacking
 from drjax.attacks.shadow import RANDOMNESS, Randomness, shadow_batch_size, shadow_embeddings
 from drjax.core import batching, validate
 from drjax.core.types import DRMethod, count_status
-from drjax.dr import METHODS, Pipeline, Standardise
+from drjax.dr import METHODS, Pipeline, Standardise, pallas
 
 THREAT_MODELS: dict[Randomness, str] = {"fresh": "seed unknown", "shared": "seed known"}
 PEERS: dict[tuple[str, Randomness], tuple[str, ...]] = {
@@ -58,6 +58,9 @@ On an accelerator, which many lanes are needed to fill, it is as large as fits i
 
 NAIVE_TRIES = 3
 """A batch that takes less than a quarter of its seconds is timed again with more lanes, at most so often."""
+
+WITH_PALLAS = ("mds", "tsne")
+"""Methods that have Pallas kernels."""
 
 TORCHDR = ("pca", "tsne", "umap")
 """Methods that TorchDR has; it embeds one data set after the other."""
@@ -160,6 +163,7 @@ class Cell:
             "shadows": len(self.targets),
             "dtype": str(self.known.dtype),
             **({"scale": "standard"} if self.is_standard else {}),
+            **({"kernels": "pallas"} if self.method in WITH_PALLAS and pallas.is_enabled() else {}),
         }
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,8 +14,9 @@ import jax
 from bench.gpu_hour import needs
 from bench.gpu_hour.hour import Hour, Scale
 from bench.gpu_hour.steps import Cell, Step, cut
-from bench.shadow_embeddings import Config, cells, kinds, measure_cell, published
+from bench.shadow_embeddings import WITH_PALLAS, Config, cells, kinds, measure_cell, published
 from drjax.attacks.shadow import Randomness
+from drjax.dr import pallas
 
 CARD = Config(dtype=["float32"], d=[784], data="mnist", budget_s=1.0, peer_s=1.5, cell_s=60.0, torchdr=True)
 TOY = Config(dtype=["float32"], d=[8], shadows=3, repeats=1, budget_s=0.01, peer_s=0.01, torchdr=True)
@@ -52,12 +55,15 @@ def _cells(scale: Scale) -> Iterator[Cell]:
     wanted += [(kind, n) for n in PCA_SIZES for kind in kinds() if kind[0] == "pca"]
     if scale.name == "toy":
         wanted = [(kind, 9) for kind in kinds() if kind[0] in ("pca", "mds")]
-    for (method, randomness), n in wanted:
+    asked = [(kind, n, False) for kind, n in wanted]
+    # Fused descents beside those of XLA, before anything else.
+    asked = [(kind, n, True) for kind, n in wanted if kind[0] in WITH_PALLAS and kind[1] == "fresh"] + asked
+    for (method, randomness), n, with_pallas in asked:
         few, more = SECONDS.get(method, max(SECONDS.values()))
         yield Cell(
-            name=cell_name(method, randomness, n),
+            name=cell_name(method, randomness, n) + ("/pallas" if with_pallas else ""),
             seconds=few + more * min(n / 1000, 3) ** 2,
-            compute=functools.partial(_measure, method=method, randomness=randomness, n=n),
+            compute=functools.partial(_measure, method=method, randomness=randomness, n=n, with_pallas=with_pallas),
             lacks=functools.partial(needs.data, *([] if scale.name == "toy" else ["mnist"])),
         )
 
@@ -72,12 +78,31 @@ def config_of(scale: Scale, method: str, n: int) -> Config:
     return dataclasses.replace(TOY if scale.name == "toy" else CARD, method=[method], n=[n])
 
 
-def _measure(hour: Hour, *, method: str, randomness: Randomness, n: int) -> dict[str, Any]:
+@contextlib.contextmanager
+def _kernels(with_pallas: bool) -> Iterator[None]:
+    """Pallas kernels or none; what was traced with the others is forgotten."""
+    before = os.environ.get(pallas.VARIABLE)
+    os.environ[pallas.VARIABLE] = "1" if with_pallas else "0"
+    if with_pallas:
+        jax.clear_caches()
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[pallas.VARIABLE]
+        else:
+            os.environ[pallas.VARIABLE] = before
+        if with_pallas:
+            jax.clear_caches()
+
+
+def _measure(hour: Hour, *, method: str, randomness: Randomness, n: int, with_pallas: bool) -> dict[str, Any]:
     config = config_of(hour.scale, method, n)
     jax.config.update("jax_enable_x64", False)
     ((cell, source),) = ((c, s) for c, s in cells(config, "float32") if c.randomness == randomness)
     try:
-        row, rivals = measure_cell(cell, config, hour.pool, hour.peaks, hour.naive_rates)
+        with _kernels(with_pallas):
+            row, rivals = measure_cell(cell, config, hour.pool, hour.peaks, hour.naive_rates)
     except Exception:
         hour.end_pool()
         raise

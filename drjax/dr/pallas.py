@@ -6,8 +6,8 @@ columns; `jax.vmap` adds the data sets to the grid, and what they share is not c
 `mds.gpu` and `tsne.gpu`.
 
 On an H100 MDS was 1.7 times faster with them and t-SNE 1.2 times slower (docs/kernels.md), each step being a launch of
-its own, so XLA stays the default everywhere; no TPU has run them. The kernel that makes 49 steps of t-SNE in one launch
-has not run on a card yet. They are used, on GPUs (by way of Triton) and TPUs only, if the environment variable
+its own, so XLA stays the default everywhere; no TPU has run them. Those that make many steps in one launch have not run
+on a card yet. They are used, on GPUs (by way of Triton) and TPUs only, if the environment variable
 DRJAX_PALLAS is 1 when a function is traced; it is not a hyperparameter, because the mechanism does not depend on it but
 by rounding. They have no derivative: derivatives of the methods go through XLA. JAX 0.11 deprecates Pallas' Triton
 backend, which still ran in 0.11.2; its successor, Mosaic GPU, does not lower these kernels as they are (an assertion

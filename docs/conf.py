@@ -12,8 +12,8 @@ from pathlib import Path
 
 from docutils import nodes
 from sphinx import addnodes
-from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.transforms import SphinxTransform
+from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util.matching import patmatch
 
 DOCS = Path(__file__).resolve().parent
@@ -51,7 +51,7 @@ exclude_patterns = [
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 myst_heading_anchors = 6
-myst_links_external_new_tab = False
+myst_enable_extensions = ["deflist"]
 suppress_warnings = ["myst.header"]  # a README may begin at any level
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
@@ -176,7 +176,8 @@ def quick_tree(app, pagename, templatename, context, doctree):
     parts = ["<ul>" + entry(root_doc) + "</ul>"]
     for title, pages in sections(app.env.found_docs - {root_doc}):
         entries = "".join(map(entry, pages))
-        parts.append(f'<p class="caption" role="heading"><span class="caption-text">{title}</span></p><ul>{entries}</ul>')
+        caption = f'<p class="caption"><span class="caption-text">{title}</span></p>'
+        parts.append(f"{caption}<ul>{entries}</ul>")
     context["toctree"] = lambda **_: "".join(parts)
     # A third of the weight of a page of the reference: these elements only keep words from being broken.
     context["body"] = re.sub(r'<span class="pre">([^<]*)</span>', r"\1", context.get("body", ""))
@@ -224,6 +225,38 @@ def without_link(app, env, node, contnode):
     return contnode if node.get("refdomain") == "py" else None
 
 
+MENDED = (
+    ('<aside class="sidebar-drawer">', '<aside class="sidebar-drawer" aria-label="Pages">'),
+    ('<aside class="toc-drawer">', '<aside class="toc-drawer" aria-label="On this page">'),
+    ("<pre>", '<pre tabindex="0">'),
+    ('<div class="table-wrapper', '<div tabindex="0" class="table-wrapper'),
+    ('<th class="head"><p></p></th>', '<td class="head"></td>'),
+    ('<div id="search-results">', '<h1>Search</h1><div id="search-results">'),
+)
+"""What readers without a pointer or without sight lack in the theme's pages, and what they get."""
+
+
+ENTRY = f"""<!doctype html>
+<html lang="en">
+<head><title>drjax</title><meta http-equiv="refresh" content="0; url={root_doc}.html"></head>
+<body><main><h1>drjax</h1><p><a href="{root_doc}.html">The documentation of drjax</a></p></main></body>
+</html>
+"""
+"""Page at the root of the site, which leads to the first one."""
+
+
+def mend(app, exception):
+    """Mends all pages."""
+    if exception is None and app.builder.format == "html":
+        for page in Path(app.outdir).rglob("*.html"):
+            text = page.read_text(encoding="utf-8")
+            for lacking, mended in MENDED:
+                text = text.replace(lacking, mended)
+            page.write_text(text, encoding="utf-8")
+        # A site is entered at its root; the pages lie where they lie in the repository.
+        (Path(app.outdir) / "index.html").write_text(ENTRY, encoding="utf-8")
+
+
 def setup(app):
     """Registers the above."""
     app.connect("builder-inited", generate)
@@ -232,5 +265,6 @@ def setup(app):
     app.connect("autodoc-skip-member", skip)
     app.connect("missing-reference", without_link)
     app.connect("html-page-context", quick_tree, priority=400)
+    app.connect("build-finished", mend)
     app.add_post_transform(FileLinks)
     app.add_transform(Colons)

@@ -2,6 +2,8 @@
 
     python docs/_ext/checks.py build/site             # within the site
     python docs/_ext/checks.py --external build/site  # links to other sites, where there is a network
+
+Ends with 1 where something is wrong.
 """
 
 import socket
@@ -97,7 +99,7 @@ def too_heavy(pages: dict[Path, Page]) -> Iterator[str]:
 
 def undescribed(pages: dict[Path, Page]) -> Iterator[str]:
     """Public names that no page of the reference describes."""
-    import public_names  # noqa: PLC0415
+    import public_names
 
     names = public_names.public_names()
     described = {name for path, page in pages.items() if path.parent.name == "api" for name in page.ids}

@@ -1,7 +1,6 @@
 """A page of Markdown for each command, from the help that its parser prints."""
 
 import contextlib
-import html
 import io
 import os
 import re
@@ -14,8 +13,8 @@ WIDTH = 4000  # no line of a help is broken
 
 def app() -> Any:
     """The parsers of the command line."""
-    from drjax.cli import main as _  # noqa: F401, PLC0415
-    from drjax.cli.main import _app  # noqa: PLC0415
+    from drjax.cli import main as _  # noqa: F401
+    from drjax.cli.main import _app
 
     return _app()
 
@@ -71,11 +70,6 @@ def inline(text: str) -> str:
     return "".join(parts)
 
 
-def code(text: str) -> str:
-    """A piece of code in a line of HTML, which may be broken between words and after commas."""
-    return f"<code>{html.escape(text).replace(',', ',<wbr>')}</code>"
-
-
 def section(words: tuple[str, ...], level: int) -> list[str]:
     """The Markdown of one command."""
     usage, said, boxes = parsed(help_of(words))
@@ -85,7 +79,7 @@ def section(words: tuple[str, ...], level: int) -> list[str]:
         if kept:
             lines += [f"**{inline(title).capitalize()}**", ""]
         for name, text in kept:
-            lines += [code(name), f": {inline(text) or 'No more is said.'}", ""]
+            lines += [f"`{name}`", f": {inline(text) or 'No more is said.'}", ""]
     return lines
 
 

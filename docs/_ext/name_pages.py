@@ -98,7 +98,7 @@ def table(rows: list[str]) -> list[str]:
 def escaped(lines: list[str]) -> list[str]:
     """Lines with the characters that mean something else in reStructuredText escaped, outside of backticks."""
     done = []
-    for is_table, group in itertools.groupby(lines, lambda line: line.startswith("| ") or line.startswith("|-")):
+    for is_table, group in itertools.groupby(lines, lambda line: line.startswith(("| ", "|-"))):
         found = list(group)
         if not is_table:
             parts = re.split(r"(``.*?``|`[^`]*`)", "\n".join(found), flags=re.S)

@@ -4,6 +4,8 @@
 
     result = drjax.audit(frame, method="tsne", perplexity=20)
     print(result.verdict.sentence)
+
+Each is in `drjax` by the same name.
 """
 
 from drjax.verbs.attacking import attack, embed

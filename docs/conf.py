@@ -81,8 +81,15 @@ pygments_style = "a11y-light"
 pygments_dark_style = "a11y-dark"
 
 TREE = {
-    "Start here": ("docs/start/*",),
-    "Tutorials": ("docs/tutorials/*",),
+    "Start here": ("docs/start/owner", "docs/start/researcher", "docs/start/engineer", "docs/start/*"),
+    "Tutorials": (
+        "docs/tutorials/patients",
+        "docs/tutorials/scikit_map",
+        "docs/tutorials/scikit_network",
+        "docs/tutorials/synthetic_table",
+        "docs/tutorials/sweep",
+        "docs/tutorials/*",
+    ),
     "How to": (
         "docs/tables",
         "docs/audit",
@@ -97,6 +104,8 @@ TREE = {
         "docs/sklearn",
     ),
     "Explanations": (
+        "docs/explain/threat_models",
+        "docs/explain/leak_pca",
         "docs/explain/*",
         "docs/threat_model",
         "docs/concepts",
@@ -112,12 +121,15 @@ TREE = {
     ),
     "Reference": ("docs/reference/*", "docs/reference/commands/*", "docs/reference/api/*"),
     "Gallery": ("docs/gallery",),
-    "Compare": ("docs/compare",),
+    "Compare": ("docs/compare", "docs/compare/*"),
     "Questions and terms": ("docs/faq", "docs/glossary"),
     "For experts": ("docs/attacks", "docs/dp_pca", "docs/synthesis", "docs/kernels"),
     "The project": ("README", "CONTRIBUTING", "SECURITY", "CHANGELOG"),
 }
-"""Pages by section, as names or patterns of names; a pattern lists those that no earlier entry has, by name."""
+"""Pages by section, as names or patterns; a pattern adds those that no earlier one has, by name.
+
+A name may be of no page.
+"""
 
 PLACES = {"commands": command_pages, "api": name_pages}
 """Folders of docs/reference whose pages are generated, and what generates them."""

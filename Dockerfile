@@ -4,7 +4,7 @@ FROM python:3.11-slim
 ARG EXTRAS=""
 COPY pyproject.toml constraints.txt README.md LICENSE /src/
 COPY drjax /src/drjax
-RUN pip install --no-cache-dir -c /src/constraints.txt "/src[${EXTRAS}]" && rm -rf /src
+RUN pip install --no-cache-dir -c /src/constraints.txt "/src${EXTRAS:+[$EXTRAS]}" && rm -rf /src
 
 RUN useradd --create-home --uid 1000 drjax
 USER drjax

@@ -180,6 +180,11 @@ def test_the_image_runs_as_a_user_without_rights_on_a_python_that_drjax_takes():
     assert [line for line in text.splitlines() if line.startswith("USER")] == ["USER drjax"]
     minor = re.search(r"^FROM python:3\.(\d+)-", text, re.M)[1]
     assert f"Programming Language :: Python :: 3.{minor}" in PROJECT["classifiers"]
+    # pip refuses a path with empty brackets.
+    (words,) = re.findall(r'"(/src\$.*?)"', text)
+    for extras, asked in (("", "/src"), ("ray", "/src[ray]")):
+        run = subprocess.run(["sh", "-c", f'echo "{words}"'], env={"EXTRAS": extras}, capture_output=True, text=True)
+        assert run.stdout == f"{asked}\n"
     needed = {"pyproject.toml", "constraints.txt", "README.md", "LICENSE", "drjax"}
     sent = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     assert {line[1:] for line in sent if line.startswith("!")} == needed

@@ -1,8 +1,11 @@
 """The front door: what the commands do, as functions on paths, arrays and DataFrames.
 
-import drjax
-result = drjax.audit(frame, method="tsne", perplexity=20)
-print(result.verdict.sentence)
+    import drjax
+
+    result = drjax.audit(frame, method="tsne", perplexity=20)
+    print(result.verdict.sentence)
+
+Each is in `drjax` by the same name.
 """
 
 from drjax.verbs.attacking import attack, embed

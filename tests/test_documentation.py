@@ -12,7 +12,7 @@ import drjax
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
-PAGES = [README, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [README, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def anchors(page):
@@ -52,7 +52,7 @@ def test_the_lines_of_python_in_the_readme_print_what_it_says():
     assert float(printed.getvalue()) == pytest.approx(float(said[1]), rel=0.5)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_of_a_page_lead_somewhere(page):
     assert list(broken_links(page)) == []
 

@@ -30,7 +30,7 @@ from drjax.cli import main
 from tests.contributing import LISTS
 
 ROOT = Path(__file__).parents[1]
-OTHERS = ("attacks", "audit", "concepts", "defenses", "faq", "glossary", "index", "release", "sweeps")
+OTHERS = ("attacks", "audit", "bounds", "concepts", "defenses", "faq", "glossary", "index", "release", "sweeps")
 PAGES = [
     ROOT / "README.md",
     *(ROOT / "docs" / f"{name}.md" for name in OTHERS),
@@ -106,17 +106,26 @@ class Blocks:
 
     def __init__(self):
         self.lexers = [FencedCodeBlockLexer(language) for language in ("python", "console")]
-        self.output = FencedCodeBlockLexer("text")
+        self.output, self.unchecked = FencedCodeBlockLexer("text"), FencedCodeBlockLexer("bash|sh|shell|pycon|py")
 
     def __call__(self, document):
-        outputs = {region.start: region.lexemes["source"] for region in self.output(document)}
+        outputs = {region.start: region for region in self.output(document)}
         for lexer, evaluate in zip(self.lexers, (run_python, run_console), strict=True):
             for region in lexer(document):
                 mark = COMMENT.search(document.text[: region.start])
+                below = re.compile(r"\s*").match(document.text, region.end).end()
+                shown = outputs.pop(below).lexemes["source"] if below in outputs else ""
                 if mark is None or mark[1] == "exact":
-                    below = re.compile(r"\s*").match(document.text, region.end).end()
-                    parsed = (region.lexemes["source"], outputs.get(below, ""), mark is not None)
+                    parsed = (region.lexemes["source"], shown, mark is not None)
                     yield Region(region.start, region.end, parsed, evaluate)
+        for region in [*outputs.values(), *self.unchecked(document)]:
+            if COMMENT.search(document.text[: region.start]) is None:
+                yield Region(region.start, region.end, None, refuse)
+
+
+def refuse(_: Example):
+    """What is wrong with a block that nothing checks."""
+    return "nothing checks this block: use python, with text right below it for what it prints, or console"
 
 
 def run_python(example: Example):
@@ -247,6 +256,8 @@ def test_a_page_that_is_right_passes(page):
         ("$ echo $?\n2", "$ echo $?\n0"),
         ("'''python\nprint", "<!-- exact -->\n'''python\nprint"),  # 0.301 is not 0.333
         ("'''console\n$ ", "'''console\n"),
+        ("'''console\n$ ", "'''bash\n$ "),
+        ("'''text\n0", "The output is:\n\n'''text\n0"),  # not right below
     ],
 )
 def test_a_page_that_is_wrong_fails(right, wrong, page):

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from bench.gpu_hour import __main__ as command
-from bench.gpu_hour import archive, hour, listing, papers, parity, profiles, registry, steps, suite
+from bench.gpu_hour import archive, grid, hour, listing, papers, parity, profiles, registry, steps, suite
 from bench.gpu_hour.hour import Hour
 from bench.gpu_hour.steps import Cell
 from drjax.attacks.reconstruction import reconn
 from drjax.core import platforms
-from drjax.dr import METHODS
+from drjax.dr import METHODS, pallas
 from drjax.nets.judge import JudgeConfig
 from drjax.reports import records
 from experiments.informed_adversary import judges
@@ -417,3 +417,16 @@ def test_marked_tests_are_found_and_their_failures_are_findings(tmp_path):
     found = suite._outcome(report, "tests/x.py")
     assert (found["tests"], found["skipped"], found["failures"]) == (3, 1, {"b": "1 != 2"})
     assert found["finding"] == "1 of 3 tests failed, the first is b"
+
+
+def test_programs_with_pallas_kernels_are_not_those_without(monkeypatch):
+    forgotten = []
+    monkeypatch.setattr(jax, "clear_caches", lambda: forgotten.append(pallas.is_enabled()))
+    monkeypatch.delenv(pallas.VARIABLE, raising=False)
+    with grid._kernels(True):
+        assert pallas.is_enabled()
+    assert not pallas.is_enabled()
+    assert forgotten == [True, False]
+    names = [cell.name for step in full_size("grid") for cell in step.cells(None)]
+    assert "grid/tsne/seed-unknown/200/pallas" in names[:8]
+    assert "grid/tsne/seed-unknown/200" in names

@@ -464,8 +464,7 @@ def crowd(kind):
     return x[:90], jnp.asarray(x[90:])
 
 
-@pytest.mark.parametrize("kind", ["plain", "clusters", "ties", "equal"])
-@pytest.mark.parametrize("n_neighbors", [5, 12])
+@pytest.mark.parametrize(("kind", "n_neighbors"), [("plain", 12), ("clusters", 5), ("ties", 5), ("equal", 5)])
 def test_insertion_by_xla_is_that_of_the_host(kind, n_neighbors):
     with jax.enable_x64(True):
         (known, targets), isomap = crowd(kind), Isomap(n_components=3, n_neighbors=n_neighbors)

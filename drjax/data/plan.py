@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from drjax.core import validate
-from drjax.data import cell_quantities, kinds, table_cells, typed_numbers
+from drjax.data import cell_quantities, kinds, typed_numbers
 from drjax.data.cell_quantities import CENSORED, COMMA
 from drjax.data.kinds import ENCODED, KINDS, LEFT_OUT, PlannedColumn
 from drjax.data.table_cells import Columns
@@ -281,5 +281,6 @@ def _filled(column: PlannedColumn) -> str:
     """What becomes of missing cells, in words; empty where there are none."""
     if not column.has_missing:
         return ""
-    shown = table_cells.number_text(column.fill) if isinstance(column.fill, float) else column.fill
+    # A median of two numbers has digits that are rounding.
+    shown = format(column.fill, ".15g") if isinstance(column.fill, float) else column.fill
     return f"; missing: {kinds.shown_fill(column, shown)}, marked"

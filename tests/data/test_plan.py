@@ -119,6 +119,12 @@ def test_a_missing_number_is_the_median_and_a_missing_category_the_most_frequent
     np.testing.assert_array_equal(encoded.values[:3, :3], [[1, 0, 0], [1, 0, 1], [0, 1, 0]])
 
 
+def test_a_median_between_two_numbers_is_shown_without_its_rounding():
+    # Half way between 1920 and 1920.03 is 1920.0149999999999 in floating point.
+    found = planned({"income": column(["", *(["1920"] * N), *(["1920.03"] * N)])})
+    assert found.lines()[0][2] == "a number; missing: 1920.015, marked"
+
+
 def test_dates_are_days_and_times_hours():
     found, encoded = of(["1970-01-03", *DATES])
     assert (encoded.values[0, 0], found.unit) == (2.0, "days since 1970-01-01")

@@ -26,6 +26,12 @@ def fetch(name: str, data_dir: str | Path | None = None) -> Path:
     Raises:
         ValueError: unknown name, no stable public address, or a download that differs from its checksum.
         OSError: no connection, or the folder cannot be written to.
+
+    Example:
+        >>> from drjax.data import describe, fetch
+        >>> describe("mnist").fetchable
+        True
+        >>> folder = fetch("mnist")  # doctest: +SKIP (it downloads 11 MB)
     """
     name, source = resolve(name)
     if source.url is None:

@@ -123,6 +123,14 @@ class Hexagons(Aggregation):
         ValueError: method has not two coordinates.
 
     Source: Carr, Littlefield, Nicholson & Littlefield (1987), Scatterplot matrix techniques for large N.
+
+    Example:
+        >>> import drjax, jax
+        >>> from drjax.defenses import Hexagons
+        >>> x = drjax.load("digits").x[:60]
+        >>> coords = Hexagons(method=drjax.PCA(), width=1.0).fit_transform(jax.random.key(0), x).coords
+        >>> len(set(map(tuple, coords.tolist()))) < 30  # places for 60 records
+        True
     """
 
     name: ClassVar[str] = "hexagons"

@@ -1,9 +1,5 @@
 """Differentially private PCA: noise on the second moment of bounded records, and what else there is.
 
-    mechanism = AnalyticGauss.analytic(1.0, 1e-5, neighbouring="zero_out", n_components=10, row_norm=4.0)
-    fits = pca_utility.trials(jax.random.key(0), mechanism, x, 1000)          # experiments
-    published = AnalyticGauss.for_release(1.0, 1e-5, neighbouring="zero_out", n_components=10, row_norm=4.0).release(x)
-
 A mechanism bounds every record by public numbers, adds up the outer products, S = sum x x^T over records less a public
 centre, adds noise, and divides by a public number. `fit` is pure, for experiments: floating-point noise from a key that
 can be known. `release` is for publication. The guarantee is of the whole noisy matrix, so components, eigenvalues and a

@@ -78,6 +78,12 @@ def choose_queries(key: Array, known_x: Array, n: int = N_QUERIES) -> np.ndarray
 
     Raises:
         ValueError: fewer than n known records, or not a finite numeric matrix.
+
+    Example:
+        >>> import drjax, jax
+        >>> from drjax.attacks.reconstruction.reconn import choose_queries
+        >>> choose_queries(jax.random.key(0), drjax.load("digits").x[:60], 10).shape
+        (10, 64)
     """
     validate.prng_key(key)
     validate.integer(n=n)

@@ -81,6 +81,16 @@ def fit_quadratic(releases: Array, targets: Array) -> RegressionModel:
     A first layer holds the target's image times an error of unknown sign, so that no linear map can tell an image from
     its negative; a product with another parameter, which has the sign of the same error, can. All pairs enter through
     their kernel, at the cost of `fit_ridge`.
+
+    Example:
+        >>> import numpy as np
+        >>> from drjax.attacks.reconstruction import reconn
+        >>> targets = np.random.default_rng(0).random((60, 2))
+        >>> signs = np.random.default_rng(1).choice([-1.0, 1.0], (60, 1))  # unknown, as those of a model's errors
+        >>> vectors = np.concatenate([signs, signs * (targets - 0.5)], axis=1)
+        >>> found = reconn.fit_quadratic(vectors[:50], targets[:50]).reconstruct(vectors[50:]).x
+        >>> bool(((found - targets[50:]) ** 2).mean() < 0.3 * targets.var())
+        True
     """
     return _fit(releases, targets, "quadratic", has_equal_lengths=True)
 

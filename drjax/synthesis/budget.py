@@ -26,6 +26,11 @@ class Budget:
         center: Share of the step that finds the mean and the size of the records.
         projection: Share of the step that finds the components.
         moments: Share of the step that finds counts, means and covariances.
+
+    Example:
+        >>> from drjax.synthesis.pca_gauss import Budget
+        >>> Budget(center=0.2, projection=0.4, moments=0.4).center > Budget().center  # for a mean that varies much
+        True
     """
 
     center: float = 0.1

@@ -71,6 +71,19 @@ def fit_ridge(releases: Array, targets: Array) -> RegressionModel:
             [0, 1].
 
     Source: Hoerl & Kennard (1970); leave-one-out by Golub, Heath & Wahba (1979).
+
+    Example:
+        >>> import drjax, jax
+        >>> from drjax.attacks.reconstruction import reconn
+        >>> from drjax.nets.classifier_training import Training, train_many
+        >>> from drjax.nets.classifiers import Classifier
+        >>> data = drjax.load("digits")
+        >>> x, y, training = data.x, data.y, Training(model=Classifier(hidden=(4,)), epochs=5)
+        >>> init = training.model.init(jax.random.key(0), 64)
+        >>> models = train_many(training, x[:40], y[:40], x[40:60], y[40:60], init=init)
+        >>> vectors = reconn.representation(training, models)
+        >>> reconn.fit_ridge(vectors[:15], x[40:55]).reconstruct(vectors[15:]).x.shape
+        (5, 64)
     """
     return _fit(releases, targets, "linear", has_equal_lengths=False)
 

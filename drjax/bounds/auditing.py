@@ -156,6 +156,14 @@ def audit_samples(
 
     Raises:
         ValueError: an argument out of its range, nan among the scores, or fewer than two of either.
+
+    Example:
+        >>> import numpy as np
+        >>> from drjax.bounds import auditing, tradeoff
+        >>> rng = np.random.default_rng(0)
+        >>> without, with_target = rng.normal(size=1000), rng.normal(size=1000) + 3.0
+        >>> auditing.audit_samples(without, with_target, claim=tradeoff.Gaussian(1.0)).is_refuted
+        True
     """
     _check(claim, delta, confidence, tuning_share)
     null, alternative = check_scores(null_scores=null_scores), check_scores(alternative_scores=alternative_scores)

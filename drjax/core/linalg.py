@@ -9,7 +9,7 @@ Example:
     dtype('float32')
     >>> float(linalg.squares_above(np.full(28, 1e-20, np.float32))) > 0  # though each square is 0 in float32
     True
-    >>> linalg.finite_rows(np.array([[1.0, np.nan], [1.0, 2.0]])).tolist()
+    >>> linalg.finite_rows(np.array([[1.0, np.nan], [1.0, 2.0]], np.float32)).tolist()
     [[0.0, 0.0], [1.0, 2.0]]
     >>> [part.tolist() for part in linalg.sign_and_margin(np.array([[0.5, -2.0], [3.0, 1.0]]))]
     [[-1.0, 1.0], [1.5, 4.0]]

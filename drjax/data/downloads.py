@@ -27,11 +27,11 @@ def fetch(name: str, data_dir: str | Path | None = None) -> Path:
         ValueError: unknown name, no stable public address, or a download that differs from its checksum.
         OSError: no connection, or the folder cannot be written to.
 
-    Example:
+    Example (the last line downloads 11 MB, so that tests leave it out):
         >>> from drjax.data import describe, fetch
         >>> describe("mnist").fetchable
         True
-        >>> folder = fetch("mnist")  # doctest: +SKIP (it downloads 11 MB)
+        >>> folder = fetch("mnist")  # doctest: +SKIP
     """
     name, source = resolve(name)
     if source.url is None:

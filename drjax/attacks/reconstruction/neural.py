@@ -300,6 +300,12 @@ class Network(LearnedAttack):
 
     Attributes:
         recipe: Key of `RECIPES`.
+
+    Example:
+        >>> from drjax.attacks.reconstruction.neural import DenseNetwork, Network, SplitNetwork
+        >>> attacks = [DenseNetwork(), SplitNetwork(recipe="paper000")]
+        >>> [(attack.name, attack.recipe) for attack in attacks if isinstance(attack, Network)]
+        [('dense-network', 'bch22-fast'), ('network', 'paper000')]
     """
 
     recipe: str

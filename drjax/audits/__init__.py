@@ -4,7 +4,7 @@ A layer of its own between the reports and the command line, because it calls ev
 only parses arguments.
 
 Example:
-    >>> import tempfile, drjax
+    >>> import tempfile
     >>> from drjax import audits
     >>> config = audits.AuditConfig(n_known=20, n_shadow=20, n_validation=4, n_targets=4, attacks=("closed-form",))
     >>> with tempfile.TemporaryDirectory() as folder:

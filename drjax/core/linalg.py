@@ -11,7 +11,7 @@ Example:
     True
     >>> linalg.finite_rows(np.array([[1.0, np.nan], [1.0, 2.0]], np.float32)).tolist()
     [[0.0, 0.0], [1.0, 2.0]]
-    >>> [part.tolist() for part in linalg.sign_and_margin(np.array([[0.5, -2.0], [3.0, 1.0]]))]
+    >>> [part.tolist() for part in linalg.sign_and_margin(np.float32([[0.5, -2.0], [3.0, 1.0]]))]
     [[-1.0, 1.0], [1.5, 4.0]]
     >>> mean, basis, singular, scores = linalg.scatter_basis(np.array([[0.0, 0.0], [2.0, 0.0]]))
     >>> mean.tolist(), basis.shape, singular.round(3)

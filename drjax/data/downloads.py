@@ -27,7 +27,9 @@ def fetch(name: str, data_dir: str | Path | None = None) -> Path:
         ValueError: unknown name, no stable public address, or a download that differs from its checksum.
         OSError: no connection, or the folder cannot be written to.
 
-    Example (the last line downloads 11 MB, so that tests leave it out):
+    Tests leave the last line of the example out: it needs a network.
+
+    Example:
         >>> from drjax.data import describe, fetch
         >>> describe("mnist").fetchable
         True

@@ -46,8 +46,9 @@ class JudgeConfig:
 
     Example:
         >>> from drjax.nets.judge import JudgeConfig
-        >>> JudgeConfig(epochs=40, batch_size=32).widths  # for small data sets
-        (16, 32, 64)
+        >>> JudgeConfig(epochs=40, batch_size=32)  # for small data sets
+        JudgeConfig(widths=(16, 32, 64), epochs=40, batch_size=32, learning_rate=0.005,
+                    weight_decay=0.05, shift=0.07, held_out=0.1)
     """
 
     widths: tuple[int, int, int] = (16, 32, 64)

@@ -58,9 +58,11 @@ class ReconnConfig(TrainConfig):
         n_ensemble: Networks from different keys whose outputs are averaged, >= 1.
 
     Example:
+        >>> import dataclasses
         >>> from drjax.attacks.reconstruction import reconn
-        >>> reconn.ReconnConfig(epochs=20, hidden=(50,)).optimizer  # for `reconn.fit`
-        'rmsprop'
+        >>> config = dataclasses.replace(reconn.RECIPES["fast"], n_ensemble=1)  # a recipe with one network
+        >>> config.optimizer, config.epochs < reconn.ReconnConfig().epochs
+        ('adam', True)
     """
 
     epochs: int = 200

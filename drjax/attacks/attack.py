@@ -302,6 +302,13 @@ class EmbeddingAttack(Attack):
         shares_each: Whether `run_each` shares work between records; if not, a run is resumed between them.
         confirms: Whether the status OK says that the release bears the answer out; of what is learned from other
             releases or neighbours it says that nothing went wrong, unless the release is certified beside.
+
+    Example:
+        >>> from drjax.attacks.registry import ATTACKS
+        >>> from drjax.dr import PCA, TSNE
+        >>> attack = ATTACKS["embedding"]["closed-form"]
+        >>> attack.label, attack.suits(PCA(), seed_known=False), attack.suits(TSNE(), seed_known=False)
+        ('Closed form with prior', None, 'is of PCA, truncated SVD and classical MDS of Euclidean distances')
     """
 
     kind: ClassVar[str] = "embedding"

@@ -73,6 +73,15 @@ def measure(
 
     Raises:
         ValueError: shapes that do not match, or records that are not finite.
+
+    Example:
+        >>> import drjax, numpy as np
+        >>> from drjax.attacks import exposure
+        >>> x = np.asarray(drjax.load("digits").x[:60], np.float64)
+        >>> found = x[:3] + np.array([[0.0], [0.01], [1.0]])  # one rebuilt, one nearly, one missed
+        >>> exposed = exposure.measure(found, x, np.arange(3), np.zeros(3, np.uint32))
+        >>> exposed.is_rebuilt, exposed.rank
+        (array([ True,  True, False]), array([1, 2, 3]))
     """
     records = validate.matrix(records, "records", min_rows=2)
     rows = np.asarray(rows)

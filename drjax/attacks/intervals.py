@@ -6,6 +6,24 @@ weighted by what the answer says beyond them, and their quantiles are the ends, 
 values have intervals of their own shape. Where public records exist, predicted deviations are multiplied by the factor
 at which as many truths as asked for lie inside on releases of public records (split conformal prediction, with one
 factor for all features).
+
+Example:
+    >>> import drjax, numpy as np
+    >>> from drjax.attacks import intervals
+    >>> from drjax.attacks.attack import EmbeddingThreat
+    >>> from drjax.attacks.reconstruction.closed_form import reconstruct_pca
+    >>> from drjax.attacks.reconstruction.priors import GaussianPrior
+    >>> x = drjax.load("digits").x.astype(np.float64)
+    >>> coords = drjax.embed(x[:20])[None]
+    >>> found = reconstruct_pca(x[1:20], coords, prior=GaussianPrior.fit(x[100:]))
+    >>> given = {"method": drjax.PCA(), "known": x[1:20], "coords": coords, "shadows": None, "public": x[100:]}
+    >>> ends = intervals.intervals(found, EmbeddingThreat(**given))
+    >>> bool(np.mean((ends[0, :, 0] <= x[0]) & (x[0] <= ends[0, :, 1])) > 0.8)
+    True
+    >>> intervals.calibrated(found, EmbeddingThreat(**given, truth=x[:1])).n_releases
+    1
+    >>> intervals.with_intervals(found, EmbeddingThreat(**given)).interval.shape
+    (1, 64, 2)
 """
 
 from __future__ import annotations

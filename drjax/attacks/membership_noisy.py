@@ -48,6 +48,16 @@ def matrix_ratio(
 
     Raises:
         ValueError: arrays that are not finite or do not match, or n_records < 1.
+
+    Example:
+        >>> import jax, numpy as np
+        >>> from drjax.attacks import membership_noisy
+        >>> x = np.random.default_rng(0).normal(size=(400, 8)) / 8
+        >>> moment = x[:40].T @ x[:40] / 40
+        >>> none = lambda key, matrix: matrix  # no noise
+        >>> evidence = membership_noisy.matrix_ratio(jax.random.key(0), moment, x[80:], x[:80], 40, none)
+        >>> bool(evidence[:40].mean() > evidence[40:].mean())  # the first 40 are members
+        True
     """
     validate.integer(n_records=n_records)
     people = validate.matrix(population, "population", min_rows=2).astype(np.float64)
@@ -85,6 +95,15 @@ def shadow_errors(shadows: Shadows, release: Release, candidates: np.ndarray) ->
 
     Raises:
         ValueError: shadows or candidates that do not fit the release.
+
+    Example:
+        >>> import drjax, jax
+        >>> from drjax.attacks import membership, membership_noisy
+        >>> x = drjax.load("digits").x
+        >>> shadows = membership.fit_shadows(jax.random.key(0), x[120:360], 60, n_shadows=4)
+        >>> evidence = membership_noisy.shadow_errors(shadows, membership.release_of(x[:60], 30), x[:120])
+        >>> bool(evidence[:60].mean() > evidence[60:].mean())  # the first 60 are members
+        True
     """
     k = release.n_components
     validate.at_most(shadows.components.shape[1], "the shadows' components", n_components=k)

@@ -86,6 +86,15 @@ def ratio_scores(
     Raises:
         ValueError: an unknown method, "rank_one" without pairs, shadows that do not fit the release, or candidates
             not a finite (m, d) matrix.
+
+    Example:
+        >>> import drjax, jax
+        >>> from drjax.attacks import membership, roc
+        >>> x = drjax.load("digits").x
+        >>> shadows = membership.fit_shadows(jax.random.key(0), x[120:360], 60, n_shadows=4)
+        >>> evidence = membership.ratio_scores(shadows, membership.release_of(x[:60], 30), x[:120])
+        >>> roc.auc(evidence, [True] * 60 + [False] * 60).estimate > 0.8
+        True
     """
     validate.one_of(METHODS, method=method)
     if method != "rank_one":
@@ -124,6 +133,15 @@ def ratio_score_prefixes(
 
     Raises:
         ValueError: as `ratio_scores`.
+
+    Example:
+        >>> import drjax, jax
+        >>> from drjax.attacks import membership
+        >>> x = drjax.load("digits").x
+        >>> shadows = membership.fit_shadows(jax.random.key(0), x[120:360], 60, n_shadows=4)
+        >>> release = membership.release_of(x[:60], 30)
+        >>> membership.ratio_score_prefixes(shadows, release, x[:120], ks=[5, 30]).shape
+        (120, 2)
     """
     validate.one_of(METHODS[1:], method=method)
     task = _Task(shadows, release, candidates, ks)

@@ -44,6 +44,13 @@ class Release:
     Raises:
         ValueError: an array of the wrong shape, not finite or not numeric; rows further than `ORTHONORMAL` from
             orthonormal; eigenvalues negative or increasing; n_records not a positive integer or not that of scores.
+
+    Example:
+        >>> import numpy as np
+        >>> from drjax.attacks import membership
+        >>> release = membership.Release(components=np.eye(4)[:2])
+        >>> release.n_components, release.leading(1).components.shape
+        (2, (1, 4))
     """
 
     components: np.ndarray
@@ -131,6 +138,14 @@ def release_of(
 
     Raises:
         ValueError: records not a finite numeric matrix, or n_components out of range.
+
+    Example:
+        >>> import drjax
+        >>> from drjax.attacks import membership
+        >>> x = drjax.load("digits").x[:60]
+        >>> release = membership.release_of(x, 5, eigenvalues=True)
+        >>> release.components.shape, release.eigenvalues.shape
+        ((5, 64), (5,))
     """
     x = validate.matrix(records, "records").astype(np.float64)
     n, d = x.shape
@@ -168,6 +183,15 @@ def pca_scores(components: Array, candidates: Array, *, mean: Array | None = Non
         ValueError: not finite numeric arrays of matching shapes, or rows of components not orthonormal.
 
     Source: paper 001, algorithm 1.
+
+    Example:
+        >>> import drjax
+        >>> from drjax.attacks import membership
+        >>> x = drjax.load("digits").x
+        >>> release = membership.release_of(x[:60], 30)
+        >>> errors = membership.pca_scores(release.components, x[:120])
+        >>> bool(errors[:60].mean() < errors[60:].mean())  # members are smaller
+        True
     """
     v = check_components(components)
     z = check_candidates(candidates, v.shape[1], mean)
@@ -193,6 +217,14 @@ def pca_score_prefixes(components: Array, candidates: Array, *, mean: Array | No
 
     Raises:
         ValueError: as `pca_scores`.
+
+    Example:
+        >>> import drjax
+        >>> from drjax.attacks import membership
+        >>> x = drjax.load("digits").x
+        >>> release = membership.release_of(x[:60], 30)
+        >>> membership.pca_score_prefixes(release.components, x[:120]).shape  # for k = 1, 2, ..., 30
+        (120, 30)
     """
     v = check_components(components)
     z = check_candidates(candidates, v.shape[1], mean)
@@ -230,6 +262,15 @@ def leverages(release: Release, candidates: Array) -> np.ndarray:
         ValueError: the release lacks eigenvalues or n_records, or candidates not a finite (m, d) matrix.
 
     Source: the statistical leverage, z^T (X^T X)^-1 z.
+
+    Example:
+        >>> import drjax
+        >>> from drjax.attacks import membership
+        >>> x = drjax.load("digits").x
+        >>> release = membership.release_of(x[:40], eigenvalues=True)
+        >>> outside = membership.leverages(release, x[:80])[:, -1] > 1.001  # proven not to be members
+        >>> int(outside[:40].sum()), int(outside[40:].sum())
+        (0, 40)
     """
     values, n = need(release, "eigenvalues"), need(release, "n_records")
     errors = pca_score_prefixes(release.components, candidates, mean=release.mean)
@@ -259,6 +300,15 @@ def embedding_distances(release: Release, candidates: Array) -> np.ndarray:
     Raises:
         ValueError: the release has no scores, or whitened ones and no eigenvalues; or candidates not a finite (m, d)
             matrix.
+
+    Example:
+        >>> import drjax
+        >>> from drjax.attacks import membership
+        >>> x = drjax.load("digits").x
+        >>> release = membership.release_of(x[:60], 5, scores=True)
+        >>> distances = membership.embedding_distances(release, x[:120])
+        >>> bool(distances[:60].max() < 1e-6 < distances[60:].min())
+        True
     """
     need(release, "scores")
     rows = release.coordinates

@@ -81,6 +81,14 @@ def fit_shadows(
 
     Raises:
         ValueError: public not a finite numeric matrix, or a number out of range.
+
+    Example:
+        >>> import drjax, jax
+        >>> from drjax.attacks import membership
+        >>> x = drjax.load("digits").x
+        >>> shadows = membership.fit_shadows(jax.random.key(0), x[120:360], 60, n_shadows=4)
+        >>> shadows.components.shape  # four releases of 60 public records each
+        (4, 60, 64)
     """
     validate.prng_key(key)
     public = validate.matrix(public, "public", min_rows=2)

@@ -103,6 +103,16 @@ def evaluate(
         ValueError: shapes that do not match, arrays other than `reconstructions` not finite, or a value out of range.
 
     Source: success as in Balle, Cherubin & Hayes (2022); Clopper & Pearson (1934).
+
+    Example:
+        >>> import drjax, jax
+        >>> from drjax.attacks import metrics
+        >>> x = drjax.load("digits").x
+        >>> found = x[:20] + 0.01  # as if an attack had been so good
+        >>> others = {"neighbors": x[20:80], "decoys": x[80:140]}
+        >>> scores = metrics.evaluate(jax.random.key(0), found, x[:20], **others, seconds=1.0)
+        >>> round(scores.mse.estimate, 6), scores.success.estimate, scores.identification.estimate
+        (0.0001, 1.0, 1.0)
     """
     validate.prng_key(key)
     recon, truth = pairs(reconstructions, targets)
@@ -195,6 +205,12 @@ def noisy_reconstruction_shift(clean: Array, noisy: Array) -> float:
 
     Source: Lumbut & Ponnoprat, "Investigating Privacy Leakage in Dimensionality Reduction Methods via Reconstruction
         Attack", section 6, equation 12.
+
+    Example:
+        >>> import numpy as np
+        >>> from drjax.attacks.metrics import noisy_reconstruction_shift
+        >>> noisy_reconstruction_shift(np.zeros((3, 4)), np.full((3, 4), 0.5))  # four features, each by 0.5
+        1.0
     """
     first = validate.matrix(clean, "clean").astype(np.float64)
     second = validate.matrix(noisy, "noisy").astype(np.float64)

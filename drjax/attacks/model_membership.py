@@ -130,6 +130,19 @@ def play(
     Raises:
         ValueError: an unknown name, `init` missing or given in vain, an unknown order of full batches, a mechanism
             without noise, arrays that do not match or are not finite, classes or numbers out of range.
+
+    Example:
+        >>> import drjax, jax
+        >>> from drjax.attacks.model_membership import play
+        >>> from drjax.nets.classifier_training import Training
+        >>> from drjax.nets.classifiers import Classifier
+        >>> data = drjax.load("digits")
+        >>> training = Training(model=Classifier(hidden=(4,)), epochs=5)
+        >>> init = training.model.init(jax.random.key(0), 64)
+        >>> pairs = data.x[40:60].reshape(10, 2, 64), data.y[40:60].reshape(10, 2)
+        >>> game = play(jax.random.key(1), training, data.x[:40], data.y[:40], *pairs, init=init)
+        >>> game.accuracy.estimate  # start and order are known: every game is won
+        1.0
     """
     validate.prng_key(key)
     validate.one_of(KNOWLEDGE, start=start, order=order)

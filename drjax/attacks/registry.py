@@ -131,6 +131,13 @@ def strongest_attack(
         release: What was intercepted.
         has_public: Whether the adversary has records of the same distribution, and knows about how many to draw.
         knows_others: Whether the adversary knows all records but one.
+
+    Example:
+        >>> import drjax
+        >>> from drjax.attacks import membership
+        >>> release = membership.release_of(drjax.load("digits").x[:60], 5)
+        >>> membership.strongest_attack(release).name, membership.strongest_attack(release, has_public=False).name
+        ('ratio', 'reconstruction')
     """
     nobody = components.ComponentsThreat(
         release=release, candidates=np.zeros((0, release.components.shape[1])), public=None

@@ -106,6 +106,15 @@ def evaluate(
     Raises:
         ValueError: shapes that do not match, a nan among the scores, fewer than 2 members or non-members, or a number
             out of range.
+
+    Example:
+        >>> import jax, numpy as np
+        >>> from drjax.attacks import roc
+        >>> is_member = np.arange(200) < 100
+        >>> scores = np.random.default_rng(0).normal(size=200) + 2 * is_member
+        >>> found = roc.evaluate(jax.random.key(0), scores, is_member)
+        >>> found.n_members, found.auc.low > 0.8
+        (100, True)
     """
     members, others = _split(scores, is_member)
     return RocScores(
@@ -126,6 +135,12 @@ def roc_curve(scores: Array, is_member: Array) -> RocCurve:
 
     Raises:
         ValueError: as `evaluate`.
+
+    Example:
+        >>> from drjax.attacks import roc
+        >>> curve = roc.roc_curve([3.0, 2.0, 1.0, 0.0], [True, False, True, False])
+        >>> curve.fpr, curve.tpr
+        (array([0. , 0. , 0.5, 0.5, 1. ]), array([0. , 0.5, 0.5, 1. , 1. ]))
     """
     members, others = _split(scores, is_member)
     values = np.unique(np.concatenate([members, others]))[::-1]
@@ -151,6 +166,11 @@ def auc(scores: Array, is_member: Array, *, level: float = 0.95) -> Interval:
         ValueError: as `evaluate`.
 
     Source: DeLong, DeLong & Clarke-Pearson (1988), by the mid-ranks of Sun & Xu (2014).
+
+    Example:
+        >>> from drjax.attacks import roc
+        >>> roc.auc([3.0, 2.0, 1.0, 0.0], [True, False, True, False]).estimate  # of 4 pairs 3 are in order
+        0.75
     """
     members, others = _split(scores, is_member, minimum=2)
     n, m = len(members), len(others)
@@ -184,6 +204,12 @@ def auc_ceiling(curve: TradeOff, *, steps: int = 1) -> float:
 
     Raises:
         ValueError: not a curve, or steps < 1.
+
+    Example:
+        >>> from drjax.attacks import roc
+        >>> from drjax.bounds import tradeoff
+        >>> [round(roc.auc_ceiling(tradeoff.Gaussian(mu)), 2) for mu in (0.1, 1.0, 4.0)]
+        [0.53, 0.76, 1.0]
     """
     if not isinstance(curve, TradeOff):
         raise ValueError(f"curve must be a trade-off curve, got {curve!r}")
@@ -207,6 +233,11 @@ def auc_columns(scores: Array, is_member: Array) -> np.ndarray:
 
     Raises:
         ValueError: as `evaluate`.
+
+    Example:
+        >>> from drjax.attacks import roc
+        >>> roc.auc_columns([[3.0, 0.0], [2.0, 1.0], [1.0, 2.0], [0.0, 3.0]], [True, True, False, False])
+        array([1., 0.])
     """
     table = np.asarray(scores)
     if table.dtype.kind not in "fiub" or table.ndim != 2 or 0 in table.shape:
@@ -242,6 +273,13 @@ def tpr_at_fpr(scores: Array, is_member: Array, *, fpr: float, level: float = 0.
 
     Raises:
         ValueError: as `evaluate`.
+
+    Example:
+        >>> import numpy as np
+        >>> from drjax.attacks import roc
+        >>> scores = np.concatenate([np.linspace(0, 3, 100), np.linspace(0, 1, 100)])
+        >>> round(roc.tpr_at_fpr(scores, np.arange(200) < 100, fpr=0.01).estimate, 2)
+        0.67
     """
     members, others = _split(scores, is_member)
     if not 0 < fpr <= 1:
@@ -271,6 +309,14 @@ def balanced_accuracy(key: Array, scores: Array, is_member: Array, *, level: flo
 
     Raises:
         ValueError: as `evaluate`.
+
+    Example:
+        >>> import jax, numpy as np
+        >>> from drjax.attacks import roc
+        >>> scores = np.concatenate([np.linspace(0, 3, 100), np.linspace(0, 1, 100)])
+        >>> found = roc.balanced_accuracy(jax.random.key(0), scores, np.arange(200) < 100)
+        >>> found.optimistic >= found.held_out.estimate > 0.7
+        True
     """
     validate.prng_key(key)
     groups = _split(scores, is_member, minimum=2)

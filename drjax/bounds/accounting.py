@@ -3,6 +3,29 @@
 Each accountant returns a `Guarantee`: the trade-off curves, from which (epsilon, delta) and reconstruction robustness
 follow, and a sentence on what is proven. `neighbouring` has no default: the same noise is worth half as much under
 "replace_one".
+
+Example:
+    >>> from drjax.bounds import accounting as a
+    >>> near = {"neighbouring": "zero_out"}
+    >>> round(a.dp_gd(20.0, steps=100, **near).epsilon(1e-5), 2), round(a.calibrate_dp_gd(2.0, 1e-5, 100, **near), 1)
+    (1.99, 19.9)
+    >>> round(a.calibrate_dp_sgd(2.0, 1e-5, 1.0, 100, **near), 1), a.calibrate_steps(2.0, 1e-5, 20.0, **near)
+    (19.9, 100)
+    >>> [round(g.epsilon(1e-5), 2) for g in (a.dp_sgd(1.0, 0.01, 100, **near), a.dp_sgd_shuffled(1.0, 1, **near))]
+    [0.72, 4.38]
+    >>> move = a.sensitivity_of_erm(lipschitz=1.0, strong_convexity=0.1, n=1000, **near)
+    >>> a.calibrate_laplace(2.0, move), round(a.calibrate_gaussian(1.0, 1e-5, move), 3)
+    (0.005, 0.037)
+    >>> round(a.output_perturbation(move, 0.05, noise="gaussian", **near).epsilon(1e-5), 2)
+    0.73
+    >>> round(a.naive_composition([0.1] * 50)[0], 2), round(a.advanced_composition(0.1, 0.0, 50, 1e-5)[0], 2)
+    (5.0, 3.92)
+    >>> round(a.epsilon_of_rdp([4, 8], a.rdp_of_gaussian(1.0, [4, 8], **near), 1e-5), 2)
+    5.09
+    >>> import dp_accounting  # of the extra "dp"
+    >>> spent = a.epsilon_of_event(dp_accounting.GaussianDpEvent(1.0), 1e-5, **near)
+    >>> round(spent, 2), round(a.epsilon_of_zcdp(0.5, 1e-5), 2)
+    (4.38, 4.73)
 """
 
 from __future__ import annotations

@@ -51,6 +51,11 @@ class Outcome:
 
     Raises:
         ValueError: a count that is not an integer or out of its range.
+
+    Example:
+        >>> from drjax.bounds.auditing import Outcome, mu_lower_bound
+        >>> round(mu_lower_bound(Outcome(false_positives=10, n_null=1000, true_positives=400, n_alternative=1000)), 2)
+        1.76
     """
 
     false_positives: int
@@ -117,6 +122,12 @@ def epsilon_lower_bound(outcome: Outcome, *, delta: float, confidence: float = 0
         ValueError: an argument out of its range.
 
     Source: Jagielski, Ullman & Oprea (2020), Auditing differentially private machine learning; Nasr et al. (2021).
+
+    Example:
+        >>> from drjax.bounds.auditing import Outcome, epsilon_lower_bound
+        >>> seen = Outcome(false_positives=10, n_null=1000, true_positives=400, n_alternative=1000)
+        >>> round(epsilon_lower_bound(seen, delta=1e-5), 1)
+        3.0
     """
     check_share(delta=delta)
     return lowered(float(epsilon_of_rates(rates_of(outcome, confidence=confidence), delta)))
@@ -149,6 +160,11 @@ def epsilon_from_mu(mu: float, *, delta: float) -> float:
 
     Raises:
         ValueError: an argument out of its range.
+
+    Example:
+        >>> from drjax.bounds.auditing import epsilon_from_mu
+        >>> round(epsilon_from_mu(1.0, delta=1e-5), 2)
+        4.38
     """
     if not 0 <= number(mu=mu) < math.inf:
         raise ValueError(f"mu must be a finite number >= 0, got {mu}")

@@ -1,18 +1,19 @@
 """Audits: whether what a mechanism releases can be told apart better than its claimed trade-off curve allows.
 
-    from drjax.bounds import auditing, tradeoff
-
-    def mechanism(key, x):
-        return jnp.clip(x, 0, 1).sum() + 2.0 * jax.random.normal(key)
-
-    with_target = jnp.array([1.0, 0.3, 0.5])
-    auditing.audit_mechanism(
-        jax.random.key(0), mechanism, with_target.at[0].set(0), with_target, claim=tradeoff.Gaussian(0.5)
-    )
-
 An audit finds faults and proves nothing: a claim that is not refuted may still be false, for other inputs, for another
 score, or by less than so many runs can show. Runs go through JAX; all statistics are float64 on the host. The two
 inputs should be neighbours as the claim means it, and as far apart as neighbours can be.
+
+Example:
+    >>> import numpy as np
+    >>> from drjax.bounds import auditing, tradeoff
+    >>> null, alternative = np.random.default_rng(0).normal(size=(2, 2000)) + [[0.0], [2.0]]
+    >>> threshold = auditing.choose_threshold(null[:600], alternative[:600])
+    >>> seen = auditing.outcome_at(threshold, null[600:], alternative[600:])  # other runs than the threshold's
+    >>> [round(float(rate), 2) for rate in auditing.rates_of(seen)[::2]]
+    [0.37, 0.93]
+    >>> 1.5 < auditing.mu_lower_bound(seen) < 2.0, auditing.refutes(seen, tradeoff.Gaussian(1.0))
+    (True, True)
 """
 
 from __future__ import annotations
@@ -155,6 +156,14 @@ def audit_samples(
 
     Raises:
         ValueError: an argument out of its range, nan among the scores, or fewer than two of either.
+
+    Example:
+        >>> import numpy as np
+        >>> from drjax.bounds import auditing, tradeoff
+        >>> rng = np.random.default_rng(0)
+        >>> without, with_target = rng.normal(size=1000), rng.normal(size=1000) + 3.0
+        >>> auditing.audit_samples(without, with_target, claim=tradeoff.Gaussian(1.0)).is_refuted
+        True
     """
     _check(claim, delta, confidence, tuning_share)
     null, alternative = check_scores(null_scores=null_scores), check_scores(alternative_scores=alternative_scores)
@@ -214,6 +223,14 @@ def audit_mechanism(
     Raises:
         ValueError: an argument out of its range; a mechanism or score that JAX cannot trace; outputs that are not
             arrays of real numbers, or differ in shape between the inputs; a score that is not one number.
+
+    Example:
+        >>> import jax
+        >>> from drjax.bounds import auditing, tradeoff
+        >>> quiet = lambda key, total: total + 0.2 * jax.random.normal(key)  # too little noise for what it claims
+        >>> found = auditing.audit_mechanism(jax.random.key(0), quiet, 0.0, 1.0, claim=tradeoff.Gaussian(1.0), n=1000)
+        >>> found.is_refuted, found.mu_lower > 1
+        (True, True)
     """
     validate.prng_key(key)
     _check(claim, delta, confidence, tuning_share)

@@ -40,6 +40,11 @@ def largest_mu(kappa: Array | float, gamma: Array | float) -> np.ndarray:
 
     Raises:
         ValueError: a number outside [0, 1], or gamma < kappa, which nothing can bring about.
+
+    Example:
+        >>> from drjax.bounds import rero
+        >>> float(rero.largest_mu(kappa=0.001, gamma=0.1).round(2))
+        1.81
     """
     base, goal = _pair(kappa, gamma)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -58,6 +63,11 @@ def largest_epsilon(kappa: Array | float, gamma: Array | float) -> np.ndarray:
     near 1.
 
     Args and errors as of `largest_mu`.
+
+    Example:
+        >>> from drjax.bounds import rero
+        >>> float(rero.largest_epsilon(kappa=0.001, gamma=0.1).round(2))
+        4.61
     """
     base, goal = _pair(kappa, gamma)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -72,6 +82,11 @@ def largest_rho(kappa: Array | float, gamma: Array | float) -> np.ndarray:
     (sqrt(log 1/(1-gamma)) - sqrt(log 1/(1-kappa)))^2.
 
     Args and errors as of `largest_mu`.
+
+    Example:
+        >>> from drjax.bounds import rero
+        >>> float(rero.largest_rho(kappa=0.001, gamma=0.1).round(2))
+        1.23
     """
     base, goal = _pair(kappa, gamma)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -97,6 +112,11 @@ def smallest_noise_multiplier(kappa: float, gamma: float, steps: int, *, neighbo
     Raises:
         ValueError: an argument out of its range.
         ImportError: rate < 1 and dp-accounting is not installed.
+
+    Example:
+        >>> from drjax.bounds import rero
+        >>> round(rero.smallest_noise_multiplier(kappa=0.001, gamma=0.1, steps=100, neighbouring="zero_out"), 2)
+        5.53
     """
     base, goal = _inside(kappa, gamma)
     share = _rate(rate)
@@ -147,6 +167,11 @@ def most_steps(kappa: float, gamma: float, noise_multiplier: float, *, neighbour
     Raises:
         ValueError: an argument out of its range.
         ImportError: rate < 1 and dp-accounting is not installed.
+
+    Example:
+        >>> from drjax.bounds import rero
+        >>> rero.most_steps(kappa=0.001, gamma=0.1, noise_multiplier=10.0, neighbouring="zero_out")
+        327
     """
     base, goal = _inside(kappa, gamma)
     noise = single_positive(noise_multiplier=number(noise_multiplier=noise_multiplier))
@@ -185,6 +210,11 @@ def success_of_mu(kappa: Array | float, mu: Array | float) -> np.ndarray:
 
     Raises:
         ValueError: an argument out of its range.
+
+    Example:
+        >>> from drjax.bounds import rero
+        >>> rero.success_of_mu(0.001, [0.0, 1.0, 4.0]).round(3)
+        array([0.001, 0.018, 0.819])
     """
     base, distance = numbers(kappa=kappa), numbers(mu=mu)
     validate.probability(kappa=base)

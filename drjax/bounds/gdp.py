@@ -57,6 +57,11 @@ def mu_of(noise_multiplier: float, steps: int, neighbouring: str) -> float:
 
     Raises:
         ValueError: an argument out of its range.
+
+    Example:
+        >>> from drjax.bounds.gdp import mu_of
+        >>> [mu_of(20.0, 100, neighbouring) for neighbouring in ("zero_out", "replace_one")]
+        [0.5, 1.0]
     """
     noise = single_positive(noise_multiplier=noise_multiplier)
     n = rounding.as_float(steps=steps)
@@ -79,6 +84,11 @@ def delta_of(mu: float, epsilon: float) -> float:
 
     Raises:
         ValueError: an argument out of its range.
+
+    Example:
+        >>> from drjax.bounds.gdp import delta_of
+        >>> round(delta_of(mu=1.0, epsilon=1.0), 3)
+        0.127
     """
     distance = single_positive(mu=mu)
     if not (isinstance(epsilon, Real) and not isinstance(epsilon, bool) and 0 <= epsilon <= rounding.LARGEST):
@@ -95,6 +105,11 @@ def epsilon_of(mu: float, delta: float) -> float:
 
     Raises:
         ValueError: an argument out of its range.
+
+    Example:
+        >>> from drjax.bounds.gdp import epsilon_of
+        >>> round(epsilon_of(mu=1.0, delta=1e-5), 2)
+        4.38
     """
     distance = single_positive(mu=mu)
     _check_delta(delta)
@@ -133,6 +148,11 @@ def noise_multiplier_for(epsilon: float, delta: float, steps: int, neighbouring:
 
     Raises:
         ValueError: an argument out of its range.
+
+    Example:
+        >>> from drjax.bounds.gdp import noise_multiplier_for
+        >>> round(noise_multiplier_for(epsilon=2.0, delta=1e-5, steps=100, neighbouring="zero_out"), 1)
+        19.9
     """
     budget = single_positive(epsilon=epsilon)
     _check_delta(delta)

@@ -90,6 +90,16 @@ class Ledger:
         epsilon: The budget, > 0.
         delta: The budget, in [0, 1); > 0 for every accountant but "basic".
         accountant: A name in `ACCOUNTANTS`.
+
+    Example:
+        >>> import tempfile
+        >>> from drjax.bounds import ledger, tradeoff
+        >>> about = {"dataset": "clinic", "sha256": ledger.fingerprint([[1.0, 2.0]]), "neighbouring": "replace_one"}
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     budget = ledger.Ledger.create(f"{folder}/clinic.json", **about, epsilon=4.0, delta=1e-5)
+        ...     entry = budget.spend(tradeoff.Gaussian(0.5, neighbouring="replace_one"), "first release")
+        ...     round(budget.spent().epsilon_at(1e-5), 2), round(budget.remaining().epsilon_at(1e-5), 2)
+        (1.99, 3.28)
     """
 
     path: Path
@@ -284,6 +294,13 @@ def fingerprint(array: Array) -> str:
 
     Raises:
         ValueError: not numbers or booleans.
+
+    Example:
+        >>> import numpy as np
+        >>> from drjax.bounds.ledger import fingerprint
+        >>> x = np.zeros((3, 2))
+        >>> len(fingerprint(x)), fingerprint(x) == fingerprint(x + 1e-300)
+        (64, False)
     """
     given = np.asarray(array)
     if given.dtype.kind not in "biuf":

@@ -41,6 +41,13 @@ class SampledGaussianPair:
         noise_multiplier: Noise multiplier, > 0.
         rate: Sampling rate, in [0, 1].
         steps: Number of steps, >= 1.
+
+    Example:
+        >>> import numpy as np
+        >>> from drjax.bounds import rero
+        >>> pair = rero.SampledGaussianPair(noise_multiplier=1.0, rate=0.1, steps=10)
+        >>> round(float(rero.monte_carlo(0.1, pair, rng=np.random.default_rng(0), n=2000).gamma), 1)  # guessing has 0.1
+        0.2
     """
 
     noise_multiplier: float
@@ -105,6 +112,14 @@ def monte_carlo(
 
     Raises:
         ValueError: an argument out of its range, or ratios that are nan or of another shape than (draws,).
+
+    Example:
+        >>> import numpy as np
+        >>> from drjax.bounds import rero
+        >>> pair = rero.SampledGaussianPair(noise_multiplier=1.0, rate=0.1, steps=10)
+        >>> found = rero.monte_carlo(0.1, pair, rng=np.random.default_rng(0), n=2000)
+        >>> bool(0.1 < found.gamma < found.upper < 0.6)
+        True
     """
     base = numbers(kappa=kappa)
     validate.probability(kappa=base)

@@ -43,6 +43,11 @@ def information_of(curve: TradeOff) -> float:
 
     Raises:
         ValueError: another curve; (epsilon, delta) with delta > 0 bounds no divergence; one of more than 1.8e308.
+
+    Example:
+        >>> from drjax.bounds import rero, tradeoff
+        >>> [round(rero.information_of(curve), 2) for curve in (tradeoff.Gaussian(1.0), tradeoff.EpsilonDelta(1.0))]
+        [0.5, 0.46]
     """
     match curve:
         case Gaussian():
@@ -73,6 +78,13 @@ def mse_from_entropy(entropy: float, d: int, information: float) -> float:
 
     Raises:
         ValueError: an argument out of its range.
+
+    Example:
+        >>> import math
+        >>> from drjax.bounds import rero
+        >>> entropy = 0.5 * math.log(2 * math.pi * math.e)  # of N(0, 1)
+        >>> round(rero.mse_from_entropy(entropy, d=1, information=0.5), 3)  # of the 1 that guessing the mean leaves
+        0.368
     """
     n, value = as_float(d=d), float(number(entropy=entropy))
     if not math.isfinite(value):
@@ -96,6 +108,12 @@ def mse_from_prior(kappa_of: Callable[[np.ndarray], Any], curve: TradeOff, large
 
     Raises:
         ValueError: an argument out of its range, or a kappa that falls.
+
+    Example:
+        >>> from drjax.bounds import prior, rero, tradeoff
+        >>> curve = tradeoff.Gaussian(0.5)
+        >>> round(rero.mse_from_prior(lambda eta: prior.kappa_gaussian(eta, 10, 1.0), curve, largest=10.0), 1)  # of 10
+        8.0
     """
     size = single_positive(largest=largest)
     validate.integer(n=n)
@@ -129,6 +147,13 @@ def mse_without_prior(scale: float, *, noise: str, jacobian: Array | None = None
 
     Raises:
         ValueError: an argument out of its range, or both or none of jacobian and d.
+
+    Example:
+        >>> from drjax.bounds import rero
+        >>> round(rero.mse_without_prior(0.5, noise="gaussian", d=4), 3)
+        1.0
+        >>> rero.mse_without_prior(0.5, noise="gaussian", jacobian=[[1.0, 0.0]])  # the second entry is not shown
+        inf
     """
     size = single_positive(scale=scale)
     validate.one_of(NOISES, noise=noise)

@@ -77,6 +77,12 @@ class Numeric(TradeOff):
         n_composed: How many mechanisms it composes, for the rounding.
         direction: A name in `DIRECTIONS`.
         reference: The source.
+
+    Example:
+        >>> from drjax.bounds import tradeoff
+        >>> curve = tradeoff.compose(tradeoff.EpsilonDelta(0.5), tradeoff.Gaussian(0.5))
+        >>> type(curve).__name__, round(curve.epsilon_at(1e-5), 1)
+        ('Numeric', 2.4)
     """
 
     log_slopes: np.ndarray

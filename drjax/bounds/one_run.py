@@ -51,6 +51,11 @@ def one_run_p_value(n_canaries: int, n_guesses: int, n_correct: int, *, epsilon:
         ValueError: an argument out of its range.
 
     Source: Steinke, Nasr & Jagielski (2023), Privacy auditing with one (1) training run, main theorem and appendix.
+
+    Example:
+        >>> from drjax.bounds.auditing import one_run_p_value
+        >>> one_run_p_value(1000, 100, 95, epsilon=1.0, delta=1e-5) < 0.01  # an epsilon of 1 is refuted
+        True
     """
     _check_counts(n_canaries, n_guesses, n_correct)
     if not 0 <= number(epsilon=epsilon) < math.inf:
@@ -78,6 +83,11 @@ def one_run_epsilon(
         ValueError: an argument out of its range.
 
     Source: as `one_run_p_value`.
+
+    Example:
+        >>> from drjax.bounds.auditing import one_run_epsilon
+        >>> round(one_run_epsilon(1000, 100, 95, delta=1e-5), 1)  # 95 of the 100 surest guesses are right
+        2.2
     """
     _check_counts(n_canaries, n_guesses, n_correct)
     check_share(delta=delta)
@@ -112,6 +122,11 @@ def one_run_mu(n_canaries: int, n_guesses: int, n_correct: int, *, confidence: f
         ValueError: an argument out of its range.
 
     Source: Mahloujifar, Melis & Chaudhuri (2024), Auditing f-differential privacy in one run.
+
+    Example:
+        >>> from drjax.bounds.auditing import one_run_mu
+        >>> round(one_run_mu(1000, 100, 95), 1)
+        0.8
     """
     _check_counts(n_canaries, n_guesses, n_correct)
     check_open_unit(confidence=confidence)

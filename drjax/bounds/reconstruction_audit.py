@@ -33,6 +33,11 @@ def success_lower_bound(n_success: int, n_trials: int, *, confidence: float = 0.
 
     Raises:
         ValueError: an argument out of its range.
+
+    Example:
+        >>> from drjax.bounds.auditing import success_lower_bound
+        >>> round(success_lower_bound(60, 100), 2)
+        0.51
     """
     as_float(n_trials=n_trials)
     validate.integer(minimum=0, n_success=n_success)
@@ -62,6 +67,11 @@ def mu_from_reconstruction(n_success: int, n_trials: int, kappa: float, *, confi
         ValueError: an argument out of its range.
 
     Source: Hayes, Mahloujifar & Balle (2023), Bounding training data reconstruction in DP-SGD.
+
+    Example:
+        >>> from drjax.bounds.auditing import mu_from_reconstruction
+        >>> round(mu_from_reconstruction(60, 100, kappa=0.01), 1)  # guessing would hit 1 in 100
+        2.4
     """
     low = success_lower_bound(n_success, n_trials, confidence=confidence)
     _check_kappa(kappa)
@@ -90,6 +100,11 @@ def epsilon_from_reconstruction(
         ValueError: an argument out of its range.
 
     Source: Balle, Cherubin & Hayes (2022), Reconstructing training data with informed adversaries.
+
+    Example:
+        >>> from drjax.bounds.auditing import epsilon_from_reconstruction
+        >>> round(epsilon_from_reconstruction(60, 100, kappa=0.01, delta=1e-5), 1)  # guessing would hit 1 in 100
+        3.9
     """
     low = success_lower_bound(n_success, n_trials, confidence=confidence)
     _check_kappa(kappa)

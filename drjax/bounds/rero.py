@@ -88,6 +88,11 @@ def from_tradeoff(kappa: Array | float, curve: TradeOff, *, n_targets: int = 1) 
 
     Raises:
         ValueError: kappa outside [0, 1], n_targets < 1, or not a curve.
+
+    Example:
+        >>> from drjax.bounds import rero, tradeoff
+        >>> rero.from_tradeoff([0.001, 0.1], tradeoff.Gaussian(1.0)).round(3)  # with guessing at 0.1% and at 10%
+        array([0.018, 0.389])
     """
     if not isinstance(curve, TradeOff):
         raise ValueError(f"curve must be a trade-off curve, got {curve!r}")
@@ -111,6 +116,11 @@ def from_rdp(kappa: Array | float, alpha: Array | float, epsilon: Array | float)
 
     Raises:
         ValueError: alpha <= 1, epsilon < 0 or nan, or shapes that do not fit.
+
+    Example:
+        >>> from drjax.bounds import rero
+        >>> float(rero.from_rdp(0.001, alpha=[2, 4, 8], epsilon=[1.0, 2.0, 4.0]).round(3))  # the least over the orders
+        0.025
     """
     orders, epsilons, base = numbers(alpha=alpha), numbers(epsilon=epsilon), check_kappa(kappa)
     if not (orders > 1).all():
@@ -145,6 +155,11 @@ def from_pure_dp(kappa: Array | float, epsilon: Array | float) -> np.ndarray:
 
     Raises:
         ValueError: kappa outside [0, 1], epsilon < 0 or nan.
+
+    Example:
+        >>> from drjax.bounds import rero
+        >>> rero.from_pure_dp(0.001, epsilon=[1.0, 5.0]).round(3)
+        array([0.003, 0.148])
     """
     return from_rdp(kappa, math.inf, epsilon)
 
@@ -158,6 +173,11 @@ def from_zcdp(kappa: Array | float, rho: Array | float) -> np.ndarray:
 
     Raises:
         ValueError: kappa outside [0, 1], rho < 0 or nan.
+
+    Example:
+        >>> from drjax.bounds import rero
+        >>> rero.from_zcdp(0.001, rho=[0.5, 10.0]).round(3)  # 1: nothing is guaranteed
+        array([0.025, 1.   ])
     """
     base, budget = check_kappa(kappa), numbers(rho=rho)
     if not (budget >= 0).all():
@@ -197,6 +217,11 @@ def uniform_prior(
 
     Raises:
         ValueError: an argument out of its range, both or none of epsilon and rho.
+
+    Example:
+        >>> from drjax.bounds import rero
+        >>> float(rero.uniform_prior(eta=0.5, d=10, epsilon=2.0).gamma.round(4))
+        0.0072
     """
     log_kappa = prior.log_kappa_uniform_ball(eta, d, radius=radius)
     rule = f"eta must be < the radius {radius:g} for anything to be hidden"
@@ -225,6 +250,11 @@ def gaussian_prior(
 
     Raises:
         ValueError: an argument out of its range, both or none of epsilon and rho.
+
+    Example:
+        >>> from drjax.bounds import rero
+        >>> rero.gaussian_prior(eta=1.5, d=10, sigma=1.0, epsilon=[1.0, 4.0]).gamma.round(3)
+        array([0.016, 0.325])
     """
     distance, n, scale = prior.check_eta(eta), as_float(d=d), single_positive(sigma=sigma)
     rule = f"eta must be < sigma sqrt(d) = {scale * math.sqrt(n):g} for the closed form"
@@ -281,6 +311,12 @@ def to_dp(gamma: float, p: float) -> DPGuarantee:
 
     Raises:
         ValueError: an argument out of its range.
+
+    Example:
+        >>> from drjax.bounds import rero
+        >>> found = rero.to_dp(gamma=0.95, p=0.1)
+        >>> round(found.epsilon, 2), round(found.delta, 2)
+        (2.2, 0.5)
     """
     share, success = float(number(p=p)), float(number(gamma=gamma))
     if not 0 < share <= 0.5:

@@ -1,11 +1,22 @@
 """Trade-off curves: closed forms, curves of any event that dp-accounting can compose, and what is done with curves.
 
-    from drjax.bounds import tradeoff
-
-    tradeoff.Gaussian(1.0).power([1e-12, 0.01])
-    tradeoff.subsampled_gaussian(1.1, 0.01, 1000, neighbouring="add_or_remove").power(0.01)
-
 See `drjax.bounds.curve` for what a curve is, and `docs/bounds.md` for which one to take.
+
+Example:
+    >>> from drjax.bounds import tradeoff
+    >>> kinds = [tradeoff.Gaussian(1.0), tradeoff.Laplace(1.0), tradeoff.EpsilonDelta(1.0)]
+    >>> kinds.append(tradeoff.RandomizedResponse(0.7))
+    >>> [round(float(curve.power(0.01)), 3) for curve in kinds]  # most detections at 1% of false alarms
+    [0.092, 0.027, 0.027, 0.023]
+    >>> both = tradeoff.minimum(tradeoff.ZCDP(0.5), tradeoff.RDP([2, 4], [1.0, 2.5]))
+    >>> type(both) is tradeoff.Minimum, round(both.epsilon_at(1e-5), 2)
+    (True, 4.73)
+    >>> sampled = tradeoff.subsampled_gaussian(1.0, 0.1, 10, neighbouring="add_or_remove")
+    >>> round(float(sampled.power(0.1)), 3), round(float(tradeoff.symmetrized(sampled).power(0.1)), 3)
+    (0.195, 0.195)
+    >>> import dp_accounting  # of the extra "dp"
+    >>> round(tradeoff.from_event(dp_accounting.LaplaceDpEvent(1.0), neighbouring="zero_out").epsilon_at(0.01), 2)
+    0.98
 """
 
 from __future__ import annotations
@@ -91,6 +102,13 @@ def compose(*curves: TradeOff, interval: float = INTERVAL) -> TradeOff:
     Raises:
         ValueError: no curve, something else, different relations, or a curve that cannot be composed with the others.
         ImportError: a grid is needed and dp-accounting is not installed.
+
+    Example:
+        >>> from drjax.bounds import tradeoff
+        >>> tradeoff.compose(tradeoff.Gaussian(3.0), tradeoff.Gaussian(4.0)).mu
+        5.0
+        >>> round(tradeoff.compose(*[tradeoff.EpsilonDelta(0.1)] * 100).epsilon_at(1e-5), 1)  # of 10 in sum
+        4.3
     """
     single_positive(interval=interval)
     neighbouring = _relation(curves)

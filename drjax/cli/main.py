@@ -1,4 +1,13 @@
-"""Entry point: the sub-commands by name, and how an error reaches the user."""
+"""Entry point: the sub-commands by name, and how an error reaches the user.
+
+Example:
+    >>> from drjax.cli import main
+    >>> try:
+    ...     main(["embed", "--method", "nothing"])
+    ... except SystemExit as end:
+    ...     end.code
+    2
+"""
 
 from __future__ import annotations
 

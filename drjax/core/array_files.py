@@ -45,6 +45,15 @@ def load_arrays(path: Path | str) -> dict[str, np.ndarray]:
     Raises:
         FileNotFoundError: no such file.
         ValueError: not an npz file, damaged, or with an array that only pickle could restore.
+
+    Example:
+        >>> import tempfile, numpy as np
+        >>> from drjax.reports.records import load_arrays
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     np.savez(f"{folder}/found.npz", x=np.ones((3, 2)))
+        ...     arrays = load_arrays(f"{folder}/found.npz")
+        >>> arrays["x"].shape
+        (3, 2)
     """
     try:
         with zipfile.ZipFile(path) as archive:

@@ -1,4 +1,24 @@
-"""Linear algebra that several layers share: centring and scikit-learn's sign convention."""
+"""Linear algebra that several layers share: centring and scikit-learn's sign convention.
+
+Example:
+    >>> import numpy as np
+    >>> from drjax.core import linalg
+    >>> linalg.eps_of(np.dtype("float32")) == 2**-23, linalg.compute_dtype(np.arange(3))
+    (True, dtype('float32'))
+    >>> linalg.on_device(np.ones(3), "float32").dtype
+    dtype('float32')
+    >>> float(linalg.squares_above(np.full(28, 1e-20, np.float32))) > 0  # though each square is 0 in float32
+    True
+    >>> linalg.finite_rows(np.array([[1.0, np.nan], [1.0, 2.0]], np.float32)).tolist()
+    [[0.0, 0.0], [1.0, 2.0]]
+    >>> [part.tolist() for part in linalg.sign_and_margin(np.float32([[0.5, -2.0], [3.0, 1.0]]))]
+    [[-1.0, 1.0], [1.5, 4.0]]
+    >>> mean, basis, singular, scores = linalg.scatter_basis(np.array([[0.0, 0.0], [2.0, 0.0]]))
+    >>> mean.tolist(), basis.shape, singular.round(3)
+    ([1.0, 0.0], (1, 2), array([1.414]))
+    >>> linalg.eigh(np.diag([2.0, 1.0]))[0].tolist()
+    [1.0, 2.0]
+"""
 
 from __future__ import annotations
 

@@ -35,7 +35,13 @@ _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS}
 
 
 def cache_dir() -> Path:
-    """The per-user folder of what can be had again: downloads, compiled programs."""
+    """The per-user folder of what can be had again: downloads, compiled programs.
+
+    Example:
+        >>> from drjax.data import cache_dir
+        >>> cache_dir().name
+        'drjax'
+    """
     return Path(pooch.os_cache("drjax"))
 
 

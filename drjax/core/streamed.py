@@ -3,6 +3,25 @@
 mean, gram = streamed.moments(x)              # one pass over x, which may be mapped from a file
 scores = streamed.Product(x, mean, basis.T)   # (x - mean) @ basis.T, of which no row is made before it is asked for
 scores[:10], scores @ turn, scores.T @ y
+
+Example:
+    >>> import drjax, numpy as np
+    >>> from drjax.core import streamed
+    >>> x = drjax.load("digits").x
+    >>> streamed.is_large(*x.shape), streamed.is_large(10**7, 64), streamed.bytes_of(64) < 1e9
+    (False, True, True)
+    >>> streamed.is_same(x, x), sum(len(block) for _, block in streamed.blocks(x))
+    (True, 1797)
+    >>> mean, scatter = streamed.moments(x)
+    >>> directions = streamed.principal_directions(x)
+    >>> directions.basis.shape, bool(np.isclose(directions.singular[0] ** 2, np.linalg.eigvalsh(scatter)[-1]))
+    ((61, 64), True)
+    >>> scores = streamed.Product(x, mean, directions.basis.T)  # nothing is computed yet
+    >>> np.asarray(streamed.part(scores, slice(0, 5))).shape
+    (5, 61)
+    >>> whole = streamed.Scores(x, mean, directions.basis.T, directions=directions)
+    >>> whole.shape
+    (1797, 61)
 """
 
 from __future__ import annotations

@@ -1,4 +1,15 @@
-"""The contracts of drjax: what a DR method is, what it returns, and how a lane says that it failed."""
+"""The contracts of drjax: what a DR method is, what it returns, and how a lane says that it failed.
+
+Example:
+    >>> from drjax.core.types import Status, hyperparams, traced
+    >>> @hyperparams
+    ... class Scaling:
+    ...     factor: float = traced(default=2.0)
+    >>> Scaling(factor=3.0).factor
+    3.0
+    >>> Status.SMALL_GAP | Status.SIGN_TIE
+    <Status.SIGN_TIE|SMALL_GAP: 48>
+"""
 
 from __future__ import annotations
 

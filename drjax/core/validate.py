@@ -1,6 +1,35 @@
 """Eager checks at the public boundary; each raises a ValueError naming the argument, the rule and the value.
 
 Ranges are stated as what is accepted, so that nan fails every one of them.
+
+Example:
+    >>> import jax, numpy as np
+    >>> from drjax.core import validate
+    >>> def said(check, *args, **values):
+    ...     try:
+    ...         check(*args, **values)
+    ...     except ValueError as error:
+    ...         return str(error)
+    >>> said(validate.positive, sigma=0.0), said(validate.non_negative, step=-1.0)
+    ('sigma must be > 0, got 0.0', 'step must be >= 0, got -1.0')
+    >>> said(validate.at_least, 2, n=1), said(validate.at_most, 5, k=9)
+    ('n must be >= 2, got 1', 'k must be <= the limit = 5, got 9')
+    >>> said(validate.integer, k=0.5), said(validate.seed, seed=-1)
+    ('k must be an integer >= 1, got 0.5', 'seed must be an integer >= 0, got -1')
+    >>> said(validate.probability, share=2.0), said(validate.open_unit, level=1.0)
+    ('share must be in [0, 1], got 2.0', 'level must be in (0, 1), got 1.0')
+    >>> said(validate.one_of, ("sgd", "adam"), optimizer="lion")
+    "optimizer must be one of adam, sgd; got 'lion'"
+    >>> said(validate.shape_2d, x=np.ones(3))
+    'x must be a non-empty array of shape (rows, columns), got shape (3,)'
+    >>> said(validate.finite, x=np.array([1.0, np.nan]))
+    'x must be finite, got 1 nan or infinite entries, the first at (1,)'
+    >>> validate.matrix([[1, 2], [3, 4]]).shape, validate.device_matrix(jax.numpy.ones((3, 2))).shape
+    ((2, 2), (3, 2))
+    >>> said(validate.prng_key, 0)
+    'key must be a single key from jax.random.key(seed), got 0'
+    >>> int(jax.jit(lambda k: k + validate.is_abstract(k))(1))  # 1 more: it was traced
+    2
 """
 
 from __future__ import annotations

@@ -27,6 +27,11 @@ class Source:
         downloads: SHA-256 of each file to download.
         convert: Makes the bytes of `files` from those of `downloads`; None if they are the same.
         obtain: Where to get the files, for those that cannot be downloaded.
+
+    Example:
+        >>> from drjax.data import SOURCES
+        >>> SOURCES["digits"].n, SOURCES["digits"].shape
+        (1797, (8, 8))
     """
 
     n: int

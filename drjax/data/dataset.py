@@ -26,6 +26,11 @@ class Provenance:
         licence: What the publisher permits, as far as known.
         files: SHA-256 of every file that was read, by file name; empty where nothing was read from disk.
         note: What was done on the way to [0, 1], and what a reader of results should know.
+
+    Example:
+        >>> import drjax
+        >>> drjax.load("digits").provenance.licence
+        'CC BY 4.0; comes with scikit-learn'
     """
 
     source: str
@@ -74,6 +79,14 @@ class Dataset:
         values: (n, d) float64, the features of such a table in the units of its columns; None for other data.
         rows: What its records are called and where they stand; None for other data.
         notes: What of the file was read otherwise than it stands; whole sentences.
+
+    Example:
+        >>> import drjax
+        >>> data = drjax.load("digits")
+        >>> data.x.shape, data.shape, data.class_names[:3]
+        ((1797, 64), (8, 8), ('0', '1', '2'))
+        >>> bool((data.x[0] * data.scale + data.offset).max() > 1)  # in the original units
+        True
     """
 
     name: str
@@ -193,7 +206,14 @@ def coded(values: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
 
 
 def count_duplicates(x: np.ndarray) -> int:
-    """How many rows of x (n, d) equal an earlier row, bit for bit. O(n d) time, O(n) memory."""
+    """How many rows of x (n, d) equal an earlier row, bit for bit. O(n d) time, O(n) memory.
+
+    Example:
+        >>> import numpy as np
+        >>> from drjax.data import count_duplicates
+        >>> count_duplicates(np.array([[1.0, 2.0], [3.0, 4.0], [1.0, 2.0]]))
+        1
+    """
     rows = np.ascontiguousarray(x)
     return len(rows) - len({hashlib.blake2b(row, digest_size=16).digest() for row in rows})
 

@@ -26,6 +26,14 @@ def fetch(name: str, data_dir: str | Path | None = None) -> Path:
     Raises:
         ValueError: unknown name, no stable public address, or a download that differs from its checksum.
         OSError: no connection, or the folder cannot be written to.
+
+    Tests leave the last line of the example out: it needs a network.
+
+    Example:
+        >>> from drjax.data import describe, fetch
+        >>> describe("mnist").fetchable
+        True
+        >>> folder = fetch("mnist")  # doctest: +SKIP
     """
     name, source = resolve(name)
     if source.url is None:

@@ -52,6 +52,17 @@ def load_file(
         FileNotFoundError: nothing at `path`.
         ValueError: unreadable, damaged or unsupported file; what is wrong with its contents; or `categorical`,
             `drop`, `label`, `schema` or `id` for anything but a table.
+
+    Example:
+        >>> import tempfile, numpy as np
+        >>> from drjax.data import load_file
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     np.save(f"{folder}/x.npy", np.array([[20.0, 1.5], [60.0, 1.8], [40.0, 1.6]]))
+        ...     data = load_file(f"{folder}/x.npy")
+        >>> data.x.round(2)
+        array([[0.  , 0.  ],
+               [1.  , 1.  ],
+               [0.5 , 0.33]], dtype=float32)
     """
     path = Path(path)
     if not path.exists():
@@ -108,12 +119,32 @@ def load_values(path: str | Path, *, finite: bool = True) -> np.ndarray:
     Raises:
         FileNotFoundError: nothing at `path`.
         ValueError: unreadable or damaged file, not numeric, or not finite.
+
+    Example:
+        >>> import tempfile, pandas as pd
+        >>> from drjax.data import load_values
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     pd.DataFrame({"x": [0.5, 2.0], "y": [1, 3]}).to_csv(f"{folder}/map.csv", index=False)
+        ...     values = load_values(f"{folder}/map.csv")
+        >>> values
+        array([[0.5, 1. ],
+               [2. , 3. ]])
     """
     return read_values(path, finite=finite).x
 
 
 def read_values(path: str | Path, *, finite: bool = True) -> Values:
-    """As `load_values`, with the names of a table's columns and the shape of an array's records."""
+    """As `load_values`, with the names of a table's columns and the shape of an array's records.
+
+    Example:
+        >>> import tempfile, pandas as pd
+        >>> from drjax.data import read_values
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     pd.DataFrame({"x": [0.5, 2.0], "y": [1, 3]}).to_csv(f"{folder}/map.csv", index=False)
+        ...     values = read_values(f"{folder}/map.csv")
+        >>> values.names, values.x.shape
+        (('x', 'y'), (2, 2))
+    """
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}: check the path")

@@ -35,6 +35,13 @@ def in_own_units(records: Any, dataset: Dataset) -> np.ndarray:
 
     Raises:
         ValueError, OSError: the file cannot be read a second time.
+
+    Example:
+        >>> import drjax, numpy as np
+        >>> from drjax.data import in_own_units
+        >>> ages = np.array([[20.0, 1.5], [60.0, 1.8], [40.0, 1.6]])
+        >>> in_own_units(ages, drjax.load(ages)).tolist() == ages.tolist()  # not in [0, 1] as `x` is
+        True
     """
     if dataset.values is not None:
         return dataset.values
@@ -77,6 +84,14 @@ def records_of(*sources: Any, schema: Stated = None) -> tuple[tuple[Values, ...]
     Raises:
         ValueError: what is wrong with a file, or columns of tables that differ.
         FileNotFoundError: nothing there.
+
+    Example:
+        >>> import pandas as pd
+        >>> from drjax.data import records_of
+        >>> one, other = pd.DataFrame({"age": [20, 60], "sex": ["f", "m"]}), pd.DataFrame({"age": [40], "sex": ["f"]})
+        >>> (first, second), plan = records_of(one, other)
+        >>> second.x.shape[1] == first.x.shape[1], first.names
+        (True, ('age', 'sex=f', 'sex=m'))
     """
     found = labelled_records_of(*sources, schema=schema)
     return found.values, found.plan

@@ -40,6 +40,14 @@ class MinMaxScaler(_Affine):
     A feature whose range is below ten units of rounding at 1 counts as constant and is only shifted.
 
     Source: scikit-learn's MinMaxScaler, whose threshold this is.
+
+    Example:
+        >>> import numpy as np
+        >>> from drjax.data import MinMaxScaler
+        >>> scaler = MinMaxScaler.fit(np.array([[20.0], [60.0]]))
+        >>> scaler.transform(np.array([[40.0], [80.0]]))
+        array([[0.5],
+               [1.5]])
     """
 
     __slots__ = ()
@@ -64,6 +72,14 @@ class StandardScaler(_Affine):
     A feature whose variance is what rounding makes of a constant's is only shifted.
 
     Source: scikit-learn's StandardScaler, whose threshold this is.
+
+    Example:
+        >>> import numpy as np
+        >>> from drjax.data import StandardScaler
+        >>> scaler = StandardScaler.fit(np.array([[20.0], [60.0]]))
+        >>> scaler.transform(np.array([[40.0], [80.0]]))
+        array([[0.],
+               [2.]])
     """
 
     __slots__ = ()

@@ -44,6 +44,17 @@ class Schema:
     Attributes:
         columns: Columns that are kept.
         target: The name of one of them, or None.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from drjax.data.schema import Column, Schema
+        >>> age = Column(name="age", kind="integer", lower=0, upper=120)
+        >>> sex = Column(name="sex", kind="category", categories=("f", "m"))
+        >>> table = {"age": pa.chunked_array([[20, 130]]), "sex": pa.chunked_array([["m", "f"]])}
+        >>> x, _ = Schema((age, sex)).encode(table)
+        >>> x  # 130 is cut to the bounds
+        array([[ 20.,   0.,   1.],
+               [120.,   1.,   0.]])
     """
 
     columns: tuple[Column, ...]

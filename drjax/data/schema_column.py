@@ -46,6 +46,12 @@ class Column:
             the bounds, and for no category.
         scale: Public number > 0 that components divide the column by, in its units; None if none is stated.
         is_public: Whether bounds and categories were stated or public, not read off the records.
+
+    Example:
+        >>> from drjax.data.schema import Column
+        >>> age = Column(name="age", kind="integer", lower=0, upper=120)
+        >>> age.middle, age.width
+        (60.0, 1)
     """
 
     name: str

@@ -126,6 +126,12 @@ def describe(name: str, *, data_dir: str | Path | None = None) -> Summary:
 
     Raises:
         ValueError: no data set has this name.
+
+    Example:
+        >>> from drjax.data import describe
+        >>> digits = describe("digits")
+        >>> digits.n, digits.present
+        (1797, True)
     """
     name, source = resolve(name)
     found = _find(source, data_dir)
@@ -142,7 +148,13 @@ def describe(name: str, *, data_dir: str | Path | None = None) -> Summary:
 
 
 def available(*, data_dir: str | Path | None = None) -> tuple[Summary, ...]:
-    """`describe` of every named data set."""
+    """`describe` of every named data set.
+
+    Example:
+        >>> from drjax.data import available
+        >>> [summary.name for summary in available() if summary.name == "digits" and summary.present]
+        ['digits']
+    """
     return tuple(describe(name, data_dir=data_dir) for name in SOURCES)
 
 

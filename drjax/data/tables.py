@@ -4,6 +4,28 @@ Every numeric column is scaled by its own minimum and maximum. A text column is 
 it is: one-hot encoded, the label, or dropped. A missing value (an empty cell, NA, null, none or nan; only the empty
 cell in a categorical column) is an error. Rows are counted from 0 below the header, as in the
 tables of an audit.
+
+Example:
+    >>> import io, pandas as pd
+    >>> from drjax.data import Provenance, tables
+    >>> table = pd.DataFrame({"age": [20, 60], "sex": ["f", "m"], "ill": [1, 0]})
+    >>> columns = tables.read_csv("t.csv", table.to_csv(index=False).encode())
+    >>> tables.check_header("t.csv", list(columns))  # no name is empty, repeated or a number
+    >>> tables.numeric("t.csv", {"age": columns["age"]}, "leave it out")
+    array([[20.],
+           [60.]])
+    >>> tables.encode(columns, ["sex", "ill"]).feature_names
+    ('age', 'sex=f', 'sex=m', 'ill=0', 'ill=1')
+    >>> tables.label_column("sex", columns["sex"])
+    (array([0, 1]), ('f', 'm'))
+    >>> data = tables.from_table("t.csv", columns, Provenance("made up", "", {}, ""), categorical=["sex"], label="ill")
+    >>> data.x, data.y
+    (array([[0., 1., 0.],
+           [1., 0., 1.]], dtype=float32), array([1, 0]))
+    >>> file = io.BytesIO()
+    >>> table.to_parquet(file)
+    >>> list(tables.read_parquet("t.parquet", file.getvalue()))
+    ['age', 'sex', 'ill']
 """
 
 from __future__ import annotations

@@ -50,6 +50,14 @@ class Groups(Aggregation):
         size: Least number of records of a group, >= 0; up to 1 changes nothing. Traced: a sweep compiles once.
 
     Source: LeFevre, DeWitt & Ramakrishnan (2006), Mondrian multidimensional k-anonymity, on coordinates.
+
+    Example:
+        >>> import drjax, jax
+        >>> from drjax.defenses import Groups
+        >>> x = drjax.load("digits").x[:60]
+        >>> coords = Groups(method=drjax.PCA(), size=5).fit_transform(jax.random.key(0), x).coords
+        >>> len(set(map(tuple, coords.tolist()))) <= 12  # places for 60 records, in groups of at least 5
+        True
     """
 
     name: ClassVar[str] = "groups"
@@ -123,6 +131,14 @@ class Hexagons(Aggregation):
         ValueError: method has not two coordinates.
 
     Source: Carr, Littlefield, Nicholson & Littlefield (1987), Scatterplot matrix techniques for large N.
+
+    Example:
+        >>> import drjax, jax
+        >>> from drjax.defenses import Hexagons
+        >>> x = drjax.load("digits").x[:60]
+        >>> coords = Hexagons(method=drjax.PCA(), width=1.0).fit_transform(jax.random.key(0), x).coords
+        >>> len(set(map(tuple, coords.tolist()))) < 30  # places for 60 records
+        True
     """
 
     name: ClassVar[str] = "hexagons"

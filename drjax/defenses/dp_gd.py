@@ -70,6 +70,12 @@ class DPGD:
 
     Raises:
         ValueError: an unknown relation, or a number that is not finite and > 0.
+
+    Example:
+        >>> from drjax.defenses.dp_gd import DPGD
+        >>> mechanism = DPGD(neighbouring="zero_out", clip_norm=1.0, noise_multiplier=20.0)
+        >>> round(mechanism.epsilon(1e-5, steps=100), 2)
+        1.99
     """
 
     neighbouring: str
@@ -143,6 +149,13 @@ def poisson_batches(key: Array, n: int, rate: float, steps: int) -> jax.Array:
 
     Raises:
         ValueError: an argument out of its range.
+
+    Example:
+        >>> import jax
+        >>> from drjax.defenses.dp_gd import poisson_batches
+        >>> batches = poisson_batches(jax.random.key(0), n=60, rate=0.1, steps=5)
+        >>> batches.shape[0], bool((batches < 60).all())
+        (5, True)
     """
     validate.prng_key(key)
     validate.integer(n=n, steps=steps)
@@ -198,6 +211,19 @@ def release(training: Training, x: Array, y: Array, mechanism: DPGD, *, init: Py
 
     Raises:
         ValueError: as `train_many`, but for what single records hold; or noise that is not a single number.
+
+    Example:
+        >>> import drjax, jax
+        >>> from drjax.defenses.dp_gd import DPGD, release
+        >>> from drjax.nets.classifier_training import Training
+        >>> from drjax.nets.classifiers import Classifier
+        >>> data = drjax.load("digits")
+        >>> training = Training(model=Classifier(hidden=(4,)), epochs=5)
+        >>> mechanism = DPGD(neighbouring="zero_out", clip_norm=1.0, noise_multiplier=2.0)
+        >>> init = training.model.init(jax.random.key(0), 64)
+        >>> model = release(training, data.x[:60], data.y[:60], mechanism, init=init)
+        >>> round(model.mu, 2), model.steps
+        (1.12, 5)
     """
     records = validate.matrix(x, "x", min_rows=2, must_be_finite=False)
     n, size = len(records), training.batch_size

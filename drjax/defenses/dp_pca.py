@@ -1,9 +1,5 @@
 """Differentially private PCA: noise on the second moment of bounded records, and what else there is.
 
-    mechanism = AnalyticGauss.analytic(1.0, 1e-5, neighbouring="zero_out", n_components=10, row_norm=4.0)
-    fits = pca_utility.trials(jax.random.key(0), mechanism, x, 1000)          # experiments
-    published = AnalyticGauss.for_release(1.0, 1e-5, neighbouring="zero_out", n_components=10, row_norm=4.0).release(x)
-
 A mechanism bounds every record by public numbers, adds up the outer products, S = sum x x^T over records less a public
 centre, adds noise, and divides by a public number. `fit` is pure, for experiments: floating-point noise from a key that
 can be known. `release` is for publication. The guarantee is of the whole noisy matrix, so components, eigenvalues and a
@@ -12,6 +8,20 @@ number of components chosen from them cost nothing more. Sensitivities and proof
 Bounds, centre, divisor and number of components must not come from the records: what is computed from them is not
 private, and papers 001 and 002 compute it. `convention="paper_not_private"` does as paper 001 does, and guarantees
 nothing. Under "add_or_remove" the number of records is private, so the divisor has to be given.
+
+Example:
+    >>> import drjax, jax
+    >>> from drjax.defenses import dp_pca
+    >>> x, near = drjax.load("digits").x, {"neighbouring": "zero_out", "n_components": 10}
+    >>> published = dp_pca.AnalyticGauss.for_release(1.0, 1e-5, row_norm=4.0, **near).release(x)
+    >>> published.components.shape, round(published.curve.epsilon_at(1e-5), 2)
+    ((10, 64), 1.0)
+    >>> norms = {"row_norm": 4.0, "noise_multiplier": 4.0}
+    >>> ranges = {"lower": [0.0] * 64, "upper": [1.0] * 64, "epsilon": 1.0}
+    >>> by_norm = [kind(**near, **norms) for kind in (dp_pca.AnalyzeGauss, dp_pca.Wishart, dp_pca.NoisyPowerMethod)]
+    >>> by_range = [kind(**near, **ranges) for kind in (dp_pca.LaplaceVector, dp_pca.LaplaceScalar, dp_pca.LapPCA)]
+    >>> {mechanism.fit(jax.random.key(0), x[:60]).components.shape for mechanism in by_norm + by_range}
+    {(10, 64)}
 """
 
 from __future__ import annotations

@@ -20,6 +20,17 @@ class InBall(NoisyMoment):
 
     Attributes:
         row_norm: Public bound on a record's norm, > 0, in units of the records; may be swept without retracing.
+
+    Example:
+        >>> import numpy as np
+        >>> from drjax.defenses.dp_pca import AnalyticGauss
+        >>> from drjax.defenses.dp_pca_ball import InBall
+        >>> mechanism = AnalyticGauss(neighbouring="zero_out", n_components=2, row_norm=1.0, noise_multiplier=1.0)
+        >>> isinstance(mechanism, InBall)
+        True
+        >>> np.asarray(mechanism.rows(np.array([[3.0, 4.0], [0.3, 0.4]], np.float32))[0]).round(2)
+        array([[0.6, 0.8],
+               [0.3, 0.4]], dtype=float32)
     """
 
     row_norm: Any = traced(default=1.0)

@@ -369,6 +369,14 @@ def gram(rows: Array) -> Any:
 
 
 def mirrored(draws: Any) -> Any:
-    """A square matrix whose lower triangle is replaced by the mirror image of its upper one."""
+    """A square matrix whose lower triangle is replaced by the mirror image of its upper one.
+
+    Example:
+        >>> import numpy as np
+        >>> from drjax.defenses.dp_pca_noise import mirrored
+        >>> mirrored(np.arange(4.0).reshape(2, 2))
+        array([[0., 1.],
+               [1., 3.]])
+    """
     xp = np if isinstance(draws, np.ndarray) else jnp
     return xp.triu(draws) + xp.triu(draws, 1).T

@@ -6,6 +6,33 @@ among them). "zero_out" and "add_or_remove" move S by one x x^T, "replace_one" b
 
 The functions at the end make these numbers hold of what is in the computer: a record becomes a vector of whole numbers
 by a rule that depends on public numbers alone, and products and sums of whole numbers are exact.
+
+Example:
+    >>> import numpy as np
+    >>> from drjax.defenses import dp_pca_sensitivity as s
+    >>> near = {"neighbouring": "replace_one"}
+    >>> [round(float(value), 3) for value in (s.moment_sensitivity(2.0, **near), s.product_sensitivity(2.0, 1, **near))]
+    [5.657, 4.0]
+    >>> round(s.joint_sensitivity(s.check_weight(0.5), **near), 3)
+    1.768
+    >>> low, high = s.check_ranges([-1.0, 0.0], [1.0, 2.0])  # of two features
+    >>> s.laplace_sensitivity([1.0, 2.0]), s.entry_sensitivity(low, high, **near).tolist()
+    (7.0, [[1.0, 4.0], [4.0, 4.0]])
+    >>> bool((s.entry_widths(low, high, "replace_one") == s.entry_sensitivity(low, high, **near)).all())
+    True
+    >>> round(s.laplace_curve(1.0, [0.1] * 10, **near).epsilon_at(1e-5), 2)
+    1.0
+    >>> round(s.advanced_query_epsilon(1.0, 1e-5, 100), 3)  # 0.01 by dividing
+    0.02
+    >>> noise = s.wishart_noise(1.0, 1e-5, excess=4)
+    >>> s.wishart_delta(1.0, 4, 1 / noise) <= 1e-5
+    True
+    >>> s.wishart_curve(4, 1 / noise, neighbouring="zero_out").epsilon_at(1e-2) < 1.1
+    True
+    >>> bits = s.bits_for(1.0)
+    >>> whole = s.whole_rows_in_ball(np.array([[3.0, 4.0]]), 1.0, bits)
+    >>> bool(np.sqrt((whole**2).sum()) <= 2**bits), s.whole_gram(whole).shape, s.whole_change(2, 0, "zero_out")
+    (True, (2, 2), 256)
 """
 
 from __future__ import annotations

@@ -59,6 +59,12 @@ def discrete_laplace(scale: Rational | int, size: int | Sequence[int], *, bits: 
     Raises:
         ValueError: scale is not such a number, or size is not a shape.
         OverflowError: a sample is beyond 2^62.
+
+    Example:
+        >>> from drjax.defenses.exact_noise import discrete_laplace
+        >>> noise = discrete_laplace(10, 1000)
+        >>> noise.dtype, bool(5 < abs(noise).mean() < 20)
+        (dtype('int64'), True)
     """
     exact = _rational("scale", scale)
     if exact.numerator > MAX_SCALE:

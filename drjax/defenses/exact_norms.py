@@ -15,7 +15,14 @@ from drjax.defenses.exact_noise import power_of_two
 
 
 def clip_l1(rows: Array, bound: float, *, grid: float | None = None) -> np.ndarray:
-    """Rows shortened to an L1 norm of at most `bound`, exactly; otherwise as `clip_l2`."""
+    """Rows shortened to an L1 norm of at most `bound`, exactly; otherwise as `clip_l2`.
+
+    Example:
+        >>> from drjax.defenses.mechanisms import clip_l1
+        >>> clip_l1([[3.0, 1.0], [0.1, 0.2]], 1.0).round(3)
+        array([[0.75, 0.25],
+               [0.1 , 0.2 ]])
+    """
     return _clipped(rows, bound, grid, lambda unit: np.abs(unit).sum(axis=1))
 
 
@@ -36,6 +43,12 @@ def clip_l2(rows: Array, bound: float, *, grid: float | None = None) -> np.ndarr
 
     Raises:
         ValueError: rows are no matrix of numbers, bound is not finite and > 0, or grid is no such number.
+
+    Example:
+        >>> from drjax.defenses.mechanisms import clip_l2
+        >>> clip_l2([[3.0, 4.0], [0.3, 0.4]], 1.0).round(3)
+        array([[0.6, 0.8],
+               [0.3, 0.4]])
     """
     return _clipped(rows, bound, grid, lambda unit: np.sqrt((unit * unit).sum(axis=1)))
 

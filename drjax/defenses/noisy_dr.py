@@ -36,6 +36,13 @@ class Defense:
 
     Raises:
         ValueError: method is no DR method, or the scale not a finite number >= 0; a scale that is traced passes.
+
+    Example:
+        >>> import drjax
+        >>> from drjax.defenses import Rounding
+        >>> defended = Rounding(method=drjax.TSNE(), step=0.1)
+        >>> defended.title, defended.scale_field
+        ('t-SNE', 'step')
     """
 
     name: ClassVar[str]
@@ -104,7 +111,14 @@ class Defense:
 
 @hyperparams
 class AfterMethod(Defense):
-    """A defence that changes the coordinates alone: all that the method shares between shadows stays shared."""
+    """A defence that changes the coordinates alone: all that the method shares between shadows stays shared.
+
+    Example:
+        >>> import drjax
+        >>> from drjax.defenses import AfterMethod, InputNoise, Rounding
+        >>> issubclass(Rounding, AfterMethod), issubclass(InputNoise, AfterMethod)
+        (True, False)
+    """
 
     def defended(self, key: Array, coords: Array) -> Array:
         """What is published for the coordinates (n, k); pure, with a key for noise."""
@@ -173,6 +187,14 @@ class InputNoise(Defense):
 
     Source: Lumbut & Ponnoprat, "Investigating Privacy Leakage in Dimensionality Reduction Methods via Reconstruction
         Attack", equation 11.
+
+    Example:
+        >>> import drjax, jax
+        >>> from drjax.defenses import InputNoise
+        >>> x, method = drjax.load("digits").x[:60], drjax.PCA()
+        >>> noisy = InputNoise(method=method, sigma=0.1).fit_transform(jax.random.key(0), x)
+        >>> bool(abs(noisy.coords - method.fit_transform(jax.random.key(0), x).coords).max() > 0.01)
+        True
     """
 
     name: ClassVar[str] = "input-noise"
@@ -236,6 +258,14 @@ class OutputNoise(AfterMethod):
         sigma: Standard deviation of the noise, >= 0. Traced: a sweep compiles once.
         relative: Whether sigma is in units of the release's own spread (`spread`), so that one value means the same to
             every method and scale; else it is in units of the coordinates.
+
+    Example:
+        >>> import drjax, jax
+        >>> from drjax.defenses import OutputNoise
+        >>> x, method = drjax.load("digits").x[:60], drjax.PCA()
+        >>> noisy = OutputNoise(method=method, sigma=0.1).fit_transform(jax.random.key(0), x)
+        >>> bool(abs(noisy.coords - method.fit_transform(jax.random.key(0), x).coords).max() > 0.01)
+        True
     """
 
     name: ClassVar[str] = "output-noise"
@@ -264,6 +294,14 @@ class Rounding(AfterMethod):
         relative: Whether step is in units of the release's own spread (`told_spread`), so that one value means the same
             to every method and scale: at 0.1 a typical column takes some forty values. Else it is in units of the
             coordinates, where 0.01 keeps two decimals.
+
+    Example:
+        >>> import drjax, jax
+        >>> from drjax.defenses import Rounding
+        >>> method = Rounding(method=drjax.PCA(), step=0.5, relative=False)
+        >>> coords = method.fit_transform(jax.random.key(0), drjax.load("digits").x[:60]).coords
+        >>> bool((coords * 2 == (coords * 2).round()).all())  # multiples of a half
+        True
     """
 
     name: ClassVar[str] = "rounding"
@@ -293,7 +331,14 @@ class Rounding(AfterMethod):
 
 
 def spread(coords: Array) -> jax.Array:
-    """Root mean square over the coordinates (n, k) of their distance from their column's mean; ()."""
+    """Root mean square over the coordinates (n, k) of their distance from their column's mean; ().
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from drjax.defenses.noisy_dr import spread
+        >>> round(float(spread(jnp.array([[1.0, 0.0], [-1.0, 0.0]]))), 3)
+        0.707
+    """
     centred = coords - jnp.mean(coords, axis=0)
     square = jnp.mean(centred**2)
     is_zero = square == 0  # the derivative of the root would be infinite there

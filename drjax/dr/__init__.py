@@ -75,6 +75,12 @@ def make_method(
 
     Raises:
         ValueError: no such method or step, no such hyperparameter of it, or a value out of its range.
+
+    Example:
+        >>> import drjax
+        >>> from drjax.dr import make_method
+        >>> make_method("tsne", 2, {"perplexity": 5.0}, scale=("standard",), first_pca=10).method.perplexity
+        5.0
     """
     validate.one_of(METHODS, method=name)
     names = {field.name for field in dataclasses.fields(METHODS[name])} - {"n_components"}
@@ -91,7 +97,14 @@ def make_method(
 
 def command_words(method: DRMethod) -> list[str]:
     """Options of a command by which `make_method` makes a method; only what is not the default, and no step that the
-    command line does not have."""
+    command line does not have.
+
+    Example:
+        >>> import drjax
+        >>> from drjax.dr import command_words
+        >>> command_words(drjax.TSNE(perplexity=5.0))
+        ['--method', 'tsne', '--n-components', '2', '--perplexity', '5.0']
+    """
     is_behind = isinstance(method, Pipeline)
     own: Any = method.method if is_behind else method
     words = ["--method", own.name, "--n-components", str(own.n_components)]

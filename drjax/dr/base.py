@@ -1,4 +1,25 @@
-"""What the methods share: records and their checks, insertion of one record as a batch of one, and status flags."""
+"""What the methods share: records and their checks, insertion of one record as a batch of one, and status flags.
+
+Example:
+    >>> import drjax, jax, numpy as np
+    >>> from drjax.core.types import Status
+    >>> from drjax.dr import base
+    >>> x, key, method = drjax.load("digits").x[:60], jax.random.key(0), drjax.PCA()
+    >>> base.records(x).shape, base.known_records(x[1:]).shape
+    ((60, 64), (59, 64))
+    >>> base.check_components(2, *x.shape)  # as the next two: a ValueError, or nothing
+    >>> base.check_target(x[0], 64)
+    >>> base.check_targets(x[:5], 64)
+    >>> release = base.insert(method, key, method.prepare(base.known_records(x[1:])), x[0])
+    >>> release.coords.shape, base.first(jax.tree.map(lambda leaf: leaf[None], release)).coords.shape
+    ((60, 2), (60, 2))
+    >>> base.eigengap(np.array([4.0, 3.0, 1.0]), 2).tolist()  # distances to the nearest, over 4
+    [0.25, 0.25]
+    >>> Status(int(base.flag(True, Status.SMALL_GAP))), Status(int(base.non_finite(np.full((3, 2), np.nan))))
+    (<Status.SMALL_GAP: 32>, <Status.NON_FINITE: 8>)
+    >>> Status(int(base.sign_flags(np.array([0.0, 1.0]), np.array([0.5, 0.5]))))
+    <Status.SIGN_TIE: 16>
+"""
 
 from __future__ import annotations
 

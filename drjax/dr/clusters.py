@@ -9,6 +9,16 @@ directions, points are the coordinates along these and the length of the rest, w
 records. Every bound allows for rounding.
 
 Source: Connor, Cardillo, Vadicamo & Rabitti (2017), Hilbert exclusion: the line through two pivots of a Hilbert space.
+
+Example:
+    >>> import numpy as np
+    >>> from drjax.dr import clusters
+    >>> rows = np.random.default_rng(0).random((60, 3))
+    >>> found = clusters.clustered(rows, 4)
+    >>> len(found.start) - 1, len(clusters.pieces(found))
+    (4, 4)
+    >>> len(clusters.for_search(rows, 5).start) - 1
+    9
 """
 
 from __future__ import annotations

@@ -55,6 +55,14 @@ class Training:
         momentum: Momentum of "sgd", in [0, 1).
         nesterov: Whether the momentum is Nesterov's.
         l2: Weight of the penalty, >= 0.
+
+    Example:
+        >>> import jax
+        >>> from drjax.nets.classifier_training import Training
+        >>> from drjax.nets.classifiers import Classifier
+        >>> training = Training(model=Classifier(hidden=(32,), activation="tanh"), epochs=20, batch_size=10)
+        >>> training.batches(jax.random.key(0), 60).shape  # an order for 60 records, in 20 epochs of 6 steps
+        (120, 10)
     """
 
     model: Classifier = Classifier()

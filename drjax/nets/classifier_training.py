@@ -1,4 +1,22 @@
-"""Training released models, thousands at once: what is asked for is checked here and run in `classifier_descent`."""
+"""Training released models, thousands at once: what is asked for is checked here and run in `classifier_descent`.
+
+Example:
+    >>> import drjax, jax, numpy as np
+    >>> from drjax.nets import classifier_training as c
+    >>> from drjax.nets.classifiers import Classifier
+    >>> data = drjax.load("digits")
+    >>> model = Classifier(hidden=(4,))
+    >>> init = c.check_params(model, model.init(jax.random.key(0), 64), 64)
+    >>> classes = c.check_labels(data.y[40:60], 20, model.n_classes, "targets_y")
+    >>> split, context = c.prepare(c.Training(model=model, epochs=5), data.x[:40], data.y[:40], init=init)
+    >>> own = c.split_records(model, split, data.x[40:60])
+    >>> lanes = c.Lanes(x=own, y=np.eye(10, dtype=np.float32)[classes], weight=np.ones(20, np.float32))
+    >>> models = c.join_params(model, split, c.run(context, lanes))  # differentiable in the records
+    >>> models[0]["w"].shape
+    (20, 4, 64)
+    >>> c.join_params(model, split, c.split_params(model, split, init))[0]["w"].shape
+    (4, 64)
+"""
 
 from __future__ import annotations
 
@@ -76,6 +94,17 @@ def train_many(
         ValueError: shapes that do not match, records not finite without a mechanism, classes out of range, batches
             missing, noise keys without a mechanism, or for a mechanism batches that name a record twice or come without
             `training.batch_size`, by which it divides.
+
+    Example:
+        >>> import drjax, jax
+        >>> from drjax.nets.classifier_training import Training, train_many
+        >>> from drjax.nets.classifiers import Classifier
+        >>> data = drjax.load("digits")
+        >>> x, y, training = data.x, data.y, Training(model=Classifier(hidden=(4,)), epochs=5)
+        >>> init = training.model.init(jax.random.key(0), 64)
+        >>> models = train_many(training, x[:40], y[:40], x[40:60], y[40:60], init=init)
+        >>> models[0]["w"].shape  # of 20 models that differ in one record
+        (20, 4, 64)
     """
     targets = validate.matrix(targets_x, "targets_x", must_be_finite=mechanism is None)
     _check_noise_keys(mechanism, noise_keys, len(targets))

@@ -42,6 +42,12 @@ class Input:
         mean, std: Mean and standard deviation of each channel; pictures in [0, 1] become (x - mean) / std. One value is
             for all channels.
         channels_first: Give the model (n, c, h, w), as PyTorch does, instead of (n, h, w, c).
+
+    Example:
+        >>> import numpy as np
+        >>> from drjax.nets.extractor_adapters import Input
+        >>> Input(size=(16, 16), channels=3, channels_first=True).prepared(np.zeros((2, 8, 8, 1), np.float32)).shape
+        (2, 3, 16, 16)
     """
 
     size: tuple[int, int] | None = None
@@ -92,6 +98,13 @@ class ModelFeatures:
     Attributes:
         run: Prepared pictures to an array with one row each.
         sees: What it wants to see.
+
+    Example:
+        >>> import numpy as np
+        >>> from drjax.nets.extractor_adapters import Input, ModelFeatures
+        >>> means = ModelFeatures(run=lambda pictures: pictures.mean(axis=(1, 2)), sees=Input(channels=3))
+        >>> means.features(np.zeros((2, 8, 8, 1), np.float32)).shape
+        (2, 3)
     """
 
     run: Callable[[np.ndarray], Any]
@@ -131,6 +144,18 @@ def from_nnx(model: nnx.Module, *, layer: str | None = None, sees: Input = Input
 
     Raises:
         ValueError: the model has no such submodule; when used, if it is not called once.
+
+    Example:
+        >>> import jax, numpy as np
+        >>> from flax import nnx
+        >>> from drjax.nets.extractor_adapters import from_nnx
+        >>> class Net(nnx.Module):
+        ...     def __init__(self, rngs):
+        ...         self.head = nnx.Linear(64, 5, rngs=rngs)
+        ...     def __call__(self, pictures):
+        ...         return self.head(pictures.reshape(len(pictures), 64))
+        >>> from_nnx(Net(nnx.Rngs(0)), layer="head").features(np.zeros((2, 8, 8, 1), np.float32)).shape
+        (2, 5)
     """
     graph, state = nnx.split(model)
     own = nnx.merge(graph, jax.tree.map(jnp.copy, state))
@@ -169,6 +194,19 @@ def from_onnx(
         ImportError: onnxruntime is not installed.
         FileNotFoundError: nothing at `path`.
         ValueError: no ONNX network, one with several inputs, or without that output.
+
+    Example:
+        >>> import tempfile, numpy as np, onnx
+        >>> from onnx import TensorProto, helper
+        >>> from drjax.nets.extractor_adapters import from_onnx
+        >>> x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 1, 8, 8])
+        >>> y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 64])
+        >>> graph = helper.make_graph([helper.make_node("Flatten", ["x"], ["y"])], "net", [x], [y])
+        >>> net = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     onnx.save(net, f"{folder}/net.onnx")
+        ...     from_onnx(f"{folder}/net.onnx").features(np.zeros((2, 8, 8, 1), np.float32)).shape
+        (2, 64)
     """
     path = Path(path)
     if not path.is_file():

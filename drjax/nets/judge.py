@@ -43,6 +43,12 @@ class JudgeConfig:
         weight_decay: AdamW's, >= 0; relative to the rate.
         shift: Largest random shift of a training image as a share of a side, in [0, 0.5]; rounded to whole pixels.
         held_out: Share in (0, 1) of the images that is not trained on, unless `train_judge` is given others.
+
+    Example:
+        >>> from drjax.nets.judge import JudgeConfig
+        >>> JudgeConfig(epochs=40, batch_size=32)  # for small data sets
+        JudgeConfig(widths=(16, 32, 64), epochs=40, batch_size=32, learning_rate=0.005,
+                    weight_decay=0.05, shift=0.07, held_out=0.1)
     """
 
     widths: tuple[int, int, int] = (16, 32, 64)
@@ -167,6 +173,16 @@ def train_judge(
     Raises:
         ValueError: shapes that do not match, images not in [0, 1], labels out of range, too few images for one batch,
             or a training that diverged.
+
+    Example:
+        >>> import drjax, jax
+        >>> from drjax.nets.judge import JudgeConfig, train_judge
+        >>> data = drjax.load("digits")
+        >>> small = JudgeConfig(widths=(2, 3, 4), epochs=1, batch_size=8)
+        >>> given = {"image_shape": (8, 8), "n_classes": 10, "config": small}
+        >>> judge = train_judge(jax.random.key(0), data.x[:60], data.y[:60], **given)
+        >>> judge.log_probabilities(data.x[60:65]).shape
+        (5, 10)
     """
     validate.prng_key(key)
     validate.integer(minimum=2, n_classes=n_classes)

@@ -122,6 +122,17 @@ def write_params(path: str | Path, params: PyTree) -> None:
 
     Raises:
         ValueError: another ending.
+
+    Example:
+        >>> import tempfile, jax
+        >>> from drjax.nets.classifiers import Classifier
+        >>> from drjax.nets.weights_files import write_params
+        >>> from drjax.reports.records import load_arrays
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     write_params(f"{folder}/start.npz", Classifier(hidden=(4,)).init(jax.random.key(0), 64))
+        ...     found = load_arrays(f"{folder}/start.npz")
+        >>> {name: array.shape for name, array in sorted(found.items())}
+        {'0.b': (4,), '0.w': (4, 64), '1.b': (10,), '1.w': (10, 4)}
     """
     path = Path(path)
     _check_suffix(path)

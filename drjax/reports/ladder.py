@@ -42,6 +42,15 @@ class LadderRow:
         needs_public: Whether it needs public records of the same kind.
         note: Anything a reader must know to read the figures.
         why: Reason why it works, one sentence, for the report on the strongest attack.
+
+    Example:
+        >>> import jax, numpy as np
+        >>> from drjax.attacks import metrics
+        >>> from drjax.reports.ladder import LadderRow
+        >>> x = np.random.default_rng(0).random((60, 8))
+        >>> scores = metrics.evaluate(jax.random.key(0), x[:20], x[:20], neighbors=x[20:40], decoys=x[40:], seconds=1.0)
+        >>> LadderRow(label="Ours", description="It rebuilds all.", scores=scores, needs_public=True).needs
+        'public records'
     """
 
     label: str
@@ -68,6 +77,16 @@ def verdict(rows: Sequence[LadderRow]) -> Verdict:
 
     Raises:
         ValueError: no row that is an attack, or an attack that was not compared with the mean record.
+
+    Example:
+        >>> import jax, numpy as np
+        >>> from drjax.attacks import metrics
+        >>> from drjax.reports.ladder import LadderRow, verdict
+        >>> x = np.random.default_rng(0).random((60, 8))
+        >>> given = {"neighbors": x[20:40], "decoys": x[40:], "mean_record": np.full((20, 8), 0.5), "seconds": 1.0}
+        >>> scores = metrics.evaluate(jax.random.key(0), x[:20] + 0.001, x[:20], **given)
+        >>> verdict([LadderRow(label="Ours", description="It rebuilds all but a thousandth.", scores=scores)]).headline
+        'Do not publish this as it is'
     """
     best = strongest(rows)
     for row in rows:

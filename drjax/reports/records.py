@@ -80,6 +80,16 @@ def read_records(path: Path | str) -> list[dict[str, Any]]:
     Raises:
         FileNotFoundError: neither the file nor a cell is there.
         ValueError: a complete line or a cell that is not a record, or one of a later schema version.
+
+    Example:
+        >>> import tempfile, drjax
+        >>> from drjax.reports.records import read_records
+        >>> sizes = {"n_known": 20, "n_shadow": 20, "n_validation": 4, "n_targets": 4, "n_decoys": 10}
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     found = drjax.audit("digits", out=f"{folder}/run", attacks=("closed-form",), **sizes)
+        ...     records = read_records(f"{folder}/run/records.jsonl")
+        >>> len(records) > 1
+        True
     """
     return [_parsed(*line) for line in _lines(path)]
 

@@ -59,6 +59,11 @@ class Section:
         is_interactive: Whether the page's script does something with it.
         title: Heading.
         paragraphs: Text below the heading, before anything else.
+
+    Example:
+        >>> from drjax.reports.sections import Section
+        >>> Section(title="Who attacks", paragraphs=("Somebody who knows all records but one.",)).is_interactive
+        False
     """
 
     template: ClassVar[str]

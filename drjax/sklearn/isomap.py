@@ -34,6 +34,14 @@ class Isomap(sklearn.manifold.Isomap):
     and drjax the shortest paths and the embedding. Both are exact whatever `eigen_solver`, `path_method`, `tol`,
     `max_iter` and `neighbors_algorithm` say, and float32 input stays float32. Of neighbours at equal distance
     `n_neighbors` takes those of lowest index.
+
+    Example:
+        >>> from sklearn.datasets import load_digits
+        >>> from drjax.sklearn import Isomap
+        >>> x = load_digits().data[:60]
+        >>> model = Isomap(n_neighbors=6).fit(x)
+        >>> model.embedding_.shape, model.transform(x[:3]).shape
+        ((60, 2), (3, 2))
     """
 
     def fit(self, X: Any, y: Any = None) -> Isomap:

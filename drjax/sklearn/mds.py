@@ -27,6 +27,12 @@ class ClassicalMDS(sklearn.manifold.ClassicalMDS):
 
     Parameters and fitted attributes are scikit-learn's. Directions whose eigenvalue is not above rounding have
     coordinates 0, where scikit-learn's are nan if it is negative.
+
+    Example:
+        >>> from sklearn.datasets import load_digits
+        >>> from drjax.sklearn import ClassicalMDS
+        >>> ClassicalMDS(metric="manhattan").fit_transform(load_digits().data[:60]).shape
+        (60, 2)
     """
 
     def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
@@ -49,6 +55,13 @@ class MDS(sklearn.manifold.MDS):
     Parameters and fitted attributes are scikit-learn's, deprecated ones included. A `random_state` gives scikit-learn's
     own starting points, and so its embedding to rounding. Nonmetric scaling is not implemented. `n_jobs` and `verbose`
     have no effect.
+
+    Example:
+        >>> from sklearn.datasets import load_digits
+        >>> from drjax.sklearn import MDS
+        >>> model = MDS(n_init=1, init="random", random_state=0, max_iter=50)
+        >>> model.fit_transform(load_digits().data[:60]).shape, bool(model.stress_ > 0)
+        ((60, 2), True)
     """
 
     def fit_transform(self, X: Any, y: Any = None, init: Any = None) -> np.ndarray:
@@ -163,6 +176,15 @@ def smacof(
     Raises:
         ValueError: dissimilarities are not square and symmetric, or init has another number of rows.
         NotImplementedError: metric is False.
+
+    Example:
+        >>> from scipy.spatial.distance import pdist, squareform
+        >>> from sklearn.datasets import load_digits
+        >>> from drjax.sklearn import smacof
+        >>> between = squareform(pdist(load_digits().data[:60]))
+        >>> coords, stress = smacof(between, n_components=2, random_state=0, max_iter=50)
+        >>> coords.shape, bool(stress > 0)
+        ((60, 2), True)
     """
     del n_jobs, verbose
     if not metric:

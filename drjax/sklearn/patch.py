@@ -65,6 +65,14 @@ def read_list(path: Path) -> tuple[str, list[Entry]]:
 
     Raises:
         ValueError: an entry has no tests or no reason, or a pattern stands there twice.
+
+    Example:
+        >>> from pathlib import Path
+        >>> import drjax.sklearn
+        >>> from drjax.sklearn.patch import read_list
+        >>> version, entries = read_list(Path(drjax.sklearn.__file__).parent / "upstream_xfails.toml")
+        >>> version.startswith("1."), all(entry.reason for entry in entries)
+        (True, True)
     """
     table = tomllib.loads(path.read_text(encoding="utf-8"))
     entries = []

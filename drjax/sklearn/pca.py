@@ -25,6 +25,14 @@ class PCA(sklearn.decomposition.PCA):
     decomposition, so that `tol`, `iterated_power`, `n_oversamples`, `power_iteration_normalizer` and `random_state`
     have no effect; the solver's name decides which `n_components` are allowed, as in scikit-learn. Sparse input, where
     scikit-learn allows it, is made dense. The input is never overwritten, whatever `copy` says.
+
+    Example:
+        >>> from sklearn.datasets import load_digits
+        >>> from drjax.sklearn import PCA
+        >>> x = load_digits().data[:60]
+        >>> model = PCA(n_components=2).fit(x)
+        >>> model.transform(x).shape, model.components_.shape
+        ((60, 2), (2, 64))
     """
 
     def fit(self, X: Any, y: Any = None) -> PCA:

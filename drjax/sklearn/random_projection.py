@@ -51,6 +51,12 @@ class SparseRandomProjection(sklearn.random_projection.SparseRandomProjection):
     Parameters and fitted attributes are scikit-learn's. Entries have scikit-learn's law (each is independent of the
     others) and values, not its random stream: the same `random_state` gives another matrix. An int s gives that of
     `drjax.dr.SparseRandomProjection` and the key `jax.random.key(s)`.
+
+    Example:
+        >>> from sklearn.datasets import load_digits
+        >>> from drjax.sklearn import SparseRandomProjection
+        >>> SparseRandomProjection(n_components=4, random_state=0).fit_transform(load_digits().data[:60]).shape
+        (60, 4)
     """
 
     def _make_random_matrix(self, n_components: int, n_features: int) -> Any:

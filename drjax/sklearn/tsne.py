@@ -34,6 +34,13 @@ class TSNE(sklearn.manifold.TSNE):
     where scikit-learn takes float32. A random start is the one that scikit-learn draws from the
     same `random_state`. The descent is chaotic: maps equal scikit-learn's in distribution. Sparse data are made dense;
     a sparse precomputed matrix must have all distances. With verbose = 2 the last iteration is printed.
+
+    Example:
+        >>> from sklearn.datasets import load_digits
+        >>> from drjax.sklearn import TSNE
+        >>> x = load_digits().data[:60].astype("float32")
+        >>> TSNE(perplexity=10.0, max_iter=250, random_state=0).fit_transform(x).shape
+        (60, 2)
     """
 
     def fit(self, X: Any, y: Any = None) -> TSNE:

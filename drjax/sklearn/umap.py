@@ -38,6 +38,13 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         graph_: (n_samples, n_samples), CSR, weights of the fuzzy simplicial set, without those too small for an update.
         n_epochs_: Epochs run.
         n_features_in_, feature_names_in_: Attributes as everywhere in scikit-learn.
+
+    Example:
+        >>> from sklearn.datasets import load_digits
+        >>> from drjax.sklearn import UMAP
+        >>> x = load_digits().data[:60].astype("float32")
+        >>> UMAP(n_neighbors=5, n_epochs=20, random_state=0).fit_transform(x).shape
+        (60, 2)
     """
 
     def __init__(

@@ -34,6 +34,13 @@ class Cell:
         name: What is its own, such as "method=tsne perplexity=20".
         settings: The same as values; None for a hyperparameter that its method does not have.
         config: The audit.
+
+    Example:
+        >>> from drjax import sweeps
+        >>> from drjax.audits import AuditConfig
+        >>> config = sweeps.SweepConfig(base=AuditConfig(), over={"method": ("pca", "tsne"), "perplexity": (5, 50)})
+        >>> [cell.name for cell in config.cells if isinstance(cell, sweeps.Cell)]  # PCA has no perplexity
+        ['method=pca', 'method=tsne perplexity=5', 'method=tsne perplexity=50']
     """
 
     name: str

@@ -26,6 +26,11 @@ class Budget:
         center: Share of the step that finds the mean and the size of the records.
         projection: Share of the step that finds the components.
         moments: Share of the step that finds counts, means and covariances.
+
+    Example:
+        >>> from drjax.synthesis.pca_gauss import Budget
+        >>> Budget.paper(projection=0.4)  # as paper 002 divides it
+        Budget(center=0.06, projection=0.4, moments=0.54)
     """
 
     center: float = 0.1

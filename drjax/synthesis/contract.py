@@ -90,6 +90,13 @@ class Box:
     Attributes:
         lower: d numbers, units of the records.
         upper: d numbers, each larger.
+
+    Example:
+        >>> import numpy as np
+        >>> from drjax.synthesis.contract import Box
+        >>> box = Box.of([0.0, 18.0], [1.0, 90.0])
+        >>> box.d, box.clip(np.array([[0.5, 130.0]])).tolist()
+        (2, [[0.5, 90.0]])
     """
 
     lower: tuple[float, ...]

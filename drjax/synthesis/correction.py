@@ -3,6 +3,20 @@
 Four things shrink deviations: components are cut to a ball, variance outside the p directions is left out, repaired
 covariances lose or gain some, and samples are cut to the box. A `Correction` undoes all four. Its inputs are noisy sums
 that the guarantee covers already, so it costs no privacy. Derivations: docs/synthesis.md.
+
+Example:
+    >>> import jax.numpy as jnp
+    >>> from drjax.synthesis import correction
+    >>> [round(float(correction.uncut_trace(cut, 4.0, 10.0)), 1) for cut in (0.1, 0.9)]  # much was cut of the second
+    [0.1, 2.0]
+    >>> round(float(correction.positive_mean(-1.0, 1.0)), 2), round(float(correction.positive_mean(9.0, 1.0)), 2)
+    (0.53, 9.0)
+    >>> [round(float(moment), 2) for moment in correction.cut_moments(0.0, 1.0)]
+    [0.0, 0.52]
+    >>> ends = jnp.ones(1), jnp.zeros((1, 1)), jnp.full((1, 1), 0.5)
+    >>> slope, offset = correction.line_to_box(*ends)
+    >>> slope.shape, bool(slope[0] >= 1), offset.shape
+    ((1,), True, (1, 1))
 """
 
 from __future__ import annotations

@@ -59,6 +59,17 @@ class PCAGauss(ProjectedGauss):
             at no record.
         is_divided: Whether components are divided by sqrt(m) with `paper`, as lemma 1 asks. The authors' code does not
             do it, which makes its noise smaller by that factor, and lemma 1's bound on the components false.
+
+    Example:
+        >>> import drjax, jax
+        >>> from drjax.synthesis.contract import Box
+        >>> from drjax.synthesis.pca_gauss import PCAGauss
+        >>> data = drjax.load("digits")
+        >>> method = PCAGauss(neighbouring="replace_one", box=Box.of(0.0, 1.0, 64), n_components=4, n_classes=10)
+        >>> published = method.release(data.x, data.y, 1.0, 1e-5)
+        >>> x, y = published.sample(None, 60)
+        >>> x.shape, bool((x >= 0).all() and (x <= 1).all()), y.shape
+        ((60, 64), True, (60,))
     """
 
     projection: str = "private"

@@ -37,6 +37,16 @@ class RONGauss(ProjectedGauss):
 
     The way back to features: a record is the centre plus the mean distance from it times W^T z, at the mean norm of the
     records; both come with noise. With `paper=True` norms are lost, so `decode` has to be False.
+
+    Example:
+        >>> import drjax
+        >>> from drjax.synthesis.contract import Box
+        >>> from drjax.synthesis.ron_gauss import RONGauss
+        >>> data = drjax.load("digits")
+        >>> method = RONGauss(neighbouring="replace_one", box=Box.of(0.0, 1.0, 64), n_components=4, n_classes=10)
+        >>> x, y = method.release(data.x, data.y, 1.0, 1e-5).sample(None, 60)
+        >>> x.shape, y.shape
+        ((60, 64), (60,))
     """
 
     name: ClassVar[str] = "ron-gauss"

@@ -76,6 +76,15 @@ class PCAGaussSpectrum:
         clip_norm: Public bound on records less the centre, > 0, in units of half the box's width; None for sqrt(d).
         divisor: Public, > 0; None for the number of records, not under "add_or_remove".
         paper: The paper's noise; and without `center`, the mean of the records, as in the paper, which warns.
+
+    Example:
+        >>> import drjax
+        >>> from drjax.synthesis.contract import Box
+        >>> from drjax.synthesis.pca_gauss import PCAGaussSpectrum
+        >>> method = PCAGaussSpectrum(neighbouring="replace_one", box=Box.of(0.0, 1.0, 64), n_components=4)
+        >>> published = method.release(drjax.load("digits").x, None, 1.0, 1e-5)
+        >>> published.variances.shape
+        (4,)
     """
 
     neighbouring: str

@@ -112,6 +112,20 @@ def plot_of_picture(path: str | Path, *, most_hidden: float = MOST_HIDDEN) -> Pl
 
     Raises:
         ValueError, FileNotFoundError: as `reading.read_picture`.
+
+    Example:
+        >>> import tempfile, numpy as np
+        >>> from PIL import Image, ImageDraw
+        >>> from drjax.attacks.property.observation import plot_of_picture
+        >>> picture = Image.new("RGB", (400, 400), "white")
+        >>> draw = ImageDraw.Draw(picture)
+        >>> for x, y in np.random.default_rng(0).integers(40, 360, size=(60, 2)):
+        ...     draw.ellipse((x - 4, y - 4, x + 4, y + 4), fill="black")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     picture.save(f"{folder}/plot.png")
+        ...     plot = plot_of_picture(f"{folder}/plot.png")
+        >>> plot.points.shape
+        (60, 2)
     """
     found = reading.read_picture(path, most_hidden=most_hidden)
     # On a square of the same area as many markers overlap, and the axes are scaled to one length anyway.

@@ -154,6 +154,22 @@ def predict_proportion(
     Raises:
         ValueError: an argument out of its range, or too few shadow records with or without the property.
         MemoryError: more memory would be needed than is available.
+
+    Example:
+        >>> import tempfile, drjax, jax, numpy as np, pandas as pd
+        >>> from drjax.attacks.property.observation import plot_of_coords
+        >>> from drjax.attacks.property.predict import predict_proportion
+        >>> from drjax.attacks.property.shadow_data import read_shadow
+        >>> rng = np.random.default_rng(0)
+        >>> ill = np.arange(430) % 5 != 0  # of the 30 in the plot 80%
+        >>> x = (6 + 3 * ill[:, None]) * ill[:, None] + (1 + 2 * ill[:, None]) * rng.normal(size=(430, 3))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     pd.DataFrame(x[:400]).add_prefix("f").assign(ill=ill[:400] * 1).to_csv(f"{folder}/t.csv", index=False)
+        ...     shadow = read_shadow(f"{folder}/t.csv", "ill")
+        >>> plot = plot_of_coords(drjax.embed(x[400:]))
+        >>> outcome = predict_proportion(jax.random.key(0), plot, shadow, drjax.PCA(), n_shadow=60)
+        >>> abs(outcome.findings[0].proportion - 0.8) < 0.1
+        True
     """
     validate.prng_key(key)
     if not attacks or len(set(attacks)) < len(attacks):

@@ -130,6 +130,17 @@ def read_shadow(
         ValueError: no such column or value, an attribute of more or other values and no VALUE, or what
             `drjax.data.load` and `Features.of` refuse.
         FileNotFoundError: nothing of that name.
+
+    Example:
+        >>> import tempfile, numpy as np, pandas as pd
+        >>> from drjax.attacks.property.shadow_data import read_shadow
+        >>> rng = np.random.default_rng(0)
+        >>> table = pd.DataFrame(rng.normal(size=(40, 3)), columns=list("abc")).assign(sex=rng.choice(["f", "m"], 40))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     table.to_csv(f"{folder}/records.csv", index=False)
+        ...     shadow = read_shadow(f"{folder}/records.csv", "sex=f")
+        >>> shadow.features.shape, shadow.property
+        ((40, 3), 'sex is f')
     """
     column, equals, value = attribute.partition("=")
     is_table = Path(source).suffix.lower() in SUFFIXES and not Path(source).is_dir()

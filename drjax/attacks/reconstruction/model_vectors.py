@@ -53,6 +53,21 @@ def representation(
     Raises:
         ValueError: an unknown access, one without what it needs or with what is another's, an index that is out of
             range or repeated, queries of another dimension or not finite, or parameters that do not fit the classifier.
+
+    Example:
+        >>> import drjax, jax
+        >>> from drjax.attacks.reconstruction.reconn import choose_queries, representation
+        >>> from drjax.nets.classifier_training import Training, train_many
+        >>> from drjax.nets.classifiers import Classifier
+        >>> data = drjax.load("digits")
+        >>> x, y, training = data.x, data.y, Training(model=Classifier(hidden=(4,)), epochs=5)
+        >>> init = training.model.init(jax.random.key(0), 64)
+        >>> models = train_many(training, x[:40], y[:40], x[40:60], y[40:60], init=init)
+        >>> queries = choose_queries(jax.random.key(0), x[:40], 8)  # of a model that answers and shows no weights
+        >>> representation(training, models).shape
+        (20, 310)
+        >>> representation(training, models, access="logits", queries=queries).shape
+        (20, 80)
     """
     validate.one_of(ACCESS, access=access)
     for name, value, use in (("layers", layers, "layers"), ("queries", queries, "logits")):
@@ -78,6 +93,12 @@ def choose_queries(key: Array, known_x: Array, n: int = N_QUERIES) -> np.ndarray
 
     Raises:
         ValueError: fewer than n known records, or not a finite numeric matrix.
+
+    Example:
+        >>> import drjax, jax
+        >>> from drjax.attacks.reconstruction.reconn import choose_queries
+        >>> choose_queries(jax.random.key(0), drjax.load("digits").x[:60], 10).shape
+        (10, 64)
     """
     validate.prng_key(key)
     validate.integer(n=n)

@@ -44,6 +44,11 @@ class NeuralConfig(TrainConfig):
             ReLU of the paper and PyTorch's initialisation a pixel can be dead from the start or die at a high rate.
         clip: Clip reconstructions to [0, 1].
         n_ensemble: Networks from different keys whose outputs are averaged, >= 1.
+
+    Example:
+        >>> from drjax.attacks.reconstruction.neural import RECIPES, NeuralConfig
+        >>> NeuralConfig(epochs=100, n_ensemble=3).learning_rate == RECIPES["paper000"].learning_rate
+        True
     """
 
     architecture: str = "auto"
@@ -174,6 +179,17 @@ def fit(
     Raises:
         ValueError: arrays that are not finite or do not fit each other, an architecture for other records, or a
             checkpoint of another run.
+
+    Example:
+        >>> import drjax, jax
+        >>> from drjax.attacks.reconstruction import neural
+        >>> x, key = drjax.load("digits").x, jax.random.key(0)
+        >>> releases = drjax.shadow_embeddings(key, drjax.PCA(), x[:19], x[19:119]).coords
+        >>> config = neural.NeuralConfig(epochs=2, architecture="bch22", learning_rate=1e-3)
+        >>> validation = releases[80:], x[99:119]
+        >>> model, history = neural.fit(key, releases[:80], x[19:99], config, validation=validation)
+        >>> neural.reconstruct(model, releases[80:]).x.shape
+        (20, 64)
     """
     validate.prng_key(key)
     releases = _releases(releases, "releases")
@@ -284,6 +300,12 @@ class Network(LearnedAttack):
 
     Attributes:
         recipe: Key of `RECIPES`.
+
+    Example:
+        >>> from drjax.attacks.reconstruction.neural import DenseNetwork, Network, SplitNetwork
+        >>> attacks = [DenseNetwork(), SplitNetwork(recipe="paper000")]
+        >>> [(attack.name, attack.recipe) for attack in attacks if isinstance(attack, Network)]
+        [('dense-network', 'bch22-fast'), ('network', 'paper000')]
     """
 
     recipe: str
@@ -328,7 +350,14 @@ class Network(LearnedAttack):
 
 @dataclass(frozen=True, kw_only=True)
 class DenseNetwork(Network):
-    """The network of BCH22."""
+    """The network of BCH22.
+
+    Example:
+        >>> from drjax.attacks.reconstruction.neural import DenseNetwork
+        >>> from drjax.dr import UMAP
+        >>> DenseNetwork(recipe="bch22").suits(UMAP(), seed_known=False) is None  # it is an attack on UMAP
+        True
+    """
 
     name: str = "dense-network"
     label: str = "Dense network (BCH22)"
@@ -338,7 +367,14 @@ class DenseNetwork(Network):
 
 @dataclass(frozen=True, kw_only=True)
 class SplitNetwork(Network):
-    """The network of paper 000."""
+    """The network of paper 000.
+
+    Example:
+        >>> from drjax.attacks.reconstruction.neural import SplitNetwork
+        >>> from drjax.dr import UMAP
+        >>> SplitNetwork(recipe="paper000").suits(UMAP(), seed_known=False) is None  # it is an attack on UMAP
+        True
+    """
 
     name: str = "network"
     label: str = "Split network (paper 000)"

@@ -49,6 +49,16 @@ def fit_ridge(
 
     Raises:
         ValueError: as there.
+
+    Example:
+        >>> import drjax, jax
+        >>> from drjax.attacks.reconstruction import passing_shadows
+        >>> x = drjax.load("digits").x
+        >>> model = passing_shadows.fit_ridge(jax.random.key(0), drjax.PCA(), x[:19], x[100:400])
+        >>> releases = drjax.shadow_embeddings(jax.random.key(1), drjax.PCA(), x[:19], x[19:29]).coords
+        >>> found = model.reconstruct(releases).x
+        >>> bool(((found - x[19:29]) ** 2).mean() < ((x[100:400].mean(axis=0) - x[19:29]) ** 2).mean())
+        True
     """
     shadows = PassingShadows(key=key, method=method, known=np.asarray(known), records=records, dtype=dtype)
     sums = shadows.sums(flat, executor=executor, workers=workers)
@@ -68,7 +78,17 @@ def fit_kernel(
     workers: int | None = None,
 ) -> invariant.KernelModel:
     """`invariant.fit` on the shadows of all records, of which the first `n_landmarks` are kept; the other arguments as
-    there and of `fit_ridge`."""
+    there and of `fit_ridge`.
+
+    Example:
+        >>> import drjax, jax
+        >>> from drjax.attacks.reconstruction import passing_shadows
+        >>> x = drjax.load("digits").x
+        >>> model = passing_shadows.fit_kernel(jax.random.key(0), drjax.PCA(), x[:19], x[100:400])
+        >>> releases = drjax.shadow_embeddings(jax.random.key(1), drjax.PCA(), x[:19], x[19:29]).coords
+        >>> model.reconstruct(releases).x.shape
+        (10, 64)
+    """
     validate.integer(minimum=2, n_landmarks=n_landmarks)
     validate.at_most(passing.RANGE, "the shadows of a task", n_landmarks=n_landmarks)
     shadows = PassingShadows(key=key, method=method, known=np.asarray(known), records=records, dtype=dtype)
@@ -103,6 +123,18 @@ def fit_network(
 
     Raises:
         ValueError: as `neural.fit`, or an epoch without a usable shadow.
+
+    Example:
+        >>> import drjax, jax
+        >>> from drjax.attacks.reconstruction import neural, passing_shadows
+        >>> x = drjax.load("digits").x
+        >>> config = neural.NeuralConfig(epochs=2, architecture="bch22", learning_rate=1e-3)
+        >>> model, _ = passing_shadows.fit_network(
+        ...     jax.random.key(0), drjax.PCA(), x[:19], x[200:400], config, validation=x[100:120], epoch_size=80
+        ... )
+        >>> releases = drjax.shadow_embeddings(jax.random.key(1), drjax.PCA(), x[:19], x[19:39]).coords
+        >>> neural.reconstruct(model, releases).x.shape
+        (20, 64)
     """
     validate.integer(epoch_size=epoch_size)
     validate.at_most(len(records), "the number of records", epoch_size=epoch_size)

@@ -56,6 +56,13 @@ class ReconnConfig(TrainConfig):
             `image_shape`.
         discriminator_learning_rate: Learning rate of that discriminator, > 0.
         n_ensemble: Networks from different keys whose outputs are averaged, >= 1.
+
+    Example:
+        >>> import dataclasses
+        >>> from drjax.attacks.reconstruction import reconn
+        >>> config = dataclasses.replace(reconn.RECIPES["fast"], n_ensemble=1)  # a recipe with one network
+        >>> config.optimizer, config.epochs < reconn.ReconnConfig().epochs
+        ('adam', True)
     """
 
     epochs: int = 200
@@ -207,6 +214,17 @@ def fit(
     Raises:
         ValueError: arrays that are not finite or do not fit each other, targets outside [0, 1] or of another size than
             `config.image_shape`, or a checkpoint of another run.
+
+    Example:
+        >>> import jax, numpy as np
+        >>> from drjax.attacks.reconstruction import reconn
+        >>> targets = np.random.default_rng(0).random((60, 4))
+        >>> vectors = targets @ np.random.default_rng(1).normal(size=(4, 10))  # of models, as by `representation`
+        >>> config = reconn.ReconnConfig(epochs=2, hidden=(8,))
+        >>> validation = vectors[50:], targets[50:]
+        >>> model, history = reconn.fit(jax.random.key(0), vectors[:50], targets[:50], config, validation=validation)
+        >>> reconn.reconstruct(model, vectors[50:]).x.shape
+        (10, 4)
     """
     validate.prng_key(key)
     vectors, y = shadow_vectors(releases, targets)

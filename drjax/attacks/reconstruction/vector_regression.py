@@ -71,6 +71,19 @@ def fit_ridge(releases: Array, targets: Array) -> RegressionModel:
             [0, 1].
 
     Source: Hoerl & Kennard (1970); leave-one-out by Golub, Heath & Wahba (1979).
+
+    Example:
+        >>> import drjax, jax
+        >>> from drjax.attacks.reconstruction import reconn
+        >>> from drjax.nets.classifier_training import Training, train_many
+        >>> from drjax.nets.classifiers import Classifier
+        >>> data = drjax.load("digits")
+        >>> x, y, training = data.x, data.y, Training(model=Classifier(hidden=(4,)), epochs=5)
+        >>> init = training.model.init(jax.random.key(0), 64)
+        >>> models = train_many(training, x[:40], y[:40], x[40:60], y[40:60], init=init)
+        >>> vectors = reconn.representation(training, models)
+        >>> reconn.fit_ridge(vectors[:15], x[40:55]).reconstruct(vectors[15:]).x.shape
+        (5, 64)
     """
     return _fit(releases, targets, "linear", has_equal_lengths=False)
 
@@ -81,6 +94,16 @@ def fit_quadratic(releases: Array, targets: Array) -> RegressionModel:
     A first layer holds the target's image times an error of unknown sign, so that no linear map can tell an image from
     its negative; a product with another parameter, which has the sign of the same error, can. All pairs enter through
     their kernel, at the cost of `fit_ridge`.
+
+    Example:
+        >>> import numpy as np
+        >>> from drjax.attacks.reconstruction import reconn
+        >>> targets = np.random.default_rng(0).random((60, 2))
+        >>> signs = np.random.default_rng(1).choice([-1.0, 1.0], (60, 1))  # unknown, as those of a model's errors
+        >>> vectors = np.concatenate([signs, signs * (targets - 0.5)], axis=1)
+        >>> found = reconn.fit_quadratic(vectors[:50], targets[:50]).reconstruct(vectors[50:]).x
+        >>> bool(((found - targets[50:]) ** 2).mean() < 0.3 * targets.var())
+        True
     """
     return _fit(releases, targets, "quadratic", has_equal_lengths=True)
 

@@ -234,7 +234,14 @@ class ClassicalMDS:
 
 
 def publishes_scores(method: DRMethod) -> bool:
-    """Whether a method's coordinates are scores of PCA, up to signs."""
+    """Whether a method's coordinates are scores of PCA, up to signs.
+
+    Example:
+        >>> import drjax
+        >>> from drjax.dr import publishes_scores
+        >>> [publishes_scores(method) for method in (drjax.PCA(), drjax.ClassicalMDS(), drjax.TSNE())]
+        [True, True, False]
+    """
     return isinstance(method, PCA) or (isinstance(method, ClassicalMDS) and method.is_pca)
 
 

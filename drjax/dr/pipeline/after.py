@@ -46,6 +46,12 @@ class Rescale(AfterStep):
 
     Attributes:
         factor: Number > 0; traced.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from drjax.dr import Rescale
+        >>> Rescale(factor=2.0).apply(jnp.array([[1.0, 5.0]])).tolist()
+        [[2.0, 10.0]]
     """
 
     name: ClassVar[str] = "rescale"
@@ -75,6 +81,12 @@ class RescaleColumns(AfterStep):
 
     Raises:
         ValueError: a factor that is not positive; at trace time, if there are not as many as columns.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from drjax.dr import RescaleColumns
+        >>> RescaleColumns(factors=(2.0, 10.0)).apply(jnp.array([[1.0, 5.0]])).tolist()
+        [[2.0, 50.0]]
     """
 
     name: ClassVar[str] = "rescale-columns"
@@ -104,7 +116,15 @@ class RescaleColumns(AfterStep):
 
 @hyperparams
 class UnitVariance(AfterStep):
-    """Every coordinate over its standard deviation (ddof = 1); after PCA that is whitening."""
+    """Every coordinate over its standard deviation (ddof = 1); after PCA that is whitening.
+
+    Example:
+        >>> import drjax, numpy as np
+        >>> from drjax.dr import UnitVariance
+        >>> coords = UnitVariance().apply(drjax.embed(drjax.load("digits").x[:60]))
+        >>> np.std(coords, axis=0, ddof=1).round(3)
+        Array([1., 1.], dtype=float32)
+    """
 
     name: ClassVar[str] = "unit-variance"
     title: ClassVar[str] = "scaled to unit variance"
@@ -127,6 +147,13 @@ class Rotate(AfterStep):
 
     Raises:
         ValueError: a negative seed, a matrix that is not orthogonal; at trace time, one of another size than the map.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from drjax.dr import Rotate
+        >>> turned = Rotate(seed=1).apply(jnp.array([[3.0, 4.0]]))
+        >>> round(float(jnp.linalg.norm(turned)), 3)  # as long as before
+        5.0
     """
 
     name: ClassVar[str] = "rotate"
@@ -172,6 +199,12 @@ class Shift(AfterStep):
 
     Raises:
         ValueError: at trace time, if there are not as many as columns.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from drjax.dr import Shift
+        >>> Shift(offset=(1.0, -1.0)).apply(jnp.array([[1.0, 5.0]])).tolist()
+        [[2.0, 4.0]]
     """
 
     name: ClassVar[str] = "shift"
@@ -198,6 +231,12 @@ class Mirror(AfterStep):
 
     Attributes:
         axes: Numbers of the coordinates, from 0.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from drjax.dr import Mirror
+        >>> Mirror(axes=(1,)).apply(jnp.array([[1.0, 5.0]])).tolist()
+        [[1.0, -5.0]]
     """
 
     name: ClassVar[str] = "mirror"
@@ -221,7 +260,14 @@ class Mirror(AfterStep):
 
 @hyperparams
 class Centre(AfterStep):
-    """Subtracts the mean of every coordinate."""
+    """Subtracts the mean of every coordinate.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from drjax.dr import Centre
+        >>> Centre().apply(jnp.array([[1.0, 5.0], [3.0, 7.0]])).tolist()
+        [[-1.0, -1.0], [1.0, 1.0]]
+    """
 
     name: ClassVar[str] = "centre"
     title: ClassVar[str] = "centred"
@@ -237,6 +283,12 @@ class Round(AfterStep):
 
     Attributes:
         decimals: Number of decimals >= 0.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from drjax.dr import Round
+        >>> Round(decimals=1).apply(jnp.array([[0.26, 1.0]]))
+        Array([[0.3, 1. ]], dtype=float32)
     """
 
     name: ClassVar[str] = "round"
@@ -258,6 +310,12 @@ class Cast(AfterStep):
 
     Attributes:
         dtype: Type, one of `DTYPES`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from drjax.dr import Cast
+        >>> bool(Cast(dtype="float16").apply(jnp.array([[1 / 3]]))[0, 0] == 1 / 3)  # digits are lost
+        False
     """
 
     name: ClassVar[str] = "cast"

@@ -101,6 +101,12 @@ class Standardise(Scaler):
     """Every feature less its mean and over its standard deviation (ddof = 0); a constant one becomes 0.
 
     Source: scikit-learn 1.9 `preprocessing.StandardScaler`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from drjax.dr import Standardise
+        >>> Standardise().apply(jnp.array([[0.0, 5.0], [2.0, 5.0]])).tolist()
+        [[-1.0, 0.0], [1.0, 0.0]]
     """
 
     name: ClassVar[str] = "standard"
@@ -127,6 +133,12 @@ class MinMax(Scaler):
     """Every feature from 0, its least value, to 1, its greatest; a constant one becomes 0.
 
     Source: scikit-learn 1.9 `preprocessing.MinMaxScaler`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from drjax.dr import MinMax
+        >>> MinMax().apply(jnp.array([[20.0, 5.0], [60.0, 5.0], [40.0, 5.0]])).tolist()
+        [[0.0, 0.0], [1.0, 0.0], [0.5, 0.0]]
     """
 
     name: ClassVar[str] = "min-max"
@@ -147,6 +159,12 @@ class Robust(Scaler):
     """Every feature less its median and over the distance of its quartiles; where that is 0, only less its median.
 
     Source: scikit-learn 1.9 `preprocessing.RobustScaler`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from drjax.dr import Robust
+        >>> Robust().apply(jnp.array([[0.0], [1.0], [2.0], [3.0], [100.0]])).tolist()
+        [[-1.0], [-0.5], [0.0], [0.5], [49.0]]
     """
 
     name: ClassVar[str] = "robust"
@@ -181,6 +199,13 @@ class UnitRows(Step):
     Distances of the results order and scale as cosine distances of the records do: |u - v|^2 = 2 (1 - cos).
 
     Source: scikit-learn 1.9 `preprocessing.Normalizer`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from drjax.dr import UnitRows
+        >>> UnitRows().apply(jnp.array([[3.0, 4.0], [0.0, 0.0]])).round(2)
+        Array([[0.59999996, 0.79999995],
+               [0.        , 0.        ]], dtype=float32)
     """
 
     name: ClassVar[str] = "unit-rows"
@@ -195,7 +220,14 @@ class UnitRows(Step):
 
 @hyperparams
 class CentredRows(Step):
-    """Every record less the mean of its own features; cosines of the results are correlations of the records."""
+    """Every record less the mean of its own features; cosines of the results are correlations of the records.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from drjax.dr import CentredRows
+        >>> CentredRows().apply(jnp.array([[1.0, 3.0], [5.0, 5.0]])).tolist()
+        [[-1.0, 1.0], [0.0, 0.0]]
+    """
 
     name: ClassVar[str] = "centred-rows"
     title: ClassVar[str] = "records less their own mean"
@@ -209,7 +241,15 @@ class CentredRows(Step):
 
 @hyperparams
 class Log(Step):
-    """The logarithm of 1 + x, as of counts; records with a feature <= -1 give no finite coordinates."""
+    """The logarithm of 1 + x, as of counts; records with a feature <= -1 give no finite coordinates.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from drjax.dr import Log
+        >>> Log().apply(jnp.array([[0.0, 99.0], [9.0, 999.0]])).round(2)
+        Array([[0.  , 4.61],
+               [2.3 , 6.91]], dtype=float32)
+    """
 
     name: ClassVar[str] = "log"
     title: ClassVar[str] = "logarithms of records"
@@ -229,6 +269,12 @@ class OneHot(Step):
 
     Attributes:
         n_categories: Number of categories of each feature, 0 for one that is a number; one entry a feature.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from drjax.dr import OneHot
+        >>> OneHot(n_categories=(0, 3)).apply(jnp.array([[0.5, 2.0], [0.25, 0.0]])).tolist()
+        [[0.0, 0.0, 1.0, 0.5], [1.0, 0.0, 0.0, 0.25]]
     """
 
     name: ClassVar[str] = "one-hot"
@@ -262,6 +308,12 @@ class FirstPCA(Step):
     Attributes:
         n_components: Number of components; all there are, min(n, d), if there are fewer.
         whiten: Whether each is divided by its standard deviation (ddof = 1).
+
+    Example:
+        >>> import drjax
+        >>> from drjax.dr import FirstPCA
+        >>> FirstPCA(n_components=10).apply(drjax.load("digits").x[:60]).shape
+        (60, 10)
     """
 
     name: ClassVar[str] = "first-pca"

@@ -51,6 +51,14 @@ def reconstruct_pca_each(
         ValueError: arrays not finite or of shapes that do not match, or a row, bounds or noise out of range.
 
     Source: `downdate`.
+
+    Example:
+        >>> import drjax, numpy as np
+        >>> from drjax.attacks.reconstruction.closed_form import reconstruct_pca_each
+        >>> x = np.random.default_rng(0).random((60, 8))
+        >>> found = reconstruct_pca_each(x, drjax.embed(x, dtype="float64"))
+        >>> found.x.shape, bool(np.abs(found.x - x).max() < 1e-6)
+        ((60, 8), True)
     """
     x = validate.matrix(x, "x", min_rows=3)
     given = np.asarray(coords)

@@ -132,6 +132,18 @@ def reconstruct_erm(
             bounds that are not low < high, n_starts < 1 or a tolerance that is not positive.
 
     Source: Balle, Cherubin & Hayes (2022), "Reconstructing training data with informed adversaries", Eq. 1.
+
+    Example:
+        >>> import jax.numpy as jnp, numpy as np
+        >>> from sklearn.linear_model import Ridge
+        >>> from drjax.attacks.reconstruction.closed_form import reconstruct_erm
+        >>> rng = np.random.default_rng(0)
+        >>> x, y = rng.random((60, 5)), rng.random(60)
+        >>> weights = Ridge(alpha=0.1, fit_intercept=False).fit(x, y).coef_
+        >>> loss = lambda w, x, y: 0.5 * (jnp.dot(w, x) - y) ** 2
+        >>> found = reconstruct_erm(loss, weights, x[1:], y[1:], reduction="sum", l2=0.1, target_y=y[0])
+        >>> bool(np.abs(found.candidates - x[0]).max(axis=1).min() < 1e-6)
+        True
     """
     validate.one_of(REDUCTIONS, reduction=reduction)
     validate.non_negative(l2=l2)
@@ -206,6 +218,13 @@ def gradient_sensitivity(loss: Loss, params: PyTree, x: Array, y: float, *, y_kn
         x: (d,).
         y: Label of the record.
         y_known: Whether the adversary has it, or tries finitely many.
+
+    Example:
+        >>> import jax.numpy as jnp, numpy as np
+        >>> from drjax.attacks.reconstruction.closed_form import gradient_sensitivity
+        >>> loss = lambda w, x, y: 0.5 * (jnp.dot(w, x) - y) ** 2
+        >>> gradient_sensitivity(loss, np.array([0.5, 0.0]), np.array([1.0, 1.0]), 0.5)  # no residual, no trace
+        0.0
     """
     record = validate.matrix(np.asarray(x)[None], "x")[0].astype(np.float64)
     theta = jax.tree.map(parameters, params)

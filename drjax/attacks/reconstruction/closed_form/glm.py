@@ -98,6 +98,18 @@ def reconstruct_glm(
     Source: Balle, Cherubin & Hayes (2022), "Reconstructing training data with informed adversaries", Theorems 1 and 8;
     the multinomial model, Theorem 8 for other links and with a penalty, and the errors are drjax's own
     (docs/models.md).
+
+    Example:
+        >>> import numpy as np
+        >>> from sklearn.linear_model import LinearRegression
+        >>> from drjax.attacks.reconstruction.closed_form import reconstruct_glm
+        >>> rng = np.random.default_rng(0)
+        >>> x, y = rng.random((60, 5)), rng.random(60)
+        >>> model = LinearRegression().fit(x, y)
+        >>> params = model.coef_, model.intercept_
+        >>> found = reconstruct_glm(params, x[1:], y[1:], link="identity", l2=0.0, reduction="sum", gradient_left=0.0)
+        >>> bool(np.abs(found.x - x[0]).max() < 1e-6)
+        True
     """
     validate.one_of((*LINKS, MULTINOMIAL), link=link)
     validate.one_of(REDUCTIONS, reduction=reduction)

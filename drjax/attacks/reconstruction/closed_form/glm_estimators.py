@@ -63,6 +63,17 @@ def of_estimator(model: Any) -> GLM:
     Raises:
         ValueError: another estimator, several targets, weights or constraints, or a penalty that is not L2.
         NotFittedError: the model is not fitted.
+
+    Example:
+        >>> import numpy as np
+        >>> from sklearn.linear_model import Ridge
+        >>> from drjax.attacks.reconstruction.closed_form import of_estimator, reconstruct_glm
+        >>> rng = np.random.default_rng(0)
+        >>> x, y = rng.random((60, 5)), rng.random(60)
+        >>> model = Ridge(alpha=0.1).fit(x, y)
+        >>> found = reconstruct_glm(known_x=x[1:], known_y=y[1:], **of_estimator(model)._asdict())
+        >>> bool(np.abs(found.x - x[0]).max() < 1e-6), bool(abs(found.y - y[0]) < 1e-6)
+        (True, True)
     """
     check_is_fitted(model)
     name, settings = type(model).__name__, model.get_params()

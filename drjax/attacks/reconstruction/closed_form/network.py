@@ -63,6 +63,18 @@ def reconstruct_network(
             shapes that do not match, or l2 < 0.
 
     Source: BCH22, Eq. 1 and Theorem 1; the outer product, Geiping et al. (2020), proposition 3.1.
+
+    Example:
+        >>> import jax, numpy as np
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> from drjax.attacks.reconstruction.closed_form import reconstruct_network
+        >>> from drjax.nets.classifiers import Classifier
+        >>> x, y = np.random.default_rng(0).random((60, 5)), np.arange(60) % 3
+        >>> fit = LogisticRegression(C=1 / (60 * 0.1), tol=1e-12, max_iter=1000).fit(x, y)
+        >>> params = [{"w": fit.coef_[None], "b": fit.intercept_[None]}]  # of one network without hidden layer
+        >>> found = reconstruct_network(Classifier(hidden=(), n_classes=3), params, x[1:], y[1:], l2=0.1)
+        >>> bool(np.abs(found.x[0] - x[0]).max() < 1e-3), found.y
+        (True, array([0]))
     """
     if not model.is_dense:
         raise ValueError(f"model must be dense, got one with convolutions of {model.channels} channels")

@@ -85,6 +85,16 @@ def reconstruct_pca(
         ValueError: arrays not finite or of shapes that do not match, an index, bounds or noise out of range.
 
     Source: the eigenvector equation above, first used by drjax (docs/attacks.md has the derivation).
+
+    Example:
+        >>> import drjax, jax, numpy as np
+        >>> from drjax.attacks.reconstruction.closed_form import reconstruct_pca
+        >>> x = np.random.default_rng(0).random((60, 8))
+        >>> with jax.enable_x64(True):
+        ...     coords = drjax.PCA().fit_transform(jax.random.key(0), x).coords
+        >>> found = reconstruct_pca(x[1:], coords)
+        >>> bool(np.abs(found.x - x[0]).max() < 1e-6)
+        True
     """
     known = validate.matrix(known, "known")
     given = _given(coords, known, target_index, is_centred=is_centred)
@@ -145,6 +155,14 @@ def misfit(
     """Why the scores of one release (n, k) are not those of PCA of the known records and one more, worst first.
 
     Empty where they can be. Arguments and errors as of `reconstruct_pca`.
+
+    Example:
+        >>> import drjax, numpy as np
+        >>> from drjax.attacks.reconstruction.closed_form import misfit
+        >>> x = np.random.default_rng(0).random((60, 8))
+        >>> coords = drjax.embed(x)
+        >>> misfit(x[1:], coords), len(misfit(x[1:], coords[::-1])) > 0  # rows in another order
+        ([], True)
     """
     known = validate.matrix(known, "known")
     given = np.asarray(coords)
@@ -179,6 +197,15 @@ def noise_of(
     The median over releases of what the checks show; 0 where the digits say it all, None without known records that
     differ. What `reconstruct_pca` takes for `noise` where the adversary knows how such releases come about, and `span`
     as for it.
+
+    Example:
+        >>> import drjax, numpy as np
+        >>> from drjax.attacks.reconstruction.closed_form import noise_of
+        >>> x = np.random.default_rng(0).random((60, 8))
+        >>> coords = drjax.embed(x)
+        >>> coords = coords + 0.01 * np.random.default_rng(1).normal(size=coords.shape)
+        >>> round(noise_of(x[1:], coords[None]), 2)
+        0.01
     """
     known = validate.matrix(known, "known")
     given = _given(coords, known, 0, is_centred=is_centred)

@@ -65,6 +65,14 @@ def reconstruct_pca_many(
         ValueError: arrays not finite or of shapes that do not match, or rows, bounds or noise out of range.
 
     Source: the equations above, drjax's own (docs/adversaries.md).
+
+    Example:
+        >>> import drjax, numpy as np
+        >>> from drjax.attacks.reconstruction.closed_form import reconstruct_pca_many
+        >>> x = np.random.default_rng(0).random((60, 8))
+        >>> found = reconstruct_pca_many(x[2:], drjax.embed(x, dtype="float64"), unknown=[0, 1])
+        >>> found.x.shape, bool(np.abs(found.x - x[:2]).max() < 1e-6)  # two unknown records by two components
+        ((2, 8), True)
     """
     known = validate.matrix(known, "known", min_rows=2).astype(np.float64)
     given = np.asarray(coords)

@@ -36,6 +36,15 @@ def calibrate(known: Array, coords: Array, targets: Array, *, metric: str = metr
 
     Raises:
         ValueError: shapes that do not match, or no finite release.
+
+    Example:
+        >>> import drjax, jax
+        >>> from drjax.attacks.reconstruction import stationarity
+        >>> x = drjax.load("digits").x
+        >>> shadows = drjax.shadow_embeddings(jax.random.key(0), drjax.MDS(), x[:19], x[19:31])
+        >>> scale = stationarity.calibrate(x[:19], shadows.coords, x[19:31])
+        >>> 0 < scale < 1  # 0 for maps that have converged
+        True
     """
     known = validate.matrix(known, "known").astype(np.float64)
     targets = validate.matrix(targets, "targets", columns=known.shape[1]).astype(np.float64)
@@ -73,6 +82,16 @@ def target_distances(known: Array, coords: Array, *, metric: str = metrics.EUCLI
 
     Raises:
         ValueError: known not a finite matrix, or coords of another number of rows.
+
+    Example:
+        >>> import drjax, numpy as np
+        >>> from drjax.attacks.reconstruction import stationarity
+        >>> x = drjax.load("digits").x.astype(np.float64)
+        >>> method = drjax.MDS(eps=1e-12, max_iter=10_000)  # runs until it has converged
+        >>> coords = drjax.embed(x[:20], method=method, dtype="float64")
+        >>> found = stationarity.target_distances(x[1:20], coords[None])[0]
+        >>> bool(np.abs(found - np.linalg.norm(x[1:20] - x[0], axis=1)).max() < 0.1)
+        True
     """
     known = validate.matrix(known, "known").astype(np.float64)
     releases = _releases(coords, len(known) + 1)
@@ -129,6 +148,17 @@ def reconstruct_mds(
         ValueError: arrays of shapes that do not match, scale, steps, an index or bounds out of range.
 
     Source: drjax's own; docs/attacks.md has the derivation.
+
+    Example:
+        >>> import drjax, jax, numpy as np
+        >>> from drjax.attacks.reconstruction import stationarity
+        >>> from drjax.attacks.reconstruction.priors import GaussianPrior
+        >>> x = drjax.load("digits").x.astype(np.float64)
+        >>> method = drjax.MDS(eps=1e-12, max_iter=10_000)  # runs until it has converged
+        >>> coords = drjax.embed(x[:20], method=method, dtype="float64")
+        >>> found = stationarity.reconstruct_mds(x[1:20], coords, prior=GaussianPrior.fit(x[100:]), scale=0.0, steps=0)
+        >>> bool(((found.x - x[0]) ** 2).mean() < 0.5 * ((x[100:].mean(axis=0) - x[0]) ** 2).mean())
+        True
     """
     known = validate.matrix(known, "known").astype(np.float64)
     given = np.asarray(coords)

@@ -118,6 +118,20 @@ def reconstruct_model(
     Cost: C (s + 1) runs for C classes and s = `N_SHADOWS`, K + 3 for each class met, and 10 to 40 a target; a run costs
     4 n d w FLOP a step and shares its GEMMs with `problem.LANES` others. Each target costs K + 5 more for its expected
     error, and where a shared Jacobian does not meet it K + 3 for each of its own.
+
+    Example:
+        >>> import drjax, jax, numpy as np
+        >>> from drjax.attacks.reconstruction.training_inversion import reconstruct_model
+        >>> from drjax.nets.classifier_training import Training, train_many
+        >>> from drjax.nets.classifiers import Classifier
+        >>> data = drjax.load("digits")
+        >>> x, y = data.x, data.y
+        >>> training = Training(model=Classifier(hidden=(4,)), epochs=5)
+        >>> init = training.model.init(jax.random.key(0), 64)
+        >>> released = train_many(training, x[:40], y[:40], x[40:41], y[40:41], init=init)
+        >>> found = reconstruct_model(training, released, x[:40], y[:40], init=init, target_y=y[40:41])
+        >>> bool(((found.x - x[40]) ** 2).mean() < 1e-3)
+        True
     """
     x = validate.matrix(known_x, "known_x", min_rows=2)
     d, model = x.shape[1], training.model

@@ -37,6 +37,11 @@ class Settings:
         n_directions: Directions in which a Jacobian is measured, >= 1; fewer if the records span fewer.
         memory: Secants kept, >= 1.
         tolerance: Misfit at which a candidate is done, relative to that of a model without the target, > 0.
+
+    Example:
+        >>> from drjax.attacks.reconstruction.training_inversion import Settings
+        >>> Settings(max_evaluations=10, n_restarts=0).tolerance  # for `reconstruct_model(settings=...)`
+        1e-05
     """
 
     max_evaluations: int = 40

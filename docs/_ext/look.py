@@ -2,7 +2,7 @@
 
     python docs/_ext/look.py build/site [PAGE ...]
 
-Screenshots are left in build/screenshots/site. Each page is looked at on a telephone in dark and on a desk in light.
+Screenshots are left in build/screenshots/site. Windows are as wide as a telephone and as a desk, in light and in dark.
 """
 
 import shutil
@@ -16,8 +16,11 @@ from playwright.sync_api import sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 SWITCHES = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--allow-file-access-from-files")
-LOOKS = ((390, "dark"), (1280, "light"))
+LOOKS = tuple((width, colours) for width in (390, 1280) for colours in ("light", "dark"))
 """Widths of the window, and colours asked for."""
+
+PATIENCE = 120_000
+"""Milliseconds after which a page counts as one that does not come."""
 
 SIDEWAYS = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
 WIDE = """() => {
@@ -35,7 +38,7 @@ def faults(page: Any, file: Path, site: Path, shots: Path, width: int, scheme: s
     page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
     page.goto(file.as_uri())
     name = file.relative_to(site).with_suffix("").as_posix()
-    page.screenshot(path=shots / f"{name.replace('/', '-')}-{width}.png")
+    page.screenshot(path=shots / f"{name.replace('/', '-')}-{width}-{scheme}.png")
     if page.evaluate(SIDEWAYS):
         yield f"{name} at {width}: scrolls sideways: {page.evaluate(WIDE)}"
     for wide in page.evaluate(WIDE):
@@ -59,6 +62,7 @@ def main(words: list[str]) -> int:
     with sync_playwright() as driver:
         made = driver.chromium.launch(executable_path=browser, headless=True, args=list(SWITCHES))
         page = made.new_page()
+        page.set_default_timeout(PATIENCE)
         for file in files:
             for width, scheme in LOOKS:
                 wrong += faults(page, file, site, shots, width, scheme)

@@ -128,7 +128,7 @@ def reconstruct_mds(
     Raises:
         ValueError: arrays of shapes that do not match, scale, steps, an index or bounds out of range.
 
-    Source: drjax's own; docs/attacks.md has the derivation.
+    Source: drjax's own; docs/attacks/mds.md has the derivation.
     """
     known = validate.matrix(known, "known").astype(np.float64)
     given = np.asarray(coords)

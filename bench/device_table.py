@@ -1,7 +1,7 @@
 """What was measured on a card, as a table made from the rows of `results/`, and what was not.
 
-    python -m bench.device_table                            # to standard output
-    python -m bench.device_table --into docs/kernels.md     # between the two marks in that file
+    python -m bench.device_table                                     # to standard output
+    python -m bench.device_table --into docs/kernels/gpu_rows.md     # between the two marks in that file
 
 A row is one run of one engine at one commit: ours, the naive `vmap` beside it, and the reference libraries on the cores
 of the same host. What has no row stands as "not run".

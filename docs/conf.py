@@ -96,6 +96,7 @@ TREE = {
         "docs/defenses",
         "docs/release",
         "docs/models",
+        "docs/models/*",
         "docs/membership",
         "docs/property",
         "docs/scale",
@@ -123,7 +124,15 @@ TREE = {
     "Gallery": ("docs/gallery",),
     "Compare": ("docs/compare", "docs/compare/*"),
     "Questions and terms": ("docs/faq", "docs/glossary"),
-    "For experts": ("docs/attacks", "docs/dp_pca", "docs/synthesis", "docs/kernels"),
+    "For experts": (
+        "docs/attacks",
+        "docs/attacks/*",
+        "docs/dp_pca",
+        "docs/dp_pca/*",
+        "docs/synthesis",
+        "docs/kernels",
+        "docs/kernels/*",
+    ),
     "The project": ("README", "CONTRIBUTING", "SECURITY", "CHANGELOG"),
 }
 """Pages by section, as names or patterns; a pattern adds those that no earlier one has, by name.

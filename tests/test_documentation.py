@@ -1,4 +1,4 @@
-"""What the README shows runs and stays short; links between pages lead somewhere."""
+"""What the README shows runs and stays short; pages stay short; links between pages lead somewhere."""
 
 import contextlib
 import importlib.metadata
@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 # Pages of commands are generated, and only there when the site was built.
 WRITTEN = [page for page in sorted((ROOT / "docs").rglob("*.md")) if page.parent.name != "commands"]
+WORDS = 1200  # of a page
 PAGES = [README, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *WRITTEN]
 
 
@@ -41,6 +42,13 @@ def test_the_readme_is_short():
     assert len(text.splitlines()) <= 150
     assert len(text.split()) <= 1400
     assert max(map(len, text.splitlines())) <= 120
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_is_short(page):
+    text = page.read_text(encoding="utf-8")
+    if "<!-- begin:" not in text:  # a table that is generated is as long as its rows
+        assert len(text.split()) <= WORDS
 
 
 def test_the_lines_of_python_in_the_readme_print_what_it_says():

@@ -30,10 +30,11 @@ from drjax.cli import main
 from tests.contributing import LISTS
 
 ROOT = Path(__file__).parents[1]
-OTHERS = ("attacks", "audit", "bounds", "concepts", "defenses", "faq", "glossary", "index", "release", "sweeps")
+OTHERS = ("audit", "bounds", "concepts", "defenses", "faq", "glossary", "index", "release", "sweeps")
 PAGES = [
     ROOT / "README.md",
     *(ROOT / "docs" / f"{name}.md" for name in OTHERS),
+    *sorted((ROOT / "docs").glob("attacks/*.md")),
     *sorted((ROOT / "docs").glob("start/*.md")),
     *sorted((ROOT / "docs").glob("tutorials/*.md")),
 ]

@@ -3,7 +3,7 @@
 A mechanism bounds every record by public numbers, adds up the outer products, S = sum x x^T over records less a public
 centre, adds noise, and divides by a public number. `fit` is pure, for experiments: floating-point noise from a key that
 can be known. `release` is for publication. The guarantee is of the whole noisy matrix, so components, eigenvalues and a
-number of components chosen from them cost nothing more. Sensitivities and proofs: docs/dp_pca.md.
+number of components chosen from them cost nothing more. Sensitivities and proofs: docs/dp_pca/.
 
 Bounds, centre, divisor and number of components must not come from the records: what is computed from them is not
 private, and papers 001 and 002 compute it. `convention="paper_not_private"` does as paper 001 does, and guarantees
@@ -149,7 +149,7 @@ class AnalyticGauss(GaussianNoise):
     the Frobenius norm, which counts these entries twice, is at worst as large as the norm of the upper triangle.
     `analytic` takes the least deviation for (epsilon, delta).
 
-    Source: Balle & Wang (2018) for the deviation; docs/dp_pca.md for the shape.
+    Source: Balle & Wang (2018) for the deviation; docs/dp_pca/gaussian.md for the shape.
     """
 
     OFF_DIAGONAL: ClassVar[Fraction] = Fraction(1, 2)
@@ -265,7 +265,7 @@ class NoisyPowerMethod(GaussianNoise):
         n_iter: Products, >= 1.
         n_extra: Columns of Q beyond n_components, >= 0.
 
-    Source: Hardt & Price (2014), algorithm 1; docs/dp_pca.md for the sensitivity under bounded norms.
+    Source: Hardt & Price (2014), algorithm 1; docs/dp_pca/gaussian.md for the sensitivity under bounded norms.
     """
 
     n_iter: int = 4

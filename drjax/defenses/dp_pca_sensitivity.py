@@ -2,7 +2,7 @@
 
 All is about the sum of the records' outer products, S = sum x x^T, and not about the mean: a public divisor changes
 value and noise alike. Records are bounded, in Euclidean norm (|x| <= C) or feature by feature (lower <= x <= upper, 0
-among them). "zero_out" and "add_or_remove" move S by one x x^T, "replace_one" by x x^T - y y^T. Proofs: docs/dp_pca.md.
+among them). "zero_out" and "add_or_remove" move S by one x x^T, "replace_one" by x x^T - y y^T. Proofs: docs/dp_pca/.
 
 The functions at the end make these numbers hold of what is in the computer: a record becomes a vector of whole numbers
 by a rule that depends on public numbers alone, and products and sums of whole numbers are exact.

@@ -5,7 +5,7 @@ registers, and only forces are written. A program of the grid handles a block of
 columns; `jax.vmap` adds the data sets to the grid, and what they share is not copied. The forces themselves are in
 `mds.gpu` and `tsne.gpu`.
 
-On an H100 MDS was 1.7 times faster with them and t-SNE 1.2 times slower (docs/kernels.md), each step being a launch of
+On an H100 MDS was 1.7 times faster with them and t-SNE 1.2 times slower (docs/kernels/xla.md): each step is a launch of
 its own, so XLA stays the default everywhere; no TPU has run them. Those that make many steps in one launch have not run
 on a card yet. They are used, on GPUs (by way of Triton) and TPUs only, if the environment variable
 DRJAX_PALLAS is 1 when a function is traced; it is not a hyperparameter, because the mechanism does not depend on it but

@@ -21,7 +21,7 @@ from drjax.data.schema import Schema
 from drjax.releases.inputs import Table, matched
 
 QUANTILE = 0.9
-"""Share of the public records whose distance from the centre the norm bound covers; docs/dp_pca.md."""
+"""Share of the public records whose distance from the centre the norm bound covers; docs/dp_pca/digits.md."""
 
 LEAST_WIDTH = 1e-3
 """Half-width of a column that is constant among the public records, as a share of that of the widest: none may be 0."""

@@ -19,13 +19,13 @@ from drjax.defenses.dp_pca_noise import BOUNDS
 from drjax.releases.bounds import Bounds
 
 MEAN_WEIGHT = 0.625
-"""Weight of the constant beside records in units of their bound, if the query finds the mean too: docs/dp_pca.md."""
+"""Weight of the constant beside records in units of their bound if the query finds the mean: docs/dp_pca/mean.md."""
 
 DELTA = 1e-6
 """Delta of a mechanism that is not pure, if none is asked for."""
 
 PURE, USUAL = "laplace-scalar", "analytic-gauss"
-"""Mechanisms if none is asked for: where delta is 0, and else. They keep the most energy: docs/dp_pca.md."""
+"""Mechanisms if none is asked for: where delta is 0, and else. They keep the most energy: docs/dp_pca/digits.md."""
 
 
 class Proof(NamedTuple):

@@ -6,7 +6,7 @@
 Two components of the first n records at epsilon 1, delta 1e-6, replace-one, columns divided by half their range; q is
 captured variance about the mean over the most that two components capture. "middle" is the second moment about the
 middle of the ranges, "mean" that about the private mean, "steadied" what `drjax release pca` does. The last column is
-the share of further releases in the range announced from 400 draws. Printed as Markdown; docs/dp_pca.md has the output.
+the share of further releases in the range announced from 400 draws. Printed as Markdown; output: docs/dp_pca/ranges.md.
 """
 
 from __future__ import annotations

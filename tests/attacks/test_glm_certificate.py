@@ -40,7 +40,7 @@ def test_garbage_from_a_default_fit_is_not_ok():
     assert n_garbage >= 1
 
 
-# Small tolerances and raw features take some solvers seconds a fit: docs/models.md has the whole grid.
+# Small tolerances and raw features take some solvers seconds a fit: docs/models/glm_measured.md has the whole grid.
 CELLS = [
     (name, features, solver, tol)
     for solver, tol in [
@@ -70,7 +70,7 @@ def test_nothing_on_a_grid_of_fits_is_wrong_and_ok_and_what_is_right_is_ok():
     # Both answers are there to be told apart.
     assert sum(one.status == Status.NOT_CONVERGED for one in found) > 0.3 * len(found)
     ratio = [one.error / one.expected for one in found if one.status == 0 and one.cell[-1] == 1]
-    assert np.mean(np.array(ratio) <= 1) >= 0.8  # 0.95 on the whole grid, docs/models.md
+    assert np.mean(np.array(ratio) <= 1) >= 0.8  # 0.95 on the whole grid, docs/models/glm_measured.md
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from bench import device_table, harness, shadow_embeddings
 
-DOCS = Path(__file__).parents[2] / "docs" / "kernels.md"
+DOCS = Path(__file__).parents[2] / "docs" / "kernels" / "gpu_rows.md"
 
 
 def row(name, ms, *, device="a card", commit="abc", n=200, method="pca", **own):
@@ -31,7 +31,7 @@ def cells(found):
 def test_the_documentation_has_the_table_of_the_committed_rows():
     text = DOCS.read_text(encoding="utf-8")
     assert device_table.replaced(text, device_table.section()) == text, (
-        "run: python -m bench.device_table --into docs/kernels.md"
+        "run: python -m bench.device_table --into docs/kernels/gpu_rows.md"
     )
 
 

@@ -164,7 +164,7 @@ def noises(made, m=4000, seed=0, d=D):
 
 
 def law_of(name, i, j):
-    """Distribution of the noise of an entry of the mean of N records at noise 1, from docs/dp_pca.md alone."""
+    """Distribution of the noise of an entry of the mean of N records at noise 1, from docs/dp_pca/mean.md alone."""
     m = np.maximum(-LOWER, UPPER)
     pairs = D * (D + 1) / 2
     if name == "laplace-vector":

@@ -23,7 +23,7 @@ The error is below 1e-6 of the force, a few units of rounding.
 
 ABREAST = 16
 """Records whose edges take turns. umap-learn goes record by record, where every update waits for the one before it;
-with several in turn a processor works on several at a time. See docs/kernels.md.
+with several in turn a processor works on several at a time. See docs/kernels/umap.md.
 """
 
 ALL_PAIRS = 10_000

@@ -97,7 +97,7 @@ def reconstruct_glm(
 
     Source: Balle, Cherubin & Hayes (2022), "Reconstructing training data with informed adversaries", Theorems 1 and 8;
     the multinomial model, Theorem 8 for other links and with a penalty, and the errors are drjax's own
-    (docs/models.md).
+    (docs/models/glm.md).
 
     Example:
         >>> import numpy as np

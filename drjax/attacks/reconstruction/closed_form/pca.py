@@ -84,7 +84,7 @@ def reconstruct_pca(
     Raises:
         ValueError: arrays not finite or of shapes that do not match, an index, bounds or noise out of range.
 
-    Source: the eigenvector equation above, first used by drjax (docs/attacks.md has the derivation).
+    Source: the eigenvector equation above, first used by drjax (docs/attacks/pca.md has the derivation).
 
     Example:
         >>> import drjax, jax, numpy as np

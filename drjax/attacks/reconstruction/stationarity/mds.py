@@ -147,7 +147,7 @@ def reconstruct_mds(
     Raises:
         ValueError: arrays of shapes that do not match, scale, steps, an index or bounds out of range.
 
-    Source: drjax's own; docs/attacks.md has the derivation.
+    Source: drjax's own; docs/attacks/mds.md has the derivation.
 
     Example:
         >>> import drjax, jax, numpy as np

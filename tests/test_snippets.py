@@ -31,11 +31,11 @@ from tests.contributing import LISTS
 
 ROOT = Path(__file__).parents[1]
 OTHERS = ("attacks", "audit", "bounds", "concepts", "defenses", "faq", "glossary", "index", "release", "sweeps")
+PARTS = ("start", "tutorials", "audit", "bounds", "concepts", "defenses", "release")
 PAGES = [
     ROOT / "README.md",
     *(ROOT / "docs" / f"{name}.md" for name in OTHERS),
-    *sorted((ROOT / "docs").glob("start/*.md")),
-    *sorted((ROOT / "docs").glob("tutorials/*.md")),
+    *(page for part in PARTS for page in sorted((ROOT / "docs" / part).glob("*.md"))),
 ]
 
 TOLERANCE = 0.2

@@ -5,7 +5,7 @@
     tradeoff.Gaussian(1.0).power([1e-12, 0.01])
     tradeoff.subsampled_gaussian(1.1, 0.01, 1000, neighbouring="add_or_remove").power(0.01)
 
-See `drjax.bounds.curve` for what a curve is, and `docs/bounds.md` for which one to take.
+See `drjax.bounds.curve` for what a curve is, and `docs/bounds/which.md` for which one to take.
 """
 
 from __future__ import annotations

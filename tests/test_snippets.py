@@ -30,13 +30,12 @@ from drjax.cli import main
 from tests.contributing import LISTS
 
 ROOT = Path(__file__).parents[1]
-OTHERS = ("audit", "bounds", "concepts", "defenses", "faq", "glossary", "index", "release", "sweeps")
+OTHERS = ("attacks", "audit", "bounds", "concepts", "defenses", "faq", "glossary", "index", "release", "sweeps")
+PARTS = ("start", "tutorials", "attacks", "audit", "bounds", "concepts", "defenses", "release")
 PAGES = [
     ROOT / "README.md",
     *(ROOT / "docs" / f"{name}.md" for name in OTHERS),
-    *sorted((ROOT / "docs").glob("attacks/*.md")),
-    *sorted((ROOT / "docs").glob("start/*.md")),
-    *sorted((ROOT / "docs").glob("tutorials/*.md")),
+    *(page for part in PARTS for page in sorted((ROOT / "docs" / part).glob("*.md"))),
 ]
 
 TOLERANCE = 0.2

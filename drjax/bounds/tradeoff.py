@@ -1,6 +1,6 @@
 """Trade-off curves: closed forms, curves of any event that dp-accounting can compose, and what is done with curves.
 
-See `drjax.bounds.curve` for what a curve is, and `docs/bounds.md` for which one to take.
+See `drjax.bounds.curve` for what a curve is, and `docs/bounds/which.md` for which one to take.
 
 Example:
     >>> from drjax.bounds import tradeoff

@@ -2,7 +2,7 @@
 
 Four things shrink deviations: components are cut to a ball, variance outside the p directions is left out, repaired
 covariances lose or gain some, and samples are cut to the box. A `Correction` undoes all four. Its inputs are noisy sums
-that the guarantee covers already, so it costs no privacy. Derivations: docs/synthesis.md.
+that the guarantee covers already, so it costs no privacy. Derivations: docs/synthesis/deviations.md.
 
 Example:
     >>> import jax.numpy as jnp

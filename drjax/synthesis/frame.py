@@ -26,8 +26,8 @@ LEAST_RADIUS = 0.05
 """Least radius, as a share of the unit ball's: a noisy radius is not taken to be less."""
 
 CLIP_FACTORS = (0.8, 4.0)
-"""Smallest and largest clip factor that is chosen: below 0.8 utility hardly changes (docs/synthesis.md), and hardly any
-record is four times as far from the centre as records are in the mean."""
+"""Smallest and largest clip factor that is chosen: below 0.8 utility hardly changes (docs/synthesis/choices.md), and
+hardly any record is four times as far from the centre as records are in the mean."""
 
 CLIP_WEIGHT = 0.2
 """Clip factor where the moments' noise is as large as the moments themselves; chosen on Adult."""

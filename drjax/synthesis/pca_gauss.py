@@ -7,7 +7,8 @@
 
 `PCAGauss` is the paper's algorithm 2 for numbers y, its algorithm 3 for classes, and, without y, the same for records
 alone. `PCAGaussSpectrum` is its algorithm 1, which releases eigenvalues without directions. `paper=True` follows the
-paper, with a warning where its claim fails. Proofs and counterexamples: docs/synthesis.md.
+paper, with a warning where its claim fails. Proofs: docs/synthesis/mechanism.md; counterexamples:
+docs/synthesis/claims.md.
 
 Source: Chanyaswad, Liu & Mittal (2017), arXiv:1709.00054v1 (paper 002).
 """

@@ -3,7 +3,8 @@
 Everything that is released is a sum over records, each of which is bounded in Euclidean norm by R: of vectors w, of
 outer products w w^T, or the leading eigenvalues of such a sum. "zero_out" and "add_or_remove" move a sum by one term,
 "replace_one" by the difference of two. All functions take R = 1; sums of vectors scale with R, outer products with R^2.
-Proofs, and the neighbours that a search found against the papers' claims: docs/synthesis.md.
+Proofs: docs/synthesis/mechanism.md; the neighbours that a search found against the papers' claims:
+docs/synthesis/claims.md.
 """
 
 from __future__ import annotations

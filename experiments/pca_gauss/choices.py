@@ -3,9 +3,10 @@
     OPENBLAS_NUM_THREADS=1 python -m experiments.pca_gauss.choices                       # five minutes
     python -m experiments.pca_gauss.choices --tables deviations
 
-The tables of docs/synthesis.md and docs/release.md: private components, `replace_one`, accuracy on other records of
-classifiers that were trained on synthetic ones, mean of some fits with its standard error. The defaults were chosen on
-these records, so the figures are no estimates for others.
+The tables of docs/synthesis/choices.md and docs/synthesis/deviations.md, and the figures of docs/release/synthetic.md:
+private components, `replace_one`, accuracy on other records of classifiers that were trained on synthetic ones, mean of
+some fits with its standard error. The defaults were chosen on these records, so the figures are no estimates for
+others.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     OPENBLAS_NUM_THREADS=1 python -m experiments.tsne_property.generated          # 3 minutes
 
 600 maps of 300 points to fit each attack with the defaults of its kind, 300 others to judge it. Prints the table of
-docs/property.md: mean error of the share, and how often the 90% interval holds it.
+docs/property/training.md: mean error of the share, and how often the 90% interval holds it.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from drjax.core import host
 from drjax.core.compiled import njit
 
 SPACING = 1 / 3
-"""Most that mesh points are apart, in the map's units; see docs/scale.md for the error of the forces."""
+"""Most that mesh points are apart, in the map's units; see docs/kernels/tsne.md for the error of the forces."""
 
 LEAST_CELLS = 40
 """Cells along the longer side of a map, at least."""

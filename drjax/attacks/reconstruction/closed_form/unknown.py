@@ -64,7 +64,7 @@ def reconstruct_pca_many(
     Raises:
         ValueError: arrays not finite or of shapes that do not match, or rows, bounds or noise out of range.
 
-    Source: the equations above, drjax's own (docs/adversaries.md).
+    Source: the equations above, drjax's own (docs/adversaries/derivations.md).
 
     Example:
         >>> import drjax, numpy as np

@@ -1,5 +1,6 @@
 """Examples in docstrings: each of them runs, and every public name has one."""
 
+import ast
 import doctest
 import functools
 import importlib
@@ -70,18 +71,24 @@ def around(module):
     return {".".join(parts[: n + 1]) for n in range(len(parts))}
 
 
+@functools.cache
+def called_in(module):
+    """Names and attributes in the examples of a module's docstring; that one is imported is not enough."""
+    examples = doctest.DocTestParser().get_examples(importlib.import_module(module).__doc__ or "")
+    nodes = [node for example in examples for node in ast.walk(ast.parse(example.source))]
+    return {node.id for node in nodes if isinstance(node, ast.Name)} | {
+        node.attr for node in nodes if isinstance(node, ast.Attribute)
+    }
+
+
 def has_example(names):
     """Whether one of the names of an object is shown: in its own docstring, or in one of a module around it."""
     value = names[0].value
     if ">>> " in (inspect.getdoc(value) or ""):
         return True
     modules = {part for name in names for part in around(name.module)} | around(value.__module__)
-    examples = "\n".join(
-        example.source
-        for module in sorted(modules)
-        for example in doctest.DocTestParser().get_examples(importlib.import_module(module).__doc__ or "")
-    )
-    return any(re.search(rf"\b{name.name}\b", examples) for name in names)
+    shown = set().union(*map(called_in, modules))
+    return any(name.name in shown for name in names)
 
 
 def without_example(names):

@@ -38,8 +38,10 @@ class Name:
 
     @property
     def package(self) -> str:
-        """The package of drjax that it is in, or drjax itself."""
-        return ".".join(self.module.split(".")[:2])
+        """The package of drjax that it is in, at most two levels below drjax, or drjax itself."""
+        words = self.module.split(".")
+        inner = ".".join(words[:3])
+        return inner if hasattr(modules().get(inner), "__path__") else ".".join(words[:2])
 
 
 @functools.cache

@@ -102,7 +102,7 @@ def call(kernel: Callable, pairs: Array, x: Array, widths: tuple[int, ...], back
     return [leaf[:m] for leaf in found]
 
 
-def call_whole(kernel: Callable, given: tuple, state: list[Array], *, scratch: int, backend: str) -> list[Array]:
+def call_whole(kernel: Callable, given: tuple, state: list[Any], *, scratch: int, backend: str) -> list[Array]:
     """Runs a kernel that changes the state of one data set in place, in one program.
 
     Args:

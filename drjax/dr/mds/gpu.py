@@ -174,9 +174,9 @@ def _smacof_kernel(n: int, max_iter: int, most: int, backend: str, *refs: Any) -
         flags_ref[i] = value
 
 
-def _terms(old: list[Array], new: list[Array]) -> list[Array]:
+def _terms(old: list[Any], new: list[Any]) -> list[Any]:
     """x new, x^2, x (new - x) and (new - x)^2 of points x by columns, each added up over the columns."""
-    add = functools.partial(functools.reduce, jnp.add)
+    add: Any = functools.partial(functools.reduce, jnp.add)
     pairs = list(zip(old, new, strict=True))
     return [
         add([x * y for x, y in pairs]),
@@ -186,7 +186,7 @@ def _terms(old: list[Array], new: list[Array]) -> list[Array]:
     ]
 
 
-def _inverse_root(steps: list[Array]) -> Array:
+def _inverse_root(steps: list[Any]) -> Array:
     """1 over the length of steps by columns, 0 at 0."""
     squared = functools.reduce(jnp.add, [step * step for step in steps])
     is_zero = squared == 0

@@ -11,7 +11,7 @@ What each release allows an adversary who does not know the other records:
 | released beside the components | strongest attack | what it can prove |
 |---|---|---|
 | nothing | likelihood ratio, eigenvalues taken from shadows | nothing |
-| eigenvalues | likelihood ratio with them | a leverage above 1: not a member (`leverages`) |
+| eigenvalues | likelihood ratio with them | a leverage above 1, by more than rounding: not a member (`leverages`) |
 | mean | likelihood ratio, that of the mean added | nothing |
 | embedding of the records | a look at its rows (`embedding_distances`) | membership, up to rounding and twins |
 

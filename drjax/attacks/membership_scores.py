@@ -243,8 +243,9 @@ def leverages(release: Release, candidates: Array) -> np.ndarray:
     """The share of the released scatter that a candidate would have to make up itself, for every k; small for members.
 
     With B = N (V diag(eigenvalues) V^T + eigenvalue_k (I - V V^T)), which is at least N A in every direction, this is
-    z^T B^-1 z. If z is one of the N records then z z^T <= N A <= B, so that **a leverage above 1 proves that z was not
-    among them** (for a centred release with its mean: still, as the scatter about the mean holds z's own part). The
+    z^T B^-1 z. If z is one of the N records then z z^T <= N A <= B, so that **a leverage above 1 by more than rounding
+    proves that z was not among them** (for a centred release with its mean: still, as the scatter about the mean holds
+    z's own part). Of 40 digits rounding puts 30 above 1, by up to 3e-13. The
     converse does not hold: most strangers with small leverage are no members, so that as a ranking it is worse than
     what `drjax.attacks.membership_ratio` makes of it.
 

@@ -28,10 +28,10 @@ class Page(HTMLParser):
     """What a page has and leads to.
 
     Attributes:
-        path: Where it lies.
+        path: Place of its file.
         ids: Names that a link may lead to.
-        links: What its links lead to, as written.
-        sources: Pictures, scripts and styles that it shows, as written.
+        links: Targets of its links, as written.
+        sources: Pictures, scripts and styles, as written.
     """
 
     path: Path

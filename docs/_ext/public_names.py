@@ -23,7 +23,7 @@ class Name:
 
     Attributes:
         module: The module that has it.
-        name: What it is called there.
+        name: Name of the object there.
         value: The object.
     """
 

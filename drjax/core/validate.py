@@ -131,7 +131,7 @@ def matrix(
 
 
 def device_matrix(x: Any, name: str = "x", *, columns: int | None = None) -> Any:
-    """As `matrix`, of an array that stays on its device: what comes back to the host is whether it is finite.
+    """As `matrix`, of an array (rows, columns) that stays on its device: its sum alone comes to the host.
 
     Raises:
         ValueError: as `matrix`.

@@ -93,21 +93,17 @@ def _edges(neighbors: Array, n_neighbors: int, between: Array, away: Array, scal
 
 def _paths(between: Array, is_edge: Array) -> tuple[Array, Array]:
     """Shortest paths (b, n, n), components joined, and how many there were, (b,)."""
+    label = jax.vmap(shortest_paths.labels)(is_edge)
+    n_parts = jnp.sum(label == jnp.arange(label.shape[-1]), axis=-1, dtype=jnp.int32)
+
+    def joined(is_edge: Array) -> Array:
+        return is_edge | jax.vmap(shortest_paths.bridge_edges)(jax.lax.stop_gradient(between), label)
+
+    # Most chunks have no lane whose graph falls apart.
+    is_edge = jax.lax.cond(jnp.all(n_parts == 1), lambda is_edge: is_edge, joined, is_edge)
     is_self = jnp.eye(between.shape[-1], dtype=bool)
-
-    def lengths(is_edge: Array) -> Array:
-        return jax.vmap(shortest_paths.all_pairs)(jnp.where(is_self, 0, jnp.where(is_edge, between, jnp.inf)))
-
-    def joined(paths: Array, is_edge: Array) -> tuple[Array, Array]:
-        # The lowest point that a point reaches is its component's label.
-        label = jnp.argmax(jnp.isfinite(paths), axis=-1)
-        bridges = jax.vmap(shortest_paths.bridge_edges)(jax.lax.stop_gradient(between), label)
-        n_parts = jnp.sum(label == jnp.arange(label.shape[-1]), axis=-1, dtype=jnp.int32)
-        return lengths(is_edge | bridges), n_parts
-
-    paths = lengths(is_edge)
-    whole = jnp.ones(len(paths), jnp.int32)
-    return jax.lax.cond(jnp.all(jnp.isfinite(paths)), lambda paths, _: (paths, whole), joined, paths, is_edge)
+    weights = jnp.where(is_self, 0, jnp.where(is_edge, between, jnp.inf))
+    return jax.vmap(shortest_paths.all_pairs)(weights), n_parts
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))

@@ -65,7 +65,7 @@ def geodesics(x: Array, n_neighbors: int, metric: str = metrics.EUCLIDEAN) -> tu
     _, nearest = jax.lax.top_k(jnp.where(is_self, -jnp.inf, -between), n_neighbors)
     is_edge = jnp.zeros((n, n), bool).at[jnp.arange(n)[:, None], nearest].set(True)
     is_edge = is_edge | is_edge.T
-    label = _labels(is_edge)
+    label = labels(is_edge)
     is_edge = is_edge | bridge_edges(jax.lax.stop_gradient(between), label)
     paths = all_pairs(jnp.where(is_self, 0, jnp.where(is_edge, between, jnp.inf)))
     return paths, jnp.sum(label == jnp.arange(n), dtype=jnp.int32)
@@ -141,7 +141,7 @@ def _all_pairs_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array
     return all_pairs(weights), total
 
 
-def _labels(is_edge: Array) -> Array:
+def labels(is_edge: Array) -> Array:
     """The lowest index in the component of each point, (n,)."""
     n = is_edge.shape[0]
 

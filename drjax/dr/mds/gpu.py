@@ -34,8 +34,7 @@ def _stress_kernel(pairs_ref: Any, rows_ref: Any, columns_ref: Any, forces_ref: 
     k = rows_ref.shape[1]
 
     def tile(at: Any, steps: list[Array], squared: Array) -> list[Array]:
-        is_zero = squared == 0
-        pull = jnp.where(is_zero, 0, pairs_ref[:, at] * jax.lax.rsqrt(jnp.where(is_zero, 1, squared)))
+        pull = pairs_ref[:, at] * inverse_root(squared)
         return [pull * step for step in steps]
 
     for c, total in enumerate(sum_over_columns(tile, rows_ref, columns_ref, k)):
@@ -86,10 +85,13 @@ def smacof_steps(between: Array, lane: Lane, apart: Apart, most: int, *, backend
 
     Args:
         between: Dissimilarities of the known points (n-1, n-1), or `pallas.padded`.
-        lane: Where it stands.
-        apart: What is its own.
-        most: Iterations.
+        lane: State of the map before.
+        apart: Dissimilarities that are the map's own, and its stopping rule.
+        most: Number of iterations at most.
         backend: "cuda", or "interpret", which runs anywhere, slowly, in any dtype.
+
+    Returns:
+        State of the map after them. O(n^2 k) operations an iteration.
     """
     n = len(lane.coords)
     between = padded(between) if between.shape == (n - 1, n - 1) else between
@@ -126,12 +128,12 @@ def _smacof_kernel(n: int, max_iter: int, most: int, backend: str, *refs: Any) -
         def add(t: Any, totals: list[Array]) -> list[Array]:
             at = pl.ds(pl.multiple_of(t * COLUMNS, COLUMNS), COLUMNS)
             steps = [own[c][:, None] - known_ref[c, at][None] for c in range(k)]
-            pull = pairs_ref[rows, at] * _inverse_root(steps)
+            pull = pairs_ref[rows, at] * inverse_root(_squared(steps))
             return [total + jnp.sum(pull * step, axis=1) for total, step in zip(totals, steps, strict=True)]
 
         totals = jax.lax.fori_loop(0, size // COLUMNS, add, [jnp.zeros(ROWS, dtype)] * k)
         steps = [own[c] - first[c] for c in range(k)]
-        weight = jnp.where(inside, row_ref[rows] * _inverse_root(steps), 0)
+        weight = jnp.where(inside, row_ref[rows] * inverse_root(_squared(steps)), 0)
         pulls = [weight * step for step in steps]
         new = [jnp.where(inside, (share * totals[c] + pulls[c]) / n, 0) for c in range(k)]
         for c in range(k):
@@ -186,8 +188,12 @@ def _terms(old: list[Any], new: list[Any]) -> list[Any]:
     ]
 
 
-def _inverse_root(steps: list[Any]) -> Array:
-    """1 over the length of steps by columns, 0 at 0."""
-    squared = functools.reduce(jnp.add, [step * step for step in steps])
+def inverse_root(squared: Array) -> Array:
+    """1 / sqrt, and 0 with derivative 0 at 0: coinciding points do not pull at each other."""
     is_zero = squared == 0
     return jnp.where(is_zero, 0, jax.lax.rsqrt(jnp.where(is_zero, 1, squared)))
+
+
+def _squared(steps: list[Any]) -> Array:
+    """Squared length of steps by columns."""
+    return functools.reduce(jnp.add, [step * step for step in steps])

@@ -110,7 +110,7 @@ def _ratio(shared: Array, x: Array) -> tuple[Array, Array]:
     """Dissimilarity over distance, and 1 over distance, (m, m) each; 0 for points that coincide."""
     # Column by column: a tensor of differences would be k times the memory, and a compiler for CPUs does not vectorise
     # its reduction (5 times slower). A product of coordinates instead would lose small distances to cancellation.
-    inverse = _inverse_root(functools.reduce(jnp.add, [(x[:, c, None] - x[:, c]) ** 2 for c in range(x.shape[1])]))
+    inverse = gpu.inverse_root(functools.reduce(jnp.add, [(x[:, c, None] - x[:, c]) ** 2 for c in range(x.shape[1])]))
     return shared * inverse, inverse
 
 
@@ -206,11 +206,5 @@ def _guttman(forces: Callable, data: _Data, x: Array) -> Array:
     """B(X) X of one lane: the sum over j of dissimilarity / distance times (x_i - x_j), (n, k)."""
     first, rest = x[0], x[1:]
     pull = rest - first
-    pull = pull * (data.row * _inverse_root(jnp.sum(pull**2, axis=1)))[:, None]
+    pull = pull * (data.row * gpu.inverse_root(jnp.sum(pull**2, axis=1)))[:, None]
     return jnp.concatenate([-jnp.sum(pull, axis=0)[None], data.share * forces(rest) + pull])
-
-
-def _inverse_root(squared: Array) -> Array:
-    """1 / sqrt, and 0 with derivative 0 at 0: coinciding points do not pull at each other."""
-    is_zero = squared == 0
-    return jnp.where(is_zero, 0, jax.lax.rsqrt(jnp.where(is_zero, 1, squared)))

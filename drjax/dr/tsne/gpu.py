@@ -39,9 +39,7 @@ def _tsne_kernel(
     def tile(at: Any, steps: list[Array], squared: Array) -> list[Array]:
         column = at.start + jax.lax.broadcasted_iota(jnp.int32, (ROWS, COLUMNS), 1)
         # Points that only fill a tile have weight 1 at the origin.
-        base = 1 + squared / freedom
-        weight = 1 / base if freedom == 1 else jnp.exp(-(freedom + 1) / 2 * jnp.log(base))
-        weight = jnp.where((column < n) & (column != row), weight, 0)
+        weight = jnp.where((column < n) & (column != row), _weight(squared, freedom), 0)
         pull, push = pairs_ref[:, at] * weight, weight * weight
         return [*(pull * step for step in steps), *(push * step for step in steps), weight]
 
@@ -50,6 +48,25 @@ def _tsne_kernel(
         attraction_ref[:, c : c + 1] = totals[c]
         repulsion_ref[:, c : c + 1] = totals[k + c]
     weight_ref[...] = totals[2 * k]
+
+
+def _weight(squared: Array, freedom: int) -> Array:
+    """The weight of pairs at squared distances; Triton has no powers."""
+    base = 1 + squared / freedom
+    return 1 / base if freedom == 1 else jnp.exp(-(freedom + 1) / 2 * jnp.log(base))
+
+
+def next_update(slope: Array, update: Array, gains: Array, momentum: Any, learning_rate: Any) -> tuple[Array, ...]:
+    """scikit-learn's rule: the next update and gains of coordinates, and the gradient times these gains.
+
+    Args:
+        slope, update, gains: Gradient, last update and gains, arrays of one shape.
+        momentum: Share of the last update that is kept, ().
+        learning_rate: ().
+    """
+    gains = jnp.where(update * slope < 0, gains + 0.2, jnp.maximum(gains * 0.8, LEAST_GAIN))
+    slope = slope * gains
+    return momentum * update - learning_rate * slope, gains, slope
 
 
 class Steps(NamedTuple):
@@ -79,8 +96,11 @@ def tsne_steps(
     Args:
         p: (n, n), or already `pallas.padded`.
         y, update, gains: (n, k).
-        steps: How it moves.
+        steps: Number and settings of the steps.
         backend: "cuda", or "interpret", which runs anywhere, slowly, in any dtype.
+
+    Returns:
+        Coordinates, last update and gains, (n, k) each. O(n^2 k) operations a step.
     """
     n = len(y)
     p = padded(p) if p.shape == (n, n) else p
@@ -108,9 +128,8 @@ def _steps_kernel(n: int, backend: str, pairs_ref: Any, settings_ref: Any, count
             at = pl.ds(pl.multiple_of(t * COLUMNS, COLUMNS), COLUMNS)
             column = at.start + jax.lax.broadcasted_iota(jnp.int32, (ROWS, COLUMNS), 1)
             apart = [own[c] - y_ref[c, at][None] for c in range(k)]
-            base = 1 + functools.reduce(jnp.add, [step * step for step in apart]) / freedom
-            weight = 1 / base if freedom == 1 else jnp.exp(-(freedom + 1) / 2 * jnp.log(base))
-            weight = jnp.where((column < n) & (column != row) & (row < n), weight, 0)
+            squared = functools.reduce(jnp.add, [step * step for step in apart])
+            weight = jnp.where((column < n) & (column != row) & (row < n), _weight(squared, freedom), 0)
             pull, push = pairs_ref[rows, at] * weight, weight * weight
             terms = [*(pull * step for step in apart), *(push * step for step in apart), weight]
             return [total + jnp.sum(term, axis=1) for total, term in zip(totals, terms, strict=True)]
@@ -124,9 +143,8 @@ def _steps_kernel(n: int, backend: str, pairs_ref: Any, settings_ref: Any, count
         rows = pl.ds(pl.multiple_of(block * ROWS, ROWS), ROWS)
         for c in range(k):
             force = scale * attraction_ref[c, rows] - repulsion_ref[c, rows] / z
-            slope, last, gain = 2 * (freedom + 1) / freedom * force, update_ref[c, rows], gains_ref[c, rows]
-            gain = jnp.where(last * slope < 0, gain + 0.2, jnp.maximum(gain * 0.8, LEAST_GAIN))
-            last = momentum * last - learning_rate * (slope * gain)
+            slope = 2 * (freedom + 1) / freedom * force
+            last, gain, _ = next_update(slope, update_ref[c, rows], gains_ref[c, rows], momentum, learning_rate)
             y_ref[c, rows], update_ref[c, rows], gains_ref[c, rows] = y_ref[c, rows] + last, last, gain
         return z
 

@@ -92,10 +92,7 @@ def _step(descent: Descent, forces: _Forces, state: _State, p: Array) -> tuple[_
     """One iteration, and the gradient times the gains."""
     scale, momentum = _scale_and_momentum(descent, state)
     slope = gradient(p, state.y, scale, forces=forces)
-    rising = state.update * slope < 0
-    gains = jnp.where(rising, state.gains + 0.2, jnp.maximum(state.gains * 0.8, gpu.LEAST_GAIN))
-    slope = slope * gains
-    update = momentum * state.update - descent.learning_rate * slope
+    update, gains, slope = gpu.next_update(slope, state.update, state.gains, momentum, descent.learning_rate)
     return state._replace(y=state.y + update, update=update, gains=gains, count=state.count + 1), slope
 
 

@@ -1,10 +1,9 @@
 """What was measured on a card, as a table made from the rows of `results/`, and what was not.
 
-    python -m bench.device_table                                     # to standard output
-    python -m bench.device_table --into docs/kernels/gpu_rows.md     # between the two marks in that file
+    python -m bench.device_table
 
-A row is one run of one engine at one commit: ours, the naive `vmap` beside it, and the reference libraries on the cores
-of the same host. What has no row stands as "not run".
+`python docs/generated.py` puts it into its page. A row is one run of one engine at one commit: ours, the naive `vmap`
+beside it, and the reference libraries on the cores of the same host. What has no row stands as "not run".
 """
 
 from __future__ import annotations
@@ -15,16 +14,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
-
-import tyro
+from typing import Any
 
 from bench import harness, shadow_embeddings
-from drjax.core.store import atomic_write_text
 from drjax.dr import METHODS
 from drjax.reports import records
-
-BEGIN, END = "<!-- begin: python -m bench.device_table -->", "<!-- end -->"
 
 SHADOWS, PALLAS = "shadow_embeddings.jsonl", "shadow_embeddings_pallas.jsonl"
 
@@ -171,19 +165,6 @@ def section(folder: Path = harness.RESULTS) -> str:
     return "\n\n".join([_filled(about), table(found), *(["Never measured on a card:", lost] if lost else [])])
 
 
-def replaced(text: str, content: str) -> str:
-    """The text with other content between its two marks.
-
-    Raises:
-        ValueError: a text without the marks, in this order.
-    """
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"into must be a file with the lines {BEGIN!r} and {END!r}, got one without")
-    return f"{before}{BEGIN}\n\n{content}\n\n{END}{after}"
-
-
 def _filled(text: str, indent: str = "") -> str:
     """The text in lines of at most `WIDTH` characters; lines after the first are indented."""
     lines = textwrap.wrap(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
@@ -236,18 +217,10 @@ def _ms(value: float) -> str:
     return f"{value:.3g}" if value < 100 else f"{value:.0f}"
 
 
-def main(*, into: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None) -> None:
-    """Prints the table, or puts it between the marks of a Markdown file.
-
-    Args:
-        into: The file.
-    """
-    content = section()
-    if into is None:
-        print(content)
-    else:
-        atomic_write_text(into, replaced(into.read_text(encoding="utf-8"), content))
+def block() -> str:
+    """What stands in docs/kernels/gpu_rows.md."""
+    return section()
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    print(block())

@@ -1,13 +1,8 @@
 """The table of what was timed on a card: made from rows, with a place for what was not run."""
 
 import json
-from pathlib import Path
 
-import pytest
-
-from bench import device_table, harness, shadow_embeddings
-
-DOCS = Path(__file__).parents[2] / "docs" / "kernels" / "gpu_rows.md"
+from bench import device_table, shadow_embeddings
 
 
 def row(name, ms, *, device="a card", commit="abc", n=200, method="pca", **own):
@@ -26,13 +21,6 @@ def written(folder, *rows):
 def cells(found):
     (line,) = device_table.table(found).splitlines()[2:]
     return [cell.strip() for cell in line.strip("|").split("|")]
-
-
-def test_the_documentation_has_the_table_of_the_committed_rows():
-    text = DOCS.read_text(encoding="utf-8")
-    assert device_table.replaced(text, device_table.section()) == text, (
-        "run: python -m bench.device_table --into docs/kernels/gpu_rows.md"
-    )
 
 
 def test_a_line_has_ours_the_naive_vmap_and_the_host_of_the_same_run(tmp_path):
@@ -82,16 +70,3 @@ def test_a_shadow_that_stays_on_the_device_is_timed():
     config = shadow_embeddings.Config(quick=True, method=["srp"], dtype=["float32"], repeats=1, budget_s=0.01)
     cell, _ = next(shadow_embeddings.cells(config, "float32"))
     assert shadow_embeddings.ms_left_on_device(cell, config) > 0
-
-
-def test_the_table_goes_between_its_marks(tmp_path):
-    file = tmp_path / "page.md"
-    file.write_text(f"before\n{device_table.BEGIN}\nold\n{device_table.END}\nafter\n", encoding="utf-8")
-    device_table.main(into=file)
-    text = file.read_text(encoding="utf-8")
-    assert text.startswith(f"before\n{device_table.BEGIN}\n\n")
-    assert text.endswith(f"\n\n{device_table.END}\nafter\n")
-    assert "old" not in text
-    assert device_table.section(harness.RESULTS) in text
-    with pytest.raises(ValueError, match=r"into must be a file with the lines .*, got one without"):
-        device_table.replaced("nothing", "table")

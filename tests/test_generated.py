@@ -1,0 +1,50 @@
+"""Tables of the pages are what the committed rows give."""
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench import device_table
+
+ROOT = Path(__file__).parents[1]
+
+# By path: another package of the environment may be named "docs".
+SPEC = importlib.util.spec_from_file_location("generated_tables", ROOT / "docs" / "generated.py")
+generated = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(generated)
+
+PAGES = list(generated.pages())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_tables_of_a_page_are_what_its_rows_give(page):
+    text = page.read_text(encoding="utf-8")
+    assert generated.renewed(text) == text, "run: python docs/generated.py"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_mark_has_its_other_one(page):
+    text = page.read_text(encoding="utf-8")
+    n_tables = len(generated.MARKED.findall(text))
+    assert text.count("<!-- begin: ") == text.count("<!-- end -->") == n_tables > 0
+
+
+def test_a_table_that_says_something_else_is_found_and_written(tmp_path, monkeypatch, capsys):
+    (tmp_path / "docs").mkdir()
+    page = tmp_path / "docs" / "page.md"
+    text = f"before\n<!-- begin: python -m bench.device_table -->\n\n{device_table.block()}\n\n<!-- end -->\nafter\n"
+    wrong = re.sub(r"\d", "7", text)
+    page.write_text(wrong, encoding="utf-8")
+    monkeypatch.setattr(generated, "ROOT", tmp_path)
+
+    monkeypatch.setattr(sys, "argv", ["generated.py", "--check"])
+    assert generated.main() == 1
+    assert page.read_text(encoding="utf-8") == wrong
+    assert "docs/page.md" in capsys.readouterr().out
+
+    monkeypatch.setattr(sys, "argv", ["generated.py"])
+    assert generated.main() == 0
+    assert page.read_text(encoding="utf-8") == text

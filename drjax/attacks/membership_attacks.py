@@ -12,7 +12,7 @@ from drjax.attacks.attack import Attack, Cost, MembershipScores, Threat
 from drjax.attacks.membership_noisy import matrix_ratio, shadow_errors
 from drjax.attacks.membership_ratio import ratio_scores
 from drjax.attacks.membership_scores import Release, embedding_distances, leverages, pca_scores
-from drjax.attacks.membership_shadows import Noise, Shadows, fit_shadows
+from drjax.attacks.membership_shadows import HELD_BYTES, Noise, Shadows, fit_shadows
 from drjax.attacks.shadow import FLOPS
 from drjax.core.types import Array
 
@@ -110,9 +110,11 @@ class MembershipAttack(Attack):
         """See `Attack`."""
         k, d = threat.release.components.shape
         m, n = len(threat.candidates), threat.release.n_records or 0
-        shadows = self.n_shadows * (2.0 * n * d**2 + 10.0 * d**3) if self.needs_shadows else 0.0
+        held = 8.0 * self.n_shadows * min(n, d) * d if self.needs_shadows else 0.0
+        passes = 2 if held > HELD_BYTES else 1
+        shadows = passes * self.n_shadows * (2.0 * n * d**2 + 10.0 * d**3) if self.needs_shadows else 0.0
         scored = 4.0 * m * k * d * (self.n_shadows if self.needs_shadows else 1)
-        return Cost((shadows + scored) / FLOPS, 8.0 * (3 * m * d + self.n_shadows * self.needs_shadows * min(n, d) * d))
+        return Cost((shadows + scored) / FLOPS, 24.0 * m * d + (held if passes == 1 else 0.0))
 
     def run(self, key: Array, threat: ComponentsThreat) -> MembershipScores:
         """See `Attack`."""

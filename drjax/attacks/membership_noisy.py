@@ -11,6 +11,8 @@ Source: drjax's own; the test of one candidate against shadows without it is the
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import numpy as np
 
@@ -18,6 +20,7 @@ from drjax.attacks.membership_scores import Release, check_candidates, pca_score
 from drjax.attacks.membership_shadows import Noise, Shadows
 from drjax.core import validate
 from drjax.core.linalg import eigh
+from drjax.core.statistics import Moments
 from drjax.core.types import Array
 
 NOISE_DRAWS = 8
@@ -107,5 +110,5 @@ def shadow_errors(shadows: Shadows, release: Release, candidates: np.ndarray) ->
     """
     k = release.n_components
     validate.at_most(shadows.components.shape[1], "the shadows' components", n_components=k)
-    usual = [pca_scores(v[:k], candidates) for v in shadows.components]
-    return np.mean(usual, axis=0) - pca_scores(release.components, candidates)
+    of_shadows = (Moments.of(pca_scores(v[:k], candidates)[None]) for v in shadows.components)
+    return functools.reduce(Moments.merged, of_shadows).mean - pca_scores(release.components, candidates)

@@ -37,6 +37,7 @@ from first principles" (2022); the update is that of Bunch, Nielsen & Sorensen (
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -48,6 +49,7 @@ from drjax.attacks.membership_scores import Release, check_candidates
 from drjax.attacks.membership_shadows import Shadows
 from drjax.core import batching, validate
 from drjax.core.linalg import HIGHEST
+from drjax.core.statistics import Moments
 from drjax.core.types import Array, PyTree, hyperparams
 from drjax.dr.pca import secular
 
@@ -190,7 +192,7 @@ class _Task:
         source: Any = self.release
         components, eigenvalues = source.components[: self.k], source.eigenvalues
         if shadows is not None:
-            components, eigenvalues = shadows.components[index, : self.k], shadows.eigenvalues[index]
+            components, eigenvalues = shadows.components[index][: self.k], shadows.eigenvalues[index]
         eigenvalues = eigenvalues[: self.k] if self.knows_eigenvalues else self.expected
         known = self.shadows
         context = (self.z, self.zk, known.precision, self.ks - 1, known.n_records, known.floor)
@@ -220,16 +222,15 @@ def _calibrate(task: _Task) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndar
     """Observed u; mean, variance and first-order shift of u in shadows without candidates; (m, len(ks)) each."""
     shadows = task.shadows
     observed, _ = task.log_leverages(None, 0, task.center)
-    mean, spread, shift = (np.zeros(observed.shape) for _ in range(3))
-    n = len(shadows.components)
-    for i in range(n):
+
+    def moments(index: int) -> Moments:
         # A mean that was kept back is not known of the shadows either.
-        center = shadows.means[i] if task.knows_mean else shadows.center
-        log_q, log_in = task.log_leverages(shadows, i, center)
-        step = log_q - mean
-        mean += step / (i + 1)
-        spread += step * (log_q - mean)
-        shift += (log_in - log_q) / n
+        center = shadows.means[index] if task.knows_mean else shadows.center
+        log_q, log_in = task.log_leverages(shadows, index, center)
+        return Moments.of(np.stack([log_q, log_in - log_q])[None])
+
+    n = len(shadows.components)
+    (mean, shift), (spread, _) = functools.reduce(Moments.merged, map(moments, range(n)))[1:]
     typical = np.median(spread, axis=0) / (n - 1)
     variance = (spread + PRIOR_SHADOWS * typical) / (n - 1 + PRIOR_SHADOWS)
     return observed, mean, np.maximum(variance, LEAST_VARIANCE), shift

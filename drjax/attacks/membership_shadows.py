@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+import operator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +20,33 @@ Noise = Callable[[Array, Array], Array]
 """(key, symmetric (d, d)) -> symmetric (d, d): what a private curator does to A before its eigenvectors are taken."""
 
 
+HELD_BYTES = 2**30
+"""Components of the shadows that are held; larger ones are computed anew wherever an attack comes to a shadow."""
+
+
+@dataclass(frozen=True, eq=False)
+class Redrawn(Sequence[np.ndarray]):
+    """Components of shadows, of which one is held at a time: looking at a shadow draws and decomposes it again.
+
+    Attributes:
+        context: What `fit_shadows` draws from: how, the key and the public records.
+        shape: Number of shadows, components of each and features, (S, r, d).
+    """
+
+    context: PyTree
+    shape: tuple[int, int, int]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, index: Any) -> Any:
+        """(r, d) components of one shadow, to the bits that `fit_shadows` would hold; O(N d^2 + d^3)."""
+        at = range(len(self))[operator.index(index)]
+        with jax.enable_x64(True):
+            _, _, components = batching.map_lanes(_draw_chunk, self.context, np.array([at]), batch_size=1)
+        return components[0]
+
+
 @dataclass(frozen=True, eq=False)
 class Shadows:
     """What the adversary knows of the population, for releases of n_records; from `fit_shadows`.
@@ -28,7 +57,8 @@ class Shadows:
         floor: Added to every eigenvalue, units squared: what a direction without variance is taken to have.
         center: (d,) mean of the public records if centred, else 0.
         precision: (d, d) K.
-        components: (S, r, d) of the shadows, r = min(N, d), or d with noise.
+        components: (S, r, d) of the shadows, r = min(N, d), or d with noise; a sequence of S arrays (r, d), each
+            computed when it is looked at, where they would take more than `HELD_BYTES`.
         eigenvalues: (S, r), decreasing, negative ones (of noise) set to 0.
         means: (S, d) that the shadows subtracted.
         bases: (p, min(N - 1, d), d) components of the first p shadows without their last record.
@@ -41,7 +71,7 @@ class Shadows:
     floor: float
     center: np.ndarray
     precision: np.ndarray
-    components: np.ndarray
+    components: np.ndarray | Redrawn
     eigenvalues: np.ndarray
     means: np.ndarray
     bases: np.ndarray
@@ -63,8 +93,9 @@ def fit_shadows(
 ) -> Shadows:
     """Releases of n_records public records each, drawn without replacement; computed in float64.
 
-    Costs (S + p) (N d^2 + d^3) operations and holds 8 (S + p) r d bytes. One fit serves every release of as many
-    records, and every candidate. Shadows share records where there are few public ones; below 2 N of them their
+    Costs (S + p) (N d^2 + d^3) operations and holds 8 (S + p) r d bytes. Where the shadows' components would take more
+    than 1 GiB none is held, and an attack draws each shadow again, to the same bits. One fit serves every release of as
+    many records, and every candidate. Shadows share records where there are few public ones; below 2 N of them their
     deviations come out too small.
 
     Args:
@@ -109,7 +140,14 @@ def fit_shadows(
     options: dict[str, Any] = {"batch_size": 1, "progress": progress, "description": "shadows"}
     with jax.enable_x64(True):
         context = (_Draw(**draw, drop_last=False), key, jnp.asarray(public))
-        means, values, components = batching.map_lanes(_draw_chunk, context, np.arange(n_shadows), **options)
+        rank = public.shape[1] if noise is not None else min(n_records, public.shape[1])
+        shape = (n_shadows, rank, public.shape[1])
+        components: np.ndarray | Redrawn
+        if math.prod(shape) * 8 <= HELD_BYTES:
+            means, values, components = batching.map_lanes(_draw_chunk, context, np.arange(n_shadows), **options)
+        else:
+            components = Redrawn(context, shape)
+            means, values = batching.map_lanes(_draw_values, context, np.arange(n_shadows), **options)
         base = np.zeros((0, *means.shape[1:])), np.zeros((0, 1)), np.zeros((0, 1, public.shape[1]))
         if n_pairs:
             context = (_Draw(**draw, drop_last=True), *context[1:])
@@ -137,6 +175,11 @@ class _Draw:
     centred: bool
     drop_last: bool
     noise: Any
+
+
+def _draw_values(context: PyTree, lanes: Array) -> tuple[jax.Array, jax.Array]:
+    """What `_draw_chunk` gives, without the components."""
+    return _draw_chunk(context, lanes)[:2]
 
 
 def _draw_chunk(context: PyTree, lanes: Array) -> tuple[jax.Array, jax.Array, jax.Array]:

@@ -31,6 +31,44 @@ AT_ONCE = 2**20
 """Numbers that are drawn again in one step."""
 
 
+class Moments(NamedTuple):
+    """Means and sums of squared deviations of arrays of one shape; those of parts add up, whoever made them.
+
+    Source: Chan, Golub & LeVeque (1983).
+
+    Attributes:
+        count: Number of arrays.
+        mean: Mean of each entry, in the shape of the arrays.
+        squares: Sum of the squared deviations of each entry from its mean, in the same shape.
+
+    Example:
+        >>> import numpy as np
+        >>> from drjax.core.statistics import Moments
+        >>> x = np.arange(10.0)
+        >>> whole = Moments.of(x[:3]).merged(Moments.of(x[3:]))
+        >>> whole.count, float(whole.mean), float(whole.squares) == 10 * x.var()
+        (10, 4.5, True)
+    """
+
+    count: int
+    mean: np.ndarray
+    squares: np.ndarray
+
+    @classmethod
+    def of(cls, values: Any) -> Moments:
+        """Moments of the rows of values (m, ...), m >= 1."""
+        rows = np.asarray(values, np.float64)
+        mean = rows.mean(axis=0)
+        return cls(len(rows), mean, ((rows - mean) ** 2).sum(axis=0))
+
+    def merged(self, other: Moments) -> Moments:
+        """Moments of the arrays of both."""
+        count = self.count + other.count
+        step = other.mean - self.mean
+        share = other.count / count
+        return Moments(count, self.mean + share * step, self.squares + other.squares + self.count * share * step**2)
+
+
 def standard_error(values: Any) -> Any:
     """Standard error of the mean over the rows of values (n, ...) with n >= 2; a float for n numbers."""
     table = np.asarray(values, np.float64)

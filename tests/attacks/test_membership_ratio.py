@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import spearmanr
 from sklearn.datasets import load_digits
 
-from drjax.attacks import roc
+from drjax.attacks import membership_shadows, roc
 from drjax.attacks.membership_ratio import METHODS, PRIOR_SHADOWS, ratio_score_prefixes
 from drjax.attacks.membership_ratio import ratio_scores as scores_of
 from drjax.attacks.membership_scores import Release, pca_scores, release_of
@@ -355,3 +355,25 @@ def test_prefixes_must_be_released(ks):
     members, candidates, _, shadows = setting()
     with pytest.raises(ValueError, match="ks"):
         ratio_score_prefixes(shadows, release_of(members, 2), candidates, ks=ks)
+
+
+def test_shadows_that_are_not_held_are_drawn_again_to_the_same_bits(monkeypatch):
+    members, candidates, _, _ = setting()
+    public = population(520)[120:]
+    release = release_of(members, 5, eigenvalues=True)
+    held = fit_shadows(KEY, public, 60, n_shadows=3)
+    monkeypatch.setattr(membership_shadows, "HELD_BYTES", held.components.nbytes - 1)
+    drawn = fit_shadows(KEY, public, 60, n_shadows=3)
+    assert isinstance(drawn.components, membership_shadows.Redrawn)
+    assert drawn.components.shape == held.components.shape
+    for name in ("eigenvalues", "means", "bases"):
+        np.testing.assert_array_equal(getattr(drawn, name), getattr(held, name))
+    np.testing.assert_array_equal(np.array(list(drawn.components)), held.components)
+    np.testing.assert_array_equal(drawn.components[-1], held.components[-1])
+    with pytest.raises(IndexError):
+        drawn.components[3]
+    for method in METHODS:
+        found, wanted = (scores_of(shadows, release, candidates, method=method) for shadows in (drawn, held))
+        np.testing.assert_array_equal(found, wanted)
+    monkeypatch.undo()
+    assert isinstance(fit_shadows(KEY, public, 60, n_shadows=3).components, np.ndarray)

@@ -1,5 +1,6 @@
 """Intervals against SciPy's tests and constructed answers."""
 
+import functools
 import math
 
 import numpy as np
@@ -9,6 +10,7 @@ from scipy import stats
 from drjax.core import statistics
 from drjax.core.statistics import (
     UNKNOWN,
+    Moments,
     clopper_pearson_high,
     clopper_pearson_low,
     conformal_radius,
@@ -160,3 +162,13 @@ def test_too_few_residuals_give_no_finite_interval():
     for level in (0.0, 1.0, float("nan")):
         with pytest.raises(ValueError, match="level"):
             conformal_radius(residuals, level)
+
+
+def test_moments_of_parts_are_those_of_the_whole():
+    # Far from 0, where sums of squares less the square of the mean would have no digit left.
+    values = 1e8 + np.random.default_rng(0).normal(size=(50, 3, 2))
+    parts = [Moments.of(part) for part in np.split(values, [1, 7, 30])]
+    count, mean, squares = functools.reduce(Moments.merged, parts)
+    assert count == 50
+    np.testing.assert_allclose(mean, values.mean(axis=0), rtol=1e-14)
+    np.testing.assert_allclose(squares, 50 * values.var(axis=0), rtol=1e-6)

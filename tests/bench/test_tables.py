@@ -1,0 +1,44 @@
+"""Tables of benchmarks take the row that they say they take, and fail where there is none."""
+
+import pytest
+
+from bench import speed_tables, tables
+
+FIRST = {"utc": "2026-11-21T10:00:00+00:00", "n": 100, "cpu": tables.EPYC, "cores": 2, "device_kind": "cpu"}
+FIRST |= {"commit": "aaaaaaaaaa", "dirty": False}
+LATER = FIRST | {"utc": "2026-11-22T10:00:00+00:00", "commit": "bbbbbbbbbb", "dirty": True}
+SCALED = LATER | {"utc": "2026-11-23T10:00:00+00:00", "scale": "standard"}
+
+
+def test_the_newest_row_with_the_labels_stands_in_a_table():
+    rows = [LATER, SCALED, FIRST]
+    assert tables.newest(rows, n=100, scale=None) is LATER
+    assert tables.newest(rows, n=100, scale="standard") is SCALED
+    assert tables.newest([LATER, again := LATER | {"commit": "c"}], n=100) is again
+
+
+def test_a_cell_without_a_row_is_an_error():
+    with pytest.raises(LookupError, match="'n': 200"):
+        tables.newest([FIRST, LATER], n=200)
+    with pytest.raises(LookupError):
+        speed_tables.shadow_row("pca", 100, threat_model="seed known")
+
+
+def test_where_the_rows_of_a_table_are_from_is_said():
+    said = tables.origin("x.jsonl", [LATER, FIRST, FIRST, LATER | {"cores": 1}])
+    assert said.replace("\n", " ") == (
+        "Rows of `bench/results/x.jsonl`: 2 cores of an AMD EPYC, 1 core of an AMD EPYC, commits aaaaaaa (2026-11-21), "
+        "bbbbbbb with changes (2026-11-22)."
+    )
+
+
+def test_rows_of_another_machine_are_in_no_table_of_two_cores():
+    for method in ("mds", "pca"):
+        row = speed_tables.shadow_row(method, 1000)
+        assert (row["device_kind"], row["cores"], row["data"]) == ("cpu", 2, "mnist")
+        assert row["cpu"] == {"mds": tables.XEON, "pca": tables.EPYC}[method]
+
+
+def test_figures_are_short():
+    assert [tables.short(value) for value in (0.00897, 1.62, 107.4, 1234.5)] == ["0.0090", "1.6", "107", "1,234"]
+    assert [tables.times(value) for value in (5.4, 87.86, 3093.0)] == ["5.4", "87.9", "3,090"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench import speed_tables, tables
+from bench import scale_tables, speed_tables, tables
 
 FIRST = {"utc": "2026-11-21T10:00:00+00:00", "n": 100, "cpu": tables.EPYC, "cores": 2, "device_kind": "cpu"}
 FIRST |= {"commit": "aaaaaaaaaa", "dirty": False}
@@ -42,3 +42,19 @@ def test_rows_of_another_machine_are_in_no_table_of_two_cores():
 def test_figures_are_short():
     assert [tables.short(value) for value in (0.00897, 1.62, 107.4, 1234.5)] == ["0.0090", "1.6", "107", "1,234"]
     assert [tables.times(value) for value in (5.4, 87.86, 3093.0)] == ["5.4", "87.9", "3,090"]
+
+
+def test_growth_says_what_was_not_run_and_takes_exponents_of_what_was(monkeypatch):
+    rows = [
+        FIRST | {"data": "generated", "method": method, "library": library, "n": n, "wall_s": n**2 / 1e6}
+        for method, library in scale_tables.MAPS
+        for n in (1000, 3000, 10_000, 30_000, 100_000)
+        if (library, n) != ("scikit-learn", 100_000)
+    ]
+    slow = rows[0] | {"wall_s": 999.0, "utc": "2026-11-20T10:00:00+00:00"}
+    other = rows[0] | {"data": "mnist", "wall_s": 999.0}
+    monkeypatch.setattr(tables, "rows_of", lambda _: (*rows, slow, other))
+    lines = [line.split(" | ") for line in scale_tables.block("growth").splitlines()]
+    assert [line[6] for line in lines[2:7]] == ["1.0", "9.0", "100.0", "900.0", "not run"]
+    assert all(cell.strip(" |") == "2.00" for line in lines[7:9] for cell in line[1:])
+    assert "999.0" not in scale_tables.block("growth")

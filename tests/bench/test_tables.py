@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench import scale_tables, speed_tables, tables
+from bench import part_tables, scale_tables, speed_tables, tables
 
 FIRST = {"utc": "2026-11-21T10:00:00+00:00", "n": 100, "cpu": tables.EPYC, "cores": 2, "device_kind": "cpu"}
 FIRST |= {"commit": "aaaaaaaaaa", "dirty": False}
@@ -58,3 +58,20 @@ def test_growth_says_what_was_not_run_and_takes_exponents_of_what_was(monkeypatc
     assert [line[6] for line in lines[2:7]] == ["1.0", "9.0", "100.0", "900.0", "not run"]
     assert all(cell.strip(" |") == "2.00" for line in lines[7:9] for cell in line[1:])
     assert "999.0" not in scale_tables.block("growth")
+
+
+def test_models_on_a_card_and_on_two_cores_are_in_tables_of_their_own():
+    cores, card = (part_tables.block(name) for name in ("shadow-models", "shadow-models-on-a-card"))
+    assert "H100" in card
+    assert "H100" not in cores
+    assert "2 cores of an AMD EPYC" in cores
+
+
+def test_audits_are_in_the_order_of_mu_and_the_last_of_each(monkeypatch):
+    shares = {"mu_share_mean": 0.9, "mu_share_least": 0.8, "mu_share_largest": 1.0, "epsilon_share_mean": 0.5}
+    rows = [
+        of | shares | {"mu": mu, "audits": 40, "refuted": int(of is LATER)} for of in (LATER, FIRST) for mu in (2, 1)
+    ]
+    monkeypatch.setattr(tables, "rows_of", lambda _: rows)
+    lines = part_tables.block("audits").splitlines()
+    assert lines[2:4] == [f"| {mu} | 0.90 (0.80 to 1.00) | 0.50 | 1 of 40 |" for mu in (1, 2)]

@@ -3,6 +3,7 @@
 python -m experiments.best_attacks.report readme      # the table of the README
 python -m experiments.best_attacks.report attacks     # every attack, of 199 and of 999 known records
 python -m experiments.best_attacks.report command     # `drjax attack embedding` beside an attack that is told all
+python -m experiments.best_attacks.report NAME        # pieces of the second table: distances, mds, forces
 """
 
 from __future__ import annotations
@@ -124,6 +125,52 @@ def command() -> str:
         "map by", "attack that is told the method", f"`{COMMAND}`", "maps", "it took", "s a map",
     )  # fmt: skip
     return markdown_table(heads, rows)
+
+
+@made
+def distances() -> str:
+    """What maps of distances leave, beside the baselines."""
+    shown = (
+        ("mean record", "Isomap", "mean"),
+        ("most similar record at hand", "Isomap", "nearest"),
+        ("Isomap, `geodesics`", "Isomap", "geodesics"),
+        ("MDS, scikit-learn's defaults", "MDS", "stationarity"),
+        ("MDS, converged", "MDS, converged", "stationarity"),
+    )
+    lines, rows = lines_of(FOLDERS), []
+    for title, row, attack in shown:
+        scores = line_of(lines, row, OURS, attack)["scores"]
+        named = "" if attack in BASELINES else percent(scores["identification"]["estimate"])
+        rows.append((title, number(scores["mse"]["estimate"]), named))
+    return markdown_table(("MNIST, 199 known records", "error", "picked out of 1,001"), rows)
+
+
+@made
+def mds() -> str:
+    """The attack on MDS as it runs."""
+    titles = {"MDS": "scikit-learn's defaults", "MDS, converged": "converged (`eps=1e-12`)"}
+    lines, rows = lines_of(FOLDERS), []
+    for row, title in titles.items():
+        for maker in (OURS, "library"):
+            scores = _scores(line_of(lines, row, maker, "stationarity"))
+            rows.append((title, maker if maker == OURS else "scikit-learn", *scores))
+    heads = ("maps", "made by", "targets", "MSE", "median", "closer", "identified", "s a target")
+    return markdown_table(heads, rows)
+
+
+@made
+def forces() -> str:
+    """Inversion of maps by Barnes-Hut and of exact ones."""
+    titles = {
+        "library": "affinities cut, repulsion by groups, on scikit-learn's maps: **what runs**",
+        OURS: "our exact maps from the same start (PCA)",
+    }
+    lines, rows = lines_of(FOLDERS), []
+    for maker, title in titles.items():
+        line = line_of(lines, "t-SNE", maker, "inversion")
+        median, named = (line["scores"][name]["estimate"] for name in ("mse_median", "identification"))
+        rows.append((title, str(line["scores"]["n_targets"]), _error(line), number(median), percent(named)))
+    return markdown_table(("forces", "targets", "MSE", "median", "identified"), rows)
 
 
 def _error(line: Line) -> str:

@@ -1,24 +1,50 @@
-"""The table of README.md, from the committed results of `experiments.private_embeddings.run`.
+"""Tables of the pages, from the committed results of `experiments.private_embeddings.run`.
 
-python -m experiments.private_embeddings.report
+python -m experiments.private_embeddings.report cells             # every attack
+python -m experiments.private_embeddings.report side-by-side      # the best attacks beside the bound
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from drjax.reports import records
+from drjax.reports.ladder import percent
 from experiments.cells import Line
-from experiments.markdown import markdown_table
+from experiments.markdown import Tables, markdown_table
 from experiments.sweep import RESULTS
 
 HERE = Path(__file__).parent / "results"
 
 
-def block() -> str:
+made = Tables()
+block = made.block
+
+ON_THE_MAP = ("ridge on shadow embeddings", "closed form of PCA")
+"""Attacks that see the embedding alone; the others see the noisy record itself."""
+
+
+@made
+def cells() -> str:
     """Success of every attack at every guarantee beside the bound."""
     return to_markdown(records.read_records(HERE / RESULTS)[1:])
+
+
+@made
+def side_by_side() -> str:
+    """The bound at some guarantees beside the best attack on the noisy records and the best on the map."""
+    lines, rows = records.read_records(HERE / RESULTS)[1:], []
+    for mu in (0.3, 1.0, 10.0, 100.0):
+        own = [line for line in lines if line["mu"] == mu]
+        best = {
+            is_map: max(line["success"]["estimate"] for line in own if (line["attack"] in ON_THE_MAP) == is_map)
+            for is_map in (False, True)
+        }
+        rows.append((f"{mu:g}", f"{own[0]['bound']:.0%}", percent(best[False]), percent(best[True])))
+    heads = ("mu", "limit for any attack", "best attack that was run, on the noisy records", "on the map")
+    return markdown_table(heads, rows)
 
 
 def to_markdown(lines: Sequence[Line]) -> str:
@@ -36,4 +62,4 @@ def to_markdown(lines: Sequence[Line]) -> str:
 
 
 if __name__ == "__main__":
-    print(block())
+    print(block(*sys.argv[1:]))

@@ -19,6 +19,7 @@ from bench import harness, shadow_embeddings
 from bench.tables import NOT_RUN, filled
 from drjax.dr import METHODS
 from drjax.reports import records
+from experiments.markdown import markdown_table
 
 SHADOWS, PALLAS = "shadow_embeddings.jsonl", "shadow_embeddings_pallas.jsonl"
 
@@ -116,8 +117,7 @@ def measured(folder: Path) -> list[Measured]:
 
 def table(found: Sequence[Measured]) -> str:
     """Markdown: a line for every row of ours, with commit and device."""
-    lines = [HEADS, ["---"] * len(HEADS), *(_cells(entry) for entry in found)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return markdown_table(HEADS, [tuple(_cells(entry)) for entry in found])
 
 
 def gaps(found: Sequence[Measured]) -> list[str]:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from bench import tables
 from bench.growth import seconds_of, slope
 from bench.tables import NOT_RUN, Row
-from drjax.reports.ladder import percent
+from drjax.reports.ladder import duration, percent
 from experiments.markdown import Tables, markdown_table
 
 made = Tables()
@@ -134,6 +134,28 @@ def killed_sweeps() -> str:
     ]
     heads = (f"two workers, {used[0]['cells']} cells", "sweeps", "lost", "done twice", "other bits than one process")
     return f"{markdown_table(heads, rows)}\n\n{tables.origin(SWEEPS, used)}"
+
+
+@made
+def cluster_costs() -> str:
+    """Two kinds of shadows on one machine, as measured, and on a hundred such, by division."""
+    machines, n_shadows, n_maps = 100, 10**9, 10_000
+    sums = tables.newest(tables.rows_of(LARGE), name="statistics_of_pca", m=1_000_000)
+    tsne = tables.newest(_maps("generated", "t-SNE", "drjax"), n=1000)
+    each = sums["wall_s"] / sums["m"], tsne["wall_s"]
+    spent = each[0] * n_shadows / machines, each[1] * n_maps / machines
+    rows = [
+        (f"one machine, {sums['cores']} cores, measured", *(f"{duration(seconds)} each" for seconds in each)),
+        (
+            f"{machines} of them, by the formula",
+            f"{n_shadows:.0e} in {duration(spent[0])}".replace("e+0", "e"),
+            f"{n_maps:,} in {duration(spent[1])}",
+        ),
+        ("one GPU", "[kernels](kernels/gpu_rows.md)", "[kernels](kernels/gpu_rows.md)"),
+    ]
+    heads = ("", f"shadows of PCA, n = {sums['n']}, d = {sums['d']}", "t-SNE maps of 1,000 records")
+    origins = [tables.origin(LARGE, [sums]), tables.origin(GROWTH, [tsne])]
+    return "\n\n".join([markdown_table(heads, rows), *origins])
 
 
 @made

@@ -3,6 +3,7 @@
 python -m experiments.pipelines.report cells      # every cell
 python -m experiments.pipelines.report pca        # PCA behind steps, a column for each data set
 python -m experiments.pipelines.report maps       # other maps behind steps
+python -m experiments.pipelines.report answers    # how many answers of each status are worse than the mean record
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import numpy as np
+
+from drjax.core.types import Status
 from drjax.reports import records
 from drjax.reports.ladder import number, percent
 from experiments.cells import Line
@@ -77,6 +81,32 @@ def is_pca(line: Line) -> bool:
 def _short(line: Line) -> str:
     coverage = [] if line.get("coverage") is None else [f"{line['coverage']:.0%}"]
     return ", ".join([number(line["error"]), str(round(line["ok"] * line["n_targets"])), *coverage])
+
+
+def answers_table(lines: Sequence[Line]) -> str:
+    """How many answers have which status and how many of these are worse than the mean record; maps recognised."""
+    kinds = {"PCA behind steps": True, "other maps": False}
+    rows: dict[str, list[str]] = {title: [] for title in ("OK", "PARTIAL", "others", "all", "maps recognised")}
+    for wanted in kinds.values():
+        own = [line for line in lines if is_pca(line) == wanted]
+        errors = np.concatenate([np.asarray(line["errors"], np.float64) for line in own])
+        status = np.concatenate([np.asarray(line["statuses"], np.uint32) for line in own])
+        # An answer that is no number is none that is better than the mean record.
+        is_worse, is_ok = ~(errors <= 1), status == 0
+        is_partial = (status & np.uint32(Status.PARTIAL)) != 0
+        masks = {"OK": is_ok, "PARTIAL": is_partial, "others": ~is_ok & ~is_partial, "all": np.ones_like(is_ok)}
+        for title, which in masks.items():
+            rows[title] += [f"{which.sum():,}", str((which & is_worse).sum())]
+        counts = [sum(line[name] for line in own) for name in ("recognised", "n_recognised")]
+        rows["maps recognised"] += ["{} of {}".format(*counts), ""]
+    heads = ("", *(word for title in kinds for word in (f"{title}: answers", "worse than the mean record")))
+    return markdown_table(heads, [(title, *words) for title, words in rows.items()])
+
+
+@made
+def answers() -> str:
+    """What the answers say of themselves."""
+    return answers_table(records.read_records(HERE / RESULTS)[1:])
 
 
 @made

@@ -6,6 +6,7 @@ import pytest
 from sklearn.decomposition import PCA
 
 from drjax import dr
+from drjax.core.types import Status
 from drjax.reports import records
 from experiments import command, sweep
 from experiments.pipelines import recognition, report
@@ -99,3 +100,16 @@ def test_the_short_table_says_what_was_not_run():
     assert table.splitlines()[2:] == ["| PCA | 0.012, 37, 90% | 0.012, 37 |", "| MDS | not run | 0.012, 37, 90% |"]
     kinds = ("StandardScaler, PCA, k = 1", "StandardScaler, PCA(10), t-SNE", "MDS")
     assert [report.is_pca({"map": kind}) for kind in kinds] == [True, False, False]
+
+
+def test_answers_are_counted_by_status_and_by_whether_they_are_worse():
+    line = {"map": "PCA", "errors": [0.1, 2.0, float("nan")], "statuses": [0, 0, 1 << 20], "recognised": 1}
+    partial = int(Status.PARTIAL)
+    lines = [line | {"n_recognised": 1}, line | {"map": "MDS", "statuses": [partial, partial, 0], "n_recognised": 2}]
+    assert report.answers_table(lines).splitlines()[2:] == [
+        "| OK | 2 | 1 | 1 | 1 |",
+        "| PARTIAL | 0 | 0 | 2 | 1 |",
+        "| others | 1 | 1 | 0 | 0 |",
+        "| all | 3 | 2 | 3 | 2 |",
+        "| maps recognised | 1 of 1 |  | 1 of 2 |  |",
+    ]

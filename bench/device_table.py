@@ -9,7 +9,6 @@ beside it, and the reference libraries on the cores of the same host. What has n
 from __future__ import annotations
 
 import operator
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from bench import harness, shadow_embeddings
+from bench.tables import NOT_RUN, filled
 from drjax.dr import METHODS
 from drjax.reports import records
+from experiments.markdown import markdown_table
 
 SHADOWS, PALLAS = "shadow_embeddings.jsonl", "shadow_embeddings_pallas.jsonl"
 
@@ -32,13 +33,8 @@ FILES = {
 
 OURS, NAIVE = "drjax", ("naive", "vmap")
 
-NOT_RUN = "not run"
-
 LEFT = "ms_left_on_device"
 """Field with the milliseconds of a shadow whose embedding is not copied to the host."""
-
-WIDTH = 120
-"""Characters of a line of documentation."""
 
 LABELS = ("method", "threat_model", "n", "d", "dtype", "kernels", "width", "epochs")
 RUN = ("commit", "device_kind", "config")
@@ -121,8 +117,7 @@ def measured(folder: Path) -> list[Measured]:
 
 def table(found: Sequence[Measured]) -> str:
     """Markdown: a line for every row of ours, with commit and device."""
-    lines = [HEADS, ["---"] * len(HEADS), *(_cells(entry) for entry in found)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return markdown_table(HEADS, [tuple(_cells(entry)) for entry in found])
 
 
 def gaps(found: Sequence[Measured]) -> list[str]:
@@ -161,14 +156,8 @@ def section(folder: Path = harness.RESULTS) -> str:
     )
     limits = {e.row["config"]["naive_limit_s"] for e in found if "skipped" in (e.naive or {})}
     why = f" (the runs skipped it by `--naive-limit-s {', '.join(map(str, limits))}`)" if limits else ""
-    lost = "\n".join(_filled(f"- {gap}{why if gap.startswith('the naive') else ''}", "  ") for gap in gaps(found))
-    return "\n\n".join([_filled(about), table(found), *(["Never measured on a card:", lost] if lost else [])])
-
-
-def _filled(text: str, indent: str = "") -> str:
-    """The text in lines of at most `WIDTH` characters; lines after the first are indented."""
-    lines = textwrap.wrap(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-    return "\n".join(lines)
+    lost = "\n".join(filled(f"- {gap}{why if gap.startswith('the naive') else ''}", "  ") for gap in gaps(found))
+    return "\n\n".join([filled(about), table(found), *(["Never measured on a card:", lost] if lost else [])])
 
 
 def _beside(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:

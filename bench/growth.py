@@ -207,30 +207,31 @@ def exponents(rows: list[dict[str, Any]], *, least: int = 3000) -> list[str]:
     over the sizes that both have.
     """
     lines = []
-    own = {key: _seconds(rows, key, least) for key in dict.fromkeys((r["method"], r["library"]) for r in rows)}
+    own = {key: seconds_of(rows, key, least) for key in dict.fromkeys((r["method"], r["library"]) for r in rows)}
     for (method, library), seconds in own.items():
         if len(seconds) > 1:
-            lines.append(f"{method} by {library}: n^{_slope(seconds):.2f} from {_span(seconds)} records")
+            lines.append(f"{method} by {library}: n^{slope(seconds):.2f} from {_span(seconds)} records")
     for (method, library), theirs in own.items():
         both = theirs.keys() & own.get((method, "drjax"), {}).keys()
         if library == "drjax" or len(both) < 2:
             continue
         ours, theirs = ({n: of[n] for n in both} for of in (own[method, "drjax"], theirs))
         lines.append(
-            f"{method}, {_span(both)} records: drjax n^{_slope(ours):.2f}, {library} n^{_slope(theirs):.2f}; "
+            f"{method}, {_span(both)} records: drjax n^{slope(ours):.2f}, {library} n^{slope(theirs):.2f}; "
             f"at {max(both):,} {ours[max(both)]:.1f} s and {theirs[max(both)]:.1f} s"
         )
     return lines
 
 
-def _seconds(rows: list[dict[str, Any]], key: tuple[str, str], least: int) -> dict[int, float]:
+def seconds_of(rows: list[dict[str, Any]], key: tuple[str, str], least: int) -> dict[int, float]:
     """Geometric mean of the seconds of each size."""
     own = [row for row in rows if (row["method"], row["library"]) == key and row["n"] >= least]
     sizes = sorted({row["n"] for row in own})
     return {n: float(np.exp(np.mean([np.log(row["wall_s"]) for row in own if row["n"] == n]))) for n in sizes}
 
 
-def _slope(seconds: dict[int, float]) -> float:
+def slope(seconds: dict[int, float]) -> float:
+    """Exponent of the records in the seconds, by least squares of logarithms."""
     return float(np.polyfit(np.log(list(seconds)), np.log(list(seconds.values())), 1)[0])
 
 

@@ -1,8 +1,8 @@
-"""Markdown, as the experiments print it."""
+"""Markdown, as the experiments print it, and tables of pages by name."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 
 def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -20,3 +20,34 @@ def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """
     lines = [heads, ["---"] * len(heads), *rows]
     return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+
+
+class Tables:
+    """Functions without arguments that return Markdown, by their names with - for _.
+
+    Example:
+        >>> made = Tables()
+        >>> @made
+        ... def two_words():
+        ...     return markdown_table(["n"], [["9"]])
+        >>> made.block("two-words").splitlines()[0]
+        '| n |'
+    """
+
+    def __init__(self) -> None:
+        self.makers: dict[str, Callable[[], str]] = {}
+
+    def __call__(self, maker: Callable[[], str]) -> Callable[[], str]:
+        """Adds a function; a decorator."""
+        self.makers[maker.__name__.replace("_", "-")] = maker
+        return maker
+
+    def block(self, name: str) -> str:
+        """What the function of a name returns.
+
+        Raises:
+            ValueError: a name that no function has.
+        """
+        if name not in self.makers:
+            raise ValueError(f"name must be one of {', '.join(self.makers)}, got {name}")
+        return self.makers[name]()

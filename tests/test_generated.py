@@ -1,5 +1,6 @@
 """Tables of the pages are what the committed rows give."""
 
+import importlib
 import importlib.util
 import re
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench import device_table
+from experiments.markdown import Tables
 
 ROOT = Path(__file__).parents[1]
 
@@ -17,6 +19,7 @@ generated = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(generated)
 
 PAGES = list(generated.pages())
+NONE = Tables()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -30,6 +33,19 @@ def test_every_mark_has_its_other_one(page):
     text = page.read_text(encoding="utf-8")
     n_tables = len(generated.MARKED.findall(text))
     assert text.count("<!-- begin: ") == text.count("<!-- end -->") == n_tables > 0
+
+
+def test_every_table_that_a_module_declares_stands_in_a_page():
+    commands = {found["command"] for page in PAGES for found in generated.MARKED.finditer(page.read_text("utf-8"))}
+    modules = {name: importlib.import_module(name) for name in {command.split()[0] for command in commands}}
+    declared = {f"{name} {table}" for name, module in modules.items() for table in getattr(module, "made", NONE).makers}
+    assert declared - commands == set()
+    assert len(declared) > 30
+
+
+def test_a_table_that_no_function_makes_is_an_error():
+    with pytest.raises(ValueError, match="must be one of"):
+        generated.table("bench.speed_tables nothing")
 
 
 def test_a_table_that_says_something_else_is_found_and_written(tmp_path, monkeypatch, capsys):

@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -31,10 +31,9 @@ from drjax.attacks.registry import ATTACKS, answer
 from drjax.core import validate
 from drjax.dr import Pipeline, Standardise
 from drjax.reports import records
-from drjax.reports.ladder import number, percent
 from experiments import command
 from experiments.cells import Cell, Computed, Group, Line, by, cell_of
-from experiments.markdown import markdown_table
+from experiments.intervals.report import share_words, to_markdown
 from experiments.pipelines.releases import Release, drawn, in_turn, made, sources, threat_of
 from experiments.sweep import RESULTS, Asked, Sweep, cell_name
 
@@ -164,39 +163,9 @@ def _measured(key: jax.Array, release: Release, threat: EmbeddingThreat, targets
 
 def _said(line: Line) -> str:
     return (
-        f"{line['map']}, {line['data']}: {_percent(line['coverage'])} of {line['n_counted']} inside, "
-        f"{_percent(line['elsewhere'])} of {line['n_elsewhere']} elsewhere, {line['seconds']:.2g} s"
+        f"{line['map']}, {line['data']}: {share_words(line['coverage'])} of {line['n_counted']} inside, "
+        f"{share_words(line['elsewhere'])} of {line['n_elsewhere']} elsewhere, {line['seconds']:.2g} s"
     )
-
-
-def _percent(share: float | None) -> str:
-    return "" if share is None else percent(share)
-
-
-def to_markdown(found: Iterable[Line]) -> str:
-    """The cells as a Markdown table, one row each, and those of each kind of map together."""
-    lines = list(found)
-    rows = [_row(line["map"], line["data"], [line]) for line in lines]
-    together = dict.fromkeys(line["map"] for line in lines)
-    rows += [_row(kind, "all", [line for line in lines if line["map"] == kind]) for kind in together]
-    rows.append(_row("all", "all", lines))
-    heads = ("map", "data", "factor", "coverage", "width", "before", "width before", "elsewhere")
-    return markdown_table(heads, rows)
-
-
-def _row(kind: str, data: str, lines: Sequence[Line]) -> tuple[str, ...]:
-    def pooled(name: str, count: str = "n_counted") -> float | None:
-        weights = [line[count] for line in lines]
-        if not sum(weights):
-            return None
-        return float(np.average([line[name] or 0.0 for line in lines], weights=weights))
-
-    factor = number(lines[0]["factors"][0]) if len(lines) == 1 else ""
-    widths = [pooled("width"), pooled("width_alone")]
-    shown = ["" if one is None else number(one) for one in widths]
-    coverages = [_percent(pooled("coverage")), _percent(pooled("coverage_alone"))]
-    elsewhere = _percent(pooled("elsewhere", "n_elsewhere"))
-    return kind, data, factor, coverages[0], shown[0], coverages[1], shown[1], elsewhere
 
 
 SWEEP = Sweep(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -95,46 +96,79 @@ def cells_table(lines: Iterable[Line]) -> str:
     return markdown_table(heads, rows)
 
 
-def law_table(lines: Iterable[Line]) -> str:
-    """One row for each series of two numbers of records or more: how errors grow with n, and by the law of PCA.
+class Grown(NamedTuple):
+    """How the errors of a way grow with the number of records.
+
+    Attributes:
+        used: Cells that count, in the order of n.
+        error: Exponent of n in the attack's error.
+        predicted: In the error by the law; None where the law says nothing.
+        nearest: In the error of the nearest record.
+        ratios: Measured error over that of the law, median over the targets; empty where the law says nothing.
+    """
+
+    used: Sequence[Line]
+    error: Interval
+    predicted: Interval | None
+    nearest: Interval
+    ratios: Sequence[float]
+
+
+def grown(own: Sequence[Line]) -> Grown | None:
+    """Exponents of one series of cells; None where less than two numbers of records count.
 
     Of PCA, and of landmarks, the numbers count that are at least four times the features.
     """
+    way, published = own[0]["way"], own[0]["published"]
+    is_scores = way.startswith(SCORES)
+    is_of_axes = is_scores or releases.WAYS[way].at_landmarks
+    used = [line for line in own if not is_of_axes or line["n"] >= streamed.LEAST_SHAPE * line["d"]]
+    # In float64 what is left is what the attack's own decomposition rounds.
+    if len(used) < 2 or (is_scores and published == "float64"):
+        return None
+    m, n = min(line["targets"] for line in used), np.array([line["n"] for line in used])
+
+    def exponent(of: str) -> Interval:
+        return law.exponent(n, np.array([line[of][:m] for line in used], np.float64))
+
+    is_predicted = all("predicted" in line for line in used)
+    ratios = [float(np.median(np.divide(line["error"], line["predicted"]))) for line in used] if is_predicted else []
+    predicted = exponent("predicted") if is_predicted else None
+    return Grown(used, exponent("error"), predicted, exponent("nearest_error"), ratios)
+
+
+def law_table(lines: Iterable[Line]) -> str:
+    """One row for each series of two numbers of records or more: how errors grow with n, and by the law of PCA."""
     heads = ("method", "data", "published", "records", "exponent", "by the law", "nearest record", "measured / law")
     rows = []
-    for (way, data, published), own in series(lines).items():
-        is_scores = way.startswith(SCORES)
-        is_of_axes = is_scores or releases.WAYS[way].at_landmarks
-        used = [line for line in own if not is_of_axes or line["n"] >= streamed.LEAST_SHAPE * line["d"]]
-        # In float64 what is left is what the attack's own decomposition rounds.
-        if len(used) < 2 or (is_scores and published == "float64"):
-            continue
-        m, n = min(line["targets"] for line in used), np.array([line["n"] for line in used])
-
-        def grown(of: str, used: Sequence[Line] = used, m: int = m, n: np.ndarray = n) -> str:
-            interval = law.exponent(n, np.array([line[of][:m] for line in used], np.float64))
-            return "" if np.isnan(interval.estimate) else _words(interval, "{:.2f}")
-
-        is_predicted = all("predicted" in line for line in used)
-        ratios = [np.median(np.divide(line["error"], line["predicted"])) for line in used] if is_predicted else []
-        rows.append(
-            (
-                way,
-                data,
-                published,
-                f"{n[0]:,} to {n[-1]:,}",
-                grown("error"),
-                grown("predicted") if is_predicted else "",
-                grown("nearest_error"),
-                f"{min(ratios):.2f} to {max(ratios):.2f}" if ratios else "",
-            )
-        )
+    for name, own in series(lines).items():
+        if (found := grown(own)) is not None:
+            ratios = f"{min(found.ratios):.2f} to {max(found.ratios):.2f}" if found.ratios else ""
+            rows.append((*name, span(found.used), *map(_exponent, found[1:4]), ratios))
     return markdown_table(heads, rows)
 
 
-def _words(interval: Interval, form: str | None = None) -> str:
-    estimate, low, high = (number(value) if form is None else form.format(value) for value in interval)
-    return f"{estimate} ({low} to {high})"
+def span(lines: Sequence[Line]) -> str:
+    """The numbers of records of a series."""
+    return f"{lines[0]['n']:,} to {lines[-1]['n']:,}"
+
+
+def two(value: float) -> str:
+    """Two digits after the point, without the sign of what is rounded to zero."""
+    return f"{round(value, 2) + 0.0:.2f}"
+
+
+def exponent_words(interval: Interval) -> str:
+    """An exponent with its interval."""
+    return f"{two(interval.estimate)} ({two(interval.low)} to {two(interval.high)})"
+
+
+def _exponent(interval: Interval | None) -> str:
+    return "" if interval is None or np.isnan(interval.estimate) else exponent_words(interval)
+
+
+def _words(interval: Interval) -> str:
+    return f"{number(interval.estimate)} ({number(interval.low)} to {number(interval.high)})"
 
 
 def figure(lines: Sequence[Line]) -> Figure:

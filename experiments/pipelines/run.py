@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -31,8 +31,8 @@ from drjax.reports import records
 from drjax.reports.ladder import number, percent
 from experiments import command
 from experiments.cells import Cell, Computed, Group, LeftOut, Line, by, cell_of
-from experiments.markdown import markdown_table
 from experiments.pipelines.releases import RELEASES, Release, drawn, made, sources, threat_of
+from experiments.pipelines.report import to_markdown
 from experiments.sweep import RESULTS, Asked, Sweep, cell_name
 
 REFUSED = np.uint32(Status.MISFIT | Status.NOT_CONVERGED)
@@ -190,41 +190,6 @@ def _said(line: Line) -> str:
         f"{line['worse_ok']} OK and worse, {line['recognised']} of {line['n_recognised']} recognised, "
         f"{line['seconds_per_target']:.2g} s a target"
     )
-
-
-def to_markdown(found: Iterable[Line]) -> str:
-    """The cells as a Markdown table, one row each."""
-    heads = (
-        "map",
-        "data",
-        "targets",
-        "error, mean",
-        "median",
-        "OK",
-        "answered",
-        "worse, OK",
-        "calibration",
-        "coverage",
-        "recognised",
-    )
-    rows = []
-    for line in found:
-        calibration = line["calibration"]
-        cells = (
-            line["map"],
-            line["data"],
-            str(line["n_targets"]),
-            number(line["error"]),
-            number(line["error_median"]),
-            percent(line["ok"]),
-            percent(line["answered"]),
-            str(line["worse_ok"]),
-            "" if calibration is None else number(calibration),
-            "" if line.get("coverage") is None else percent(line["coverage"]),
-            f"{line['recognised']} of {line['n_recognised']}",
-        )
-        rows.append(cells)
-    return markdown_table(heads, rows)
 
 
 SWEEP = Sweep(

@@ -15,7 +15,7 @@ import dataclasses
 import functools
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,15 +31,9 @@ from drjax.data import Dataset, load
 from drjax.reports import records
 from experiments import command
 from experiments.cells import Cell, Computed, Group, LeftOut, Line, by, cell_of
-from experiments.markdown import markdown_table
-from experiments.plot_styles.styles import STYLES, UNSEEN, Drawn
+from experiments.plot_styles.report import ALL_STYLES, MOST_OFF, to_markdown
+from experiments.plot_styles.styles import Drawn
 from experiments.sweep import RESULTS, Asked, Sweep, cell_name
-
-MOST_OFF = 0.02
-"""Most by which the number of markers may be off, and share of the found ones that may be out of place."""
-
-OUTCOMES = ("right", "refused", "wrong")
-ALL_STYLES = STYLES | UNSEEN
 
 MAPS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "t-SNE": lambda x: TSNE(random_state=0).fit_transform(x),
@@ -141,43 +135,6 @@ def _said(line: Line) -> str:
     if "n_given" in line:
         found = f", {line['n_given']:,} given, {line['n_found']:,} found, {line['n_in_place']:,} in place"
     return f"{line['style']}, {line['map']} of {line['n']:,}: {line['outcome']}{found}, {line['seconds']:.2g} s"
-
-
-def to_markdown(found: Iterable[Line]) -> str:
-    """A row for each style with the outcome for each map and number of records, and a count of the outcomes."""
-    lines = list(found)
-    columns = list(dict.fromkeys(_column(line) for line in lines))
-    at = {(line["style"], *_column(line)): line for line in lines}
-    rows = []
-    for style in dict.fromkeys(line["style"] for line in lines):
-        own = [at.get((style, *column)) for column in columns]
-        rows.append((style, *("not run" if line is None else _shown(line) for line in own)))
-    for title, among in (("all", ALL_STYLES), ("unseen", UNSEEN)):
-        outcomes = [
-            [line["outcome"] for line in lines if line["style"] in among and _column(line) == column]
-            for column in columns
-        ]
-        counts = [", ".join(str(own.count(one)) for one in OUTCOMES) for own in outcomes]
-        rows.append((f"{title}: {', '.join(OUTCOMES)}", *counts))
-    short = [sum(map(_is_short, (line for line in lines if _column(line) == column))) for column in columns]
-    rows.append(("right, but wrong by the markers found alone", *map(str, short)))
-    return markdown_table(("style", *(f"{name}, {n:,}" for name, n in columns)), rows)
-
-
-def _is_short(line: Line) -> bool:
-    """Whether a plot that is right would be wrong if hidden markers did not count as given."""
-    if line["outcome"] != "right":
-        return False
-    n = line["n_drawn"]
-    return abs(line["n_found"] - n) > MOST_OFF * n or line["n_in_place"] < (1 - MOST_OFF) * n
-
-
-def _column(line: Line) -> tuple[str, int]:
-    return line["map"], line["n"]
-
-
-def _shown(line: Line) -> str:
-    return line["outcome"] + (f" ({line['n_given']:,})" if "n_given" in line else "")
 
 
 SWEEP = Sweep(

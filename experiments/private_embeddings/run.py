@@ -37,6 +37,7 @@ from drjax.dr import PCA
 from drjax.reports import bound_plots, plots, records
 from experiments import command
 from experiments.cells import Cell, Computed, Group, by, cell_of
+from experiments.private_embeddings.report import to_markdown
 from experiments.sweep import RESULTS, Asked, Sweep, cell_name
 
 FIGURE = "success.png"
@@ -193,16 +194,7 @@ def report(out: Path, _: Config) -> str | None:
     first = rows[0]
     figure = bound_plots.success_over_mu(rows, kappa=first["kappa_of_all"], guess=first["kappa"], mse=first["mse"])
     plots.save_figure(figure, out / FIGURE)
-    lines = [
-        f"radius (MSE) {first['mse']:.4f}; without the release the best guess found has {first['kappa']:.4f}, "
-        f"and none more than {first['kappa_of_all']:.3f} (95%), from which the bound is computed",
-        "| mu | attack | success (95% interval) | bound | with the best guess found (no bound) |",
-        "|---|---|---|---|---|",
-    ]
-    for row in rows:
-        success = "{:.3f} ({:.3f} to {:.3f})".format(*row["success"])
-        lines.append(f"| {row['mu']:g} | {row['attack']} | {success} | {row['bound']:.3f} | {row['estimate']:.3f} |")
-    return "\n".join(lines)
+    return to_markdown(lines)
 
 
 SWEEP = Sweep(

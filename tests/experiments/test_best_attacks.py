@@ -4,6 +4,7 @@ import pytest
 
 from drjax.reports import records
 from experiments import command, sweep
+from experiments.best_attacks import report
 from experiments.best_attacks import run as experiment
 
 SMALL = dataclasses.replace(experiment.SMOKE, rows=("PCA",), targets=3, library_targets=2, n_shadow=12)
@@ -56,3 +57,11 @@ def test_the_command_attacks_the_maps_of_libraries_beside_the_attacks_that_know_
 def test_bad_configurations_are_named(changes, message):
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(experiment.SMOKE, **changes)
+
+
+def test_a_table_takes_an_attack_that_is_there_once():
+    line = {"row": "PCA", "maker": "drjax", "attack": "closed-form"}
+    assert report.line_of([line, line | {"maker": "library"}], "PCA", "drjax", "closed-form") is line
+    for lines in ([], [line, dict(line)]):
+        with pytest.raises(LookupError, match=f"got {len(lines)} lines"):
+            report.line_of(lines, "PCA", "drjax", "closed-form")

@@ -7,7 +7,7 @@ from sklearn.decomposition import PCA
 from drjax.attacks.reconstruction.closed_form.each import reconstruct_pca_each
 from drjax.reports import records
 from experiments import command, sweep
-from experiments.leak_vs_n import law, releases, report
+from experiments.leak_vs_n import law, releases, report, tables
 from experiments.leak_vs_n import run as experiment
 
 
@@ -99,3 +99,22 @@ def test_releases_of_more_records_than_there_are_are_refused(tmp_path):
 def test_a_target_without_an_answer_counts_as_the_mean_record():
     line = {"error": [0.1, float("nan")], "mean_error": [0.2, 0.3]}
     np.testing.assert_allclose(report.shares(line), [0.5, 1.0])
+
+
+def test_exponents_of_components_are_of_four_times_as_many_records_as_features():
+    def line(n, way="PCA", power=2.0):
+        errors = [n**power, 3 * n**power]
+        own = {"way": way, "data": "mnist", "published": "float32", "n": n, "d": 10, "targets": 2}
+        return own | {"error": errors, "nearest_error": [1.0, 1.0], "predicted": [2 * e for e in errors]}
+
+    found = report.grown([line(20, power=5.0), line(40), line(400)])
+    assert report.span(found.used) == "40 to 400"
+    assert report.exponent_words(found.error) == "2.00 (2.00 to 2.00)"
+    assert found.ratios == [0.5, 0.5]
+    assert report.grown([line(20), line(40)]) is None
+    assert report.span(report.grown([line(20, "UMAP"), line(40, "UMAP")]).used) == "20 to 40"
+
+
+def test_a_series_that_is_not_committed_has_no_table():
+    with pytest.raises(LookupError, match="t-SNE of cifar10"):
+        tables.series_of("t-SNE", "cifar10", "float32")

@@ -6,9 +6,10 @@ import pytest
 from sklearn.decomposition import PCA
 
 from drjax import dr
+from drjax.core.types import Status
 from drjax.reports import records
 from experiments import command, sweep
-from experiments.pipelines import recognition
+from experiments.pipelines import recognition, report
 from experiments.pipelines import run as experiment
 from experiments.pipelines.releases import RELEASES, drawn, made
 
@@ -91,3 +92,24 @@ def test_maps_of_known_kinds_are_named_right_and_with_their_factor(capsys, monke
         "multidimensional scaling (SMACOF) of standardised records, multiplied by a constant, factors off by up to 0.00"
     )
     assert "of standardised records, each column multiplied by a constant" in beliefs[5]
+
+
+def test_the_short_table_says_what_was_not_run():
+    line = {"map": "PCA", "data": "a", "error": 0.0123, "ok": 0.925, "n_targets": 40, "coverage": 0.899}
+    table = report.short_table([line, line | {"data": "b", "coverage": None}, line | {"map": "MDS", "data": "b"}])
+    assert table.splitlines()[2:] == ["| PCA | 0.012, 37, 90% | 0.012, 37 |", "| MDS | not run | 0.012, 37, 90% |"]
+    kinds = ("StandardScaler, PCA, k = 1", "StandardScaler, PCA(10), t-SNE", "MDS")
+    assert [report.is_pca({"map": kind}) for kind in kinds] == [True, False, False]
+
+
+def test_answers_are_counted_by_status_and_by_whether_they_are_worse():
+    line = {"map": "PCA", "errors": [0.1, 2.0, float("nan")], "statuses": [0, 0, 1 << 20], "recognised": 1}
+    partial = int(Status.PARTIAL)
+    lines = [line | {"n_recognised": 1}, line | {"map": "MDS", "statuses": [partial, partial, 0], "n_recognised": 2}]
+    assert report.answers_table(lines).splitlines()[2:] == [
+        "| OK | 2 | 1 | 1 | 1 |",
+        "| PARTIAL | 0 | 0 | 2 | 1 |",
+        "| others | 1 | 1 | 0 | 0 |",
+        "| all | 3 | 2 | 3 | 2 |",
+        "| maps recognised | 1 of 1 |  | 1 of 2 |  |",
+    ]

@@ -6,6 +6,7 @@ import pytest
 from drjax.reports import records
 from experiments import command, sweep
 from experiments.cells import LeftOut
+from experiments.plot_styles import report
 from experiments.plot_styles import run as experiment
 from experiments.plot_styles.styles import Drawn
 
@@ -48,7 +49,14 @@ def test_plots_that_are_right_by_their_hidden_markers_alone_are_counted():
         {"style": "matplotlib: default", "n_given": 99, "n_found": 97, "n_in_place": 97, **drawn},
         {"style": "matplotlib: crosses", "n_given": 99, "n_found": 99, "n_in_place": 98, **drawn},
     ]
-    assert experiment.to_markdown(lines).rstrip().endswith("by the markers found alone | 1 |")
+    assert report.to_markdown(lines).rstrip().endswith("by the markers found alone | 1 |")
+    assert report.counts_table([*lines, lines[0] | {"n": 400, "outcome": "wrong"}]).splitlines() == [
+        "| of 2 styles | PCA, 100 | PCA, 400 |",
+        "| --- | --- | --- |",
+        "| right | 2 | 0 |",
+        "| refused | 0 | 0 |",
+        "| wrong | 0 | 1 |",
+    ]
 
 
 def test_a_style_whose_library_is_not_there_is_left_out(monkeypatch):

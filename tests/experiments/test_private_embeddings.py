@@ -12,8 +12,10 @@ def test_no_attack_is_above_the_bound_and_little_noise_hides_nothing(tmp_path, c
     written = records.read_records(tmp_path / sweep.RESULTS)
     rows = written[1:]
     assert (tmp_path / run.FIGURE).is_file()
-    # A line when it is done, and one in the table.
-    assert len(capsys.readouterr().out.splitlines()) == 2 * len(rows) + 3
+    # A line when it is done, and one in the table, before which a sentence of two lines stands.
+    printed = capsys.readouterr().out.splitlines()
+    assert len([line for line in printed if line.startswith("| ")]) == len(rows) + 2
+    assert len(printed) == 2 * len(rows) + 5
     assert written[0]["provenance"]["commit"]
     for row in rows:
         # 60 targets: the lower end of the interval is what a bound can be held against.

@@ -163,8 +163,8 @@ RUN = {"kind": "run", "config": {"levels": [0.0, 0.5, 1.0], "n": 500}}
 def plots(part, field, value, *, test=tsne.MALE, train=None, seeds=(0, 1, 2), attack=tsne.DESCRIPTORS, **facts):
     task = "classification" if field == "accuracy" else "regression"
     return [
-        {"kind": "attack", "part": part, "task": task, "attack": attack, "note": "", field: value + 0.001 * seed, "n_test": 200,
-         "error_half": 0.01, "train": [{"prop": train or test}],
+        {"kind": "attack", "part": part, "task": task, "attack": attack, "note": "", field: value + 0.001 * seed,
+         "n_test": 200, "error_half": 0.01, "train": [{"prop": train or test}],
          "test": {"prop": test, "seed": seed, "defence": "", "extractor": "imagenet", "n": 500}} | facts
         for seed in seeds
     ]  # fmt: skip

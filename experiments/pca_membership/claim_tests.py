@@ -255,7 +255,7 @@ def gauss_utility(rows: Rows) -> Told:
         answers.append(above if name in SMALL or above is None else not above)
         least = rows.values(name, "analyze_gauss", 0.01, "utility")
         told.append(f"{name} {shown(q)}, at 0.01 {shown(least)}")
-    why = f"good means above {GOOD:g} at epsilon 1; what is left at 0.01 is what random directions capture"
+    why = f"good means above {GOOD:g} at epsilon 1; 0.01 is a hundred times the noise"
     return Told(outcome(answers), "; ".join(told), why)
 
 

@@ -58,7 +58,7 @@ def clustering_table() -> str:
         label = LABELS["unsupervised"][name]
         rows.append([label, _value(best, 3), errors[0], p, _value(public, 3), errors[1], str(best["trials"])])
     public = f"p = {lines[0]['default_p']}"
-    heads = (lines[0]["shown"], "best p: S.C.", "error", "p", f"{public}: S.C.", "error", "trials")
+    heads = (place.shown, "best p: S.C.", "error", "p", f"{public}: S.C.", "error", "trials")
     return markdown_table(heads, rows)
 
 
@@ -74,7 +74,7 @@ def classification_table() -> str:
             row.append("not run" if best is None else _value(best, 3) + beside)
         if set(row) != {"not run"}:
             rows.append([LABELS["classification"][name], *row])
-    heads = [f"{place.lines[0]['shown']}, {_trials(place.lines)} trials" for place in found]
+    heads = [f"{place.shown}, {_trials(place.lines)} trials" for place in found]
     return markdown_table(("accuracy at epsilon 1", *heads), rows)
 
 
@@ -87,7 +87,7 @@ def regression_table() -> str:
         if best is not None:
             p = "" if best["p"] is None else f"{best['p']:g}"
             rows.append([LABELS["regression"][name], _value(best, 4), p, str(best["trials"])])
-    return markdown_table((f"{place.lines[0]['shown']}", "best p: RMSE", "p", "trials"), rows)
+    return markdown_table((place.shown, "best p: RMSE", "p", "trials"), rows)
 
 
 def _trials(lines: Sequence[dict[str, Any]]) -> int:

@@ -33,6 +33,8 @@ MEASURES = {
     "accuracy": "accuracy, ours less theirs",
     "rmse": "RMSE of theirs over ours",
 }
+SHOWN = {"gfe": "GFE", "realdisp": "Realdisp", "twitter": "Twitter", "adult": "Adult", "mnist": "MNIST"}
+
 PAPER_DATA = {"clustering": "gfe", "classification": "realdisp", "regression": "twitter"}
 
 ADDED_ERROR = 0.06
@@ -58,10 +60,16 @@ class Place(NamedTuple):
         """Whether these are records of the paper's data set."""
         return self.lines[0]["data"] == PAPER_DATA[self.table] and not self.lines[0]["is_stand_in"]
 
+    @property
+    def shown(self) -> str:
+        """The data set in words."""
+        name = SHOWN.get(self.lines[0]["data"], self.lines[0]["data"])
+        return f"{name}, stand-in" if self.lines[0]["is_stand_in"] else name
+
     def judged(self, claim: str, printed: str, ours: str, verdict: str, why: str) -> Claim:
         """A claim, with what tells this data from the paper's."""
         line = self.lines[0]
-        text = f"{claim} ({NAMES[self.table]}, {line['shown']})"
+        text = f"{claim} ({NAMES[self.table]}, {self.shown})"
         if self.is_paper:
             note = f"{why}; {line['n_private']:,} private records (paper: 27,936)"
             return Claim(claim=text, paper=printed, ours=ours, verdict=verdict, note=note)

@@ -20,6 +20,8 @@ from experiments.pca_membership.crossing import crossing, curve_crossing
 from experiments.pca_membership.private import NONE
 from experiments.pca_membership.private_tables import Cells, interval, shown
 
+NAMES = {"mnist": "MNIST", "lfw": "LFW", "adult": "Adult", "census": "Census"}
+
 LARGE, SMALL = ("mnist", "lfw"), ("adult", "census")
 """Data sets with many attributes and with few, as the paper tells them apart."""
 
@@ -94,7 +96,7 @@ def rises_with_k(rows: Rows) -> Told:
         few = int(np.searchsorted(cell["k"], max(1, cell["d"] // 10)))
         first = Interval(mean[few], mean[few] - half[few], mean[few] + half[few])
         answers.append(below(first, _auc(cell)))
-        told.append(f"{name} {_words(first)} at k = {cell['k'][few]}, {_words(_auc(cell))} at the best k, "
+        told.append(f"{NAMES[name]} {_words(first)} at k = {cell['k'][few]}, {_words(_auc(cell))} at the best k, "
                     f"{mean[-1]:.3f} at k = {cell['k'][-1]}")  # fmt: skip
     return Told(outcome(answers), "; ".join(told), "up to the best k; with all components every record is rebuilt")
 
@@ -106,7 +108,7 @@ def falls_with_n(rows: Rows) -> Told:
         found = [(n, _auc(cell)) for n in rows.sizes(name) if (cell := rows.attack(name, n))]
         answers.append(below(found[-1][1], found[0][1]))
         answers += [False for (_, a), (_, b) in pairwise(found) if below(a, b)]
-        told.append(f"{name} {', '.join(f'{auc.estimate:.3f} ({n:,})' for n, auc in found)}")
+        told.append(f"{NAMES[name]} {', '.join(f'{auc.estimate:.3f} ({n:,})' for n, auc in found)}")
     return Told(outcome(answers), "; ".join(told), "AUC at the best k, by N")
 
 
@@ -118,7 +120,7 @@ def reaches(rows: Rows) -> Told:
         answers += [sign(_auc(cell), over=0.5) for cell in cells.values() if cell]
         if cell := cells.get(1000):
             answers.append(sign(_auc(cell), over=0.9))
-            told.append(f"{name} {_words(_auc(cell))}")
+            told.append(f"{NAMES[name]} {_words(_auc(cell))}")
     return Told(outcome(answers, lacks=len(told) < len(LARGE)), "; ".join(told), "at N = 1,000, the best k")
 
 
@@ -132,7 +134,7 @@ def small_are_lower(rows: Rows) -> Told:
             if all(pair):
                 low, high = (_auc(cell) for cell in pair if cell)
                 answers.append(below(low, high))
-                told.append(f"N = {n:,}: {small} {_words(low)}, {large} {_words(high)}")
+                told.append(f"N = {n:,}: {NAMES[small]} {_words(low)}, {NAMES[large]} {_words(high)}")
     return Told(outcome(answers), "; ".join(told), "AUC at the best k")
 
 
@@ -143,7 +145,7 @@ def gauss_is_safe(rows: Rows) -> Told:
         for point in rows.cells.main(name, "analyze_gauss", PAPER)["points"]:
             gap = _gap(point["best"], point["chance"]["best"])
             answers.append(alike(gap, MARGINAL))
-        told.append(f"{name} {shown(point['best'])}, on components of others {shown(point['chance']['best'])}")
+        told.append(f"{NAMES[name]} {shown(point['best'])}, on components of others {shown(point['chance']['best'])}")
     why = f"marginal means within {MARGINAL:g} of what the best of many useless k has; shown at epsilon 1"
     return Told(outcome(answers), "; ".join(told), why)
 
@@ -159,7 +161,9 @@ def vector_rises(rows: Rows) -> Told:
         answers.append(sign(_gap(last, first)))
         # Closer to the one without noise than to that at epsilon 1.
         answers.append(sign(_gap(last - first, free - last)))
-        told.append(f"{name} {shown(first)} at 1, {shown(last)} at {epsilons[-1]:g}, {shown(free)} without noise")
+        told.append(
+            f"{NAMES[name]} {shown(first)} at 1, {shown(last)} at {epsilons[-1]:g}, {shown(free)} without noise"
+        )
     return Told(outcome(answers), "; ".join(told), "AUC at the best k")
 
 
@@ -174,7 +178,7 @@ def vector_protects(rows: Rows) -> Told:
         if vector is not None and gauss is not None:
             answers.append(alike(_gap(vector, gauss), MARGINAL))
             gap = shown(vector - gauss, "+")
-            told.append(f"{name} {shown(vector)} at {epsilon:g}, Analyze Gauss {shown(gauss)}, paired {gap}")
+            told.append(f"{NAMES[name]} {shown(vector)} at {epsilon:g}, Analyze Gauss {shown(gauss)}, paired {gap}")
     return Told(
         outcome(answers, lacks=len(told) < 3), "; ".join(told), f"the same means within {MARGINAL:g} of the AUC"
     )
@@ -204,7 +208,7 @@ def _vector_less_naive(rows: Rows, field: str, wanted: Mapping[str, int], slack:
             answers += [alike(gap, slack) for gap in gaps]
         ends = (min(gaps), max(gaps))
         at = [f"{_signed(gap)} at {epsilons[gaps.index(gap)]:g}" for gap in ends]
-        told.append(f"{name} {' to '.join(at)}")
+        told.append(f"{NAMES[name]} {' to '.join(at)}")
     what = "AUC at the best k" if field == "best" else "captured energy"
     return Told(outcome(answers), "; ".join(told), f"{what}, vector less naive scalar; the same means within {slack:g}")
 
@@ -224,7 +228,7 @@ def advanced_protects(rows: Rows) -> Told:
         least = min(gaps)
         answers.append(sign(least, over=0.0) is False or None)
         answers += [False for gap in gaps[gaps.index(least) :] if gap.low > 0]
-        told.append(f"{name} {_signed(least)} at {epsilons[gaps.index(least)]:g}")
+        told.append(f"{NAMES[name]} {_signed(least)} at {epsilons[gaps.index(least)]:g}")
     return Told(outcome(answers), "; ".join(told), "advanced less naive, where it is lowest")
 
 
@@ -241,7 +245,7 @@ def crossings(rows: Rows, names: Sequence[str], printed: float) -> Told:
         seen = bool(np.isfinite(low) and np.isfinite(high))
         answers.append(1 / NEAR <= zero / printed <= NEAR if seen else None)
         curves = f"AUC at {zero:,.0f} ({low:,.0f} to {high:,.0f})" if seen else "no crossing of the AUC is seen"
-        told.append(f"{name} {curves}, noise scales at {noise:,.0f}")
+        told.append(f"{NAMES[name]} {curves}, noise scales at {noise:,.0f}")
     return Told(outcome(answers), "; ".join(told), f"at the paper's epsilon means within a factor of {NEAR:g}")
 
 
@@ -254,7 +258,7 @@ def gauss_utility(rows: Rows) -> Told:
         above = sign(_gap(q, 0.0), over=GOOD)
         answers.append(above if name in SMALL or above is None else not above)
         least = rows.values(name, "analyze_gauss", 0.01, "utility")
-        told.append(f"{name} {shown(q)}, at 0.01 {shown(least)}")
+        told.append(f"{NAMES[name]} {shown(q)}, at 0.01 {shown(least)}")
     why = f"good means above {GOOD:g} at epsilon 1; 0.01 is a hundred times the noise"
     return Told(outcome(answers), "; ".join(told), why)
 
@@ -271,7 +275,7 @@ def laplace_is_lower(rows: Rows) -> Told:
         assert gauss is not None
         answers += [sign(_gap(gauss, q)) for q in ran.values()]
         best = max(ran, key=lambda kind: ran[kind].mean())
-        told.append(f"{name} {shown(ran[best])} ({best}), Analyze Gauss {shown(gauss)}")
+        told.append(f"{NAMES[name]} {shown(ran[best])} ({best}), Analyze Gauss {shown(gauss)}")
     return Told(
         outcome(answers), "; ".join(told), "captured energy at epsilon 1, the best of the three Laplace mechanisms"
     )
@@ -289,7 +293,7 @@ def advanced_utility(rows: Rows) -> Told:
         queries = d * (d + 1) // 2
         seen = bool(np.isfinite(low) and np.isfinite(high))
         answers.append(1 / NEAR <= zero / queries <= NEAR if seen else None)
-        told.append(f"{name} {f'{zero / queries:.2f}' if seen else 'no crossing'} of {queries:,}")
+        told.append(f"{NAMES[name]} {f'{zero / queries:.2f}' if seen else 'no crossing'} of {queries:,}")
     return Told(outcome(answers), "; ".join(told), f"where the curves cross; roughly means within a factor of {NEAR:g}")
 
 
@@ -301,5 +305,5 @@ def skewed(rows: Rows) -> Told:
     answers = [sign(gap) for gap in gaps]
     better = [f"{e:g}" for e, gap in zip(epsilons, gaps, strict=True) if gap.low > 0]
     worse = [f"{e:g}" for e, gap in zip(epsilons, gaps, strict=True) if gap.high < 0]
-    told = f"mnist: worse at epsilon {', '.join(worse) or 'none'}; better at {', '.join(better) or 'none'}"
+    told = f"MNIST: worse at epsilon {', '.join(worse) or 'none'}; better at {', '.join(better) or 'none'}"
     return Told(outcome(answers), told, "captured energy, vector less naive scalar")

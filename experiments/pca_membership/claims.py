@@ -131,6 +131,9 @@ def _setting(rows: Rows, claim: Sentence) -> str:
     if not claim.is_private:
         return f"{rows.attacks[0]['trials']} trials"
     cells = {name: rows.cells.main(name, NONE, PAPER) for name in rows.cells.names}
-    sizes = ", ".join(f"{name} {cell['n']:,}" for name, cell in cells.items())
+    by_size = ", ".join(
+        f"{n:,} ({', '.join(claim_tests.NAMES[name] for name in cells if cells[name]['n'] == n)})"
+        for n in sorted({cell["n"] for cell in cells.values()}, reverse=True)
+    )
     trials = len(next(iter(cells.values()))["points"][0]["best"])
-    return f"{trials} trials, N: {sizes} (the paper does not say its N)"
+    return f"{trials} trials; the paper gives no N, here {by_size}"

@@ -15,6 +15,7 @@ from drjax.reports import records
 from experiments import claims
 from experiments.markdown import markdown_table
 from experiments.pca_membership import private
+from experiments.pca_membership.claim_tests import NAMES
 from experiments.pca_membership.claims import judged_claims
 from experiments.pca_membership.private_tables import LABELS, Cells, shown
 from experiments.pca_membership.report import RATE
@@ -22,7 +23,6 @@ from experiments.sweep import RESULTS
 
 FOLDER = Path(__file__).parent / "results"
 
-NAMES = {"mnist": "MNIST", "lfw": "LFW", "adult": "Adult", "census": "Census"}
 ATTACKS = {"reconstruction": "reconstruction error", "ratio": "likelihood ratio"}
 
 

@@ -70,11 +70,11 @@ class View:
         return self.attack == BEST and self.results.lacks_strongest(self.data, cell.method, cell.n_known, cell.sigma)
 
     def text(self, cell: Cell) -> str:
-        """The error in words."""
+        """The error in words, with half its 95% interval."""
         found = self.error(cell)
         if found is None:
             return "not run"
-        return f"{'at most ' if self.is_bound(cell) else ''}{number(found.mean)}"
+        return f"{'at most ' if self.is_bound(cell) else ''}{number(found.mean)} ± {number(found.high - found.mean)}"
 
     def series(self, cells: Sequence[Cell]) -> str:
         """The errors of one method by known records in words, those that were run."""

@@ -28,7 +28,7 @@ from experiments.informed_adversary.cells import attack, attacks_of
 from experiments.informed_adversary.config import FACTORS, SCALES, Scale, Setting, settings
 from experiments.informed_adversary.judges import judge_of
 from experiments.markdown import markdown_table
-from experiments.sweep import RESULTS, Asked, Sweep, cell_name
+from experiments.sweep import RESULTS, Asked, Claim, Sweep, cell_name
 
 WORK = "work"
 """Folder of trainings that were interrupted."""
@@ -181,6 +181,12 @@ def _said(line: Line) -> str:
     return f"{line['factor']}, {line['setting']}, {line['attack']}: {line['scores']['mse']['estimate']:.3g}"
 
 
+def _claims(lines: Sequence[Line]) -> list[Claim]:
+    from experiments.informed_adversary import claims  # which reads what this module computes
+
+    return claims.judged_claims(lines)
+
+
 SWEEP = Sweep(
     name="informed_adversary",
     about=__doc__,
@@ -192,6 +198,7 @@ SWEEP = Sweep(
     options=Options(),
     configured=lambda config, options: dataclasses.replace(config, seed=options.seed),
     report=lambda out, _: to_markdown(records.read_records(out / RESULTS)[1:]),
+    claims=_claims,
 )
 
 

@@ -1,0 +1,62 @@
+"""Tables of the pages about paper 000, from the committed rows.
+
+python -m experiments.dr_reconstruction.pages claims best
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from pathlib import Path
+
+from drjax.core import validate
+from drjax.reports import records
+from experiments import claims
+from experiments.dr_reconstruction import report
+from experiments.dr_reconstruction.claims import CLAIMS, LENSES, judged_claims
+from experiments.dr_reconstruction.results import Results
+from experiments.dr_reconstruction.verdicts import NOT_TESTED
+from experiments.sweep import RESULTS, Claim
+
+FILE = Path(__file__).parent / "results" / RESULTS
+
+
+@functools.cache
+def _results() -> Results:
+    return Results.read(FILE)
+
+
+def claims_table(lens: str) -> str:
+    """Every claim as put to one attack; those of which nothing was run for it are counted below.
+
+    Args:
+        lens: "best" for the strongest attack, "network" for the paper's.
+    """
+    validate.one_of(LENSES, lens=lens)
+    ending = f", {LENSES[lens]}"
+    own = [claim for claim in judged_claims(records.read_records(FILE)) if claim.claim.endswith(ending)]
+    begun = [_row(claim, claim.claim.removesuffix(ending)) for claim in own if claim.ours]
+    asked = [claim for claim in CLAIMS if lens in claim.lenses]
+    lost = f"Not run, because nothing that they are about has a row: {len(asked) - len(begun)} of {len(asked)} claims."
+    return f"{claims.table(begun)}\n\n{lost}" if len(asked) > len(begun) else claims.table(begun)
+
+
+def _row(claim: Claim, text: str) -> Claim:
+    section = claim.paper.replace("section", "direction only, section")
+    if claim.verdict != NOT_TESTED:
+        return replace(claim, claim=text, paper=section)
+    # What is said of it is what was not run.
+    return replace(claim, claim=text, paper=section, ours="", verdict=claims.NOT_RUN, note=claim.ours)
+
+
+TABLES = {"claims": claims_table, "table-4": lambda: report.table_4(_results())}
+
+
+def block(name: str, *words: str) -> str:
+    """A table by its name and what it takes, see docs/generated.py."""
+    validate.one_of(TABLES, name=name)
+    return TABLES[name](*words)
+
+
+if __name__ == "__main__":
+    claims.print_block(block)

@@ -1,0 +1,134 @@
+"""Tables of the pages about paper 002, from the committed rows.
+
+python -m experiments.pca_gauss.pages claims
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from drjax.core import validate
+from drjax.reports import records
+from experiments import claims as page_claims
+from experiments.markdown import markdown_table
+from experiments.pca_gauss import claims, practice
+from experiments.pca_gauss.paper_claims import Place, judged_claims, places
+from experiments.pca_gauss.report import LABELS, ORDER
+from experiments.sweep import RESULTS
+
+FOLDER = Path(__file__).parent / "results"
+
+
+@functools.cache
+def _rows(folder: Path = FOLDER) -> list[dict[str, Any]]:
+    return records.read_records(folder / RESULTS)
+
+
+def claims_table() -> str:
+    """Every claim of the paper."""
+    return page_claims.table(judged_claims(_rows(FOLDER / "full"), _rows()))
+
+
+def _places(table: str) -> list[Place]:
+    return [place for place in places(_rows(FOLDER / "full"), _rows()) if place.table == table]
+
+
+def _value(line: dict[str, Any] | None, digits: int) -> str:
+    if line is None:
+        return ""
+    return f"{line['mean']:.{digits}f}" + ("" if line["half"] is None else f" ± {line['half']:.{digits}f}")
+
+
+def clustering_table() -> str:
+    """Table II: silhouettes at the best p of each method, and at one public p for all."""
+    (place,) = _places("clustering")
+    lines, rows = place.lines, []
+    for name in ORDER:
+        best, public = (claims.pick(lines, name, rule) for rule in claims.RULES)
+        if best is None:
+            continue
+        errors = [
+            "" if line is None else f"{claims.losses(line, claims.real_mean(lines)).mean():.3f}"
+            for line in (best, public)
+        ]
+        p = "" if best["p"] is None else f"{best['p']:g}"
+        label = LABELS["unsupervised"][name]
+        rows.append([label, _value(best, 3), errors[0], p, _value(public, 3), errors[1], str(best["trials"])])
+    public = f"p = {lines[0]['default_p']}"
+    heads = (place.shown, "best p: S.C.", "error", "p", f"{public}: S.C.", "error", "trials")
+    return markdown_table(heads, rows)
+
+
+def classification_table() -> str:
+    """Table III: accuracies at the best p of each method; in parentheses at the public p, where it has a p."""
+    found = _places("classification")
+    rows = []
+    for name in ORDER:
+        row = []
+        for place in found:
+            best, public = (claims.pick(place.lines, name, rule) for rule in claims.RULES)
+            beside = "" if best is None or public is None or best["p"] is None else f" ({public['mean']:.3f})"
+            row.append("not run" if best is None else _value(best, 3) + beside)
+        if set(row) != {"not run"}:
+            rows.append([LABELS["classification"][name], *row])
+    heads = [f"{place.shown}, {_trials(place.lines)} trials" for place in found]
+    return markdown_table(("accuracy at epsilon 1", *heads), rows)
+
+
+def regression_table() -> str:
+    """Table IV: errors at the best p of each method."""
+    (place,) = _places("regression")
+    rows = []
+    for name in ORDER:
+        best = claims.pick(place.lines, name, claims.RULES[0])
+        if best is not None:
+            p = "" if best["p"] is None else f"{best['p']:g}"
+            rows.append([LABELS["regression"][name], _value(best, 4), p, str(best["trials"])])
+    return markdown_table((place.shown, "best p: RMSE", "p", "trials"), rows)
+
+
+def _trials(lines: Sequence[dict[str, Any]]) -> int:
+    return max(line["trials"] for line in lines)
+
+
+def practice_table(*wanted: str) -> str:
+    """Adult beside what practitioners use.
+
+    Args:
+        *wanted: Methods with their p, as "pca-gauss:80" or "aim"; all if none.
+    """
+    rows = []
+    for line in (row for row in _rows()[1:] if row.get("table") == "adult"):
+        name = line["method"] + ("" if line["p"] is None else f":{line['p']}")
+        if wanted and name not in wanted:
+            continue
+        label = practice.LABELS[line["method"]] + ("" if line["p"] is None else f", p = {line['p']}")
+        label += f" ({line['package']})" if line["package"] else ""
+        seconds = line["measures"].get("fit_seconds")
+        cells = [line["measures"].get(measure) for measure in practice.MEASURES[:4]]
+        values = ["" if cell is None else _value(cell, 3) for cell in cells]
+        rows.append([label, *values, "" if seconds is None else f"{seconds['mean']:.1f}", str(line["trials"])])
+    heads = ("Adult", "logistic regression", "SVM", "one-way TV", "two-way TV", "s a fit", "trials")
+    return markdown_table(heads, rows)
+
+
+TABLES = {
+    "claims": claims_table,
+    "clustering": clustering_table,
+    "classification": classification_table,
+    "regression": regression_table,
+    "practice": practice_table,
+}
+
+
+def block(name: str, *words: str) -> str:
+    """A table by its name and what it takes, see docs/generated.py."""
+    validate.one_of(TABLES, name=name)
+    return TABLES[name](*words)
+
+
+if __name__ == "__main__":
+    page_claims.print_block(block)

@@ -9,6 +9,8 @@ prints is in a block of `text` right below it; one that prints nothing has none.
   themselves, because processors round differently; after `<!-- exact -->` before a block they may not.
 - A block behind `<!-- not run: REASON -->` is not run.
 - What is printed and not shown is an error, and so is an output that is shown as `...` alone.
+- Indented blocks are not run: their commands, and those of blocks that are not run, are parsed by
+  `tests/test_page_commands.py`.
 """
 
 import contextlib

@@ -1,12 +1,14 @@
 """Commands of the documentation are ones that their programs understand.
 
 Looked at is every command of drjax that a page shows and no test runs: in indented blocks, in blocks of `console`
-behind `<!-- not run: REASON -->`, and in the text between backticks. Where a block has lines with `$ `, these are its
-commands and the rest is printed; else every line may be a command. The words of `drjax ...`, `python -m
-experiments.NAME ...` and `python -m bench.NAME ...` go to the very parser of the program: options, types, what must be
-there, and configurations, which check themselves. Names are checked against those that an option shows as its choices,
-hyperparameters against their method. Then, in place of the work, nothing is done: no file is read, and whether the
-command does what the page says is not tested here, but by the blocks that run (`tests/test_snippets.py`).
+behind `<!-- not run: REASON -->`, and in the text between backticks. Of a block of `console` the lines with `$ ` are
+commands and the rest is printed; of an indented one every line may be a command. An indented block is for commands
+alone: one with `$ `, or with Python, is an error, because such blocks run where they stand between fences. The words of
+`drjax ...`, `python -m experiments.NAME ...` and `python -m bench.NAME ...` go to the very parser of the program:
+options, types, what must be there, and configurations, which check themselves. Names are checked against those that an
+option shows as its choices, hyperparameters against their method. Then, in place of the work, nothing is done: no file
+is read, and whether the command does what the page says is not tested here, but by the blocks that run
+(`tests/test_snippets.py`).
 
 - Lines are continued by a backslash; what stands behind `#` is a comment; `&&`, `||`, `;` and `|` part commands; what
   is behind `>` goes to a file.
@@ -56,6 +58,8 @@ NOT_RUN = re.compile(r"<!-- not run: .*?\S -->\s*\Z", re.S)
 MENTION = re.compile(r"(?<!`)`((?:\w+=\S+\s+)?(?:drjax|python\s+-m)\s[^`]+)`(?!`)")
 STARTED = re.compile(r"python -m (bench|experiments)\.[a-z_.]+")
 WANTS_WORD = re.compile(r"Missing value for argument '\w")
+RUNS = re.compile(r"^ +(\$ |>>> |import \w|from [\w.]+ import )", re.M)
+FENCED = "this block is one of console or python, between fences: there it runs, or says why not"
 UNSAID = re.compile(r"Required options|Missing argument|Missing subcommand")
 INDENTED = re.compile(r"(?:^|\n[ ]*)\n((?: {4}.*\n?|[ ]*\n)+)")
 WORK = (
@@ -69,19 +73,28 @@ APART = {"&&", "||", ";", "|", "&"}
 SET = re.compile(r"(\w+)=(.*)", re.S)
 
 
-def blocks(text):
-    """Number of the first line and text of each block that may hold commands which nothing runs."""
-    for found in FENCE.finditer(text):
-        if found[3] == "console" and NOT_RUN.search(text[: found.start()]):
-            yield text.count("\n", 0, found.start(4)) + 1, found[4]
-    outside = FENCE.sub(lambda found: re.sub(r"[^\n]+", "#", found[0]), text)
+def indented(text):
+    """Number of the first line and text of each indented block."""
+    outside = _outside(text)
     for found in INDENTED.finditer(f"\n{outside}\n"):
         yield outside.count("\n", 0, found.start(1) - 1) + 1, found[1]
 
 
+def not_run(text):
+    """Number of the first line and text of each block of `console` that is not run."""
+    for found in FENCE.finditer(text):
+        if found[3] == "console" and NOT_RUN.search(text[: found.start()]):
+            yield text.count("\n", 0, found.start(4)) + 1, found[4]
+
+
+def _outside(text):
+    """Text with as many lines, and no word within fences."""
+    return FENCE.sub(lambda found: re.sub(r"[^\n]+", "#", found[0]), text)
+
+
 def mentions(text):
     """Number of the line and words of each command of drjax's between backticks."""
-    text = FENCE.sub(lambda found: re.sub(r"[^\n]+", "#", found[0]), text)
+    text = _outside(text)
     for found in MENTION.finditer(text):
         for _, words in commands(re.sub(r"\s+", " ", found[1])):
             yield text.count("\n", 0, found.start()) + 1, (*words, "...")
@@ -274,9 +287,11 @@ def _fault(words):
 def check(path):
     """How many commands of a page were looked at. AssertionError where one is not understood."""
     text = path.read_text(encoding="utf-8")
-    found = [(first + line, words) for first, block in blocks(text) for line, words in commands(block)]
+    of_blocks = [*indented(text), *not_run(text)]
+    found = [(first + line, words) for first, block in of_blocks for line, words in commands(block)]
     found += mentions(text)
     faults = [f"{path.name}:{line}: {shlex.join(words)}\n  {fault(words)}" for line, words in found if fault(words)]
+    faults += [f"{path.name}:{first}: {FENCED}" for first, block in indented(text) if RUNS.search(block)]
     assert not faults, "\n".join(faults)
     return len(found)
 
@@ -300,13 +315,10 @@ embed --n-components`:
     pip install '.[dp]' && drjax bound rero --epsilon 1 | head
     sbatch --wrap 'drjax nothing'
 
-Printed is below the command:
-
-    $ drjax data info digits
-    drjax prints no command of its own
-
 <!-- not run: it takes an hour -->
 '''console
+$ drjax data info digits
+drjax prints no command of its own
 $ python -m bench.gpu_hour --dry-run
 '''
 
@@ -350,11 +362,13 @@ def test_commands_of_a_page_that_is_right_are_all_found(page):
         ("... --executor ray", "... --executors ray", 10, "Unrecognized options: --executors"),
         ("rero --epsilon 1", "rero --epsilon one", 11, "Error parsing --epsilon"),
         ("info digits", "inform digits", 16, "Available subcommands: list"),
-        ("bench.gpu_hour", "bench.gpu_day", 21, "there is no module bench.gpu_day"),
-        ("bench.gpu_hour", "bench.harness", 21, "bench.harness is no command"),
-        ("bench.gpu_hour", "bench.device_table", 21, "takes no words"),
+        ("bench.gpu_hour", "bench.gpu_day", 18, "there is no module bench.gpu_day"),
+        ("bench.gpu_hour", "bench.harness", 18, "bench.harness is no command"),
+        ("bench.gpu_hour", "bench.device_table", 18, "takes no words"),
         ("--each-record", "--every-record", 2, "Unrecognized options"),
         ("embed --n-comp", "embed --m-comp", 2, "Unrecognized options"),
+        ("    drjax audit", "    $ drjax audit", 5, "between fences"),
+        ("    drjax audit", "    import drjax\n    drjax audit", 5, "between fences"),
     ],
 )
 def test_a_command_that_is_not_understood_is_named_with_its_line(right, wrong, line, said, page):

@@ -9,6 +9,8 @@ prints is in a block of `text` right below it; one that prints nothing has none.
   themselves, because processors round differently; after `<!-- exact -->` before a block they may not.
 - A block behind `<!-- not run: REASON -->` is not run.
 - What is printed and not shown is an error, and so is an output that is shown as `...` alone.
+- Indented blocks are not run: their commands, and those of blocks that are not run, are parsed by
+  `tests/test_page_commands.py`.
 """
 
 import contextlib
@@ -30,18 +32,12 @@ from drjax.cli import main
 from tests.contributing import LISTS
 
 ROOT = Path(__file__).parents[1]
-OTHERS = ("attacks", "audit", "bounds", "concepts", "defenses", "faq", "glossary", "index", "release", "sweeps")
-PARTS = ("start", "tutorials", "attacks", "audit", "bounds", "concepts", "defenses", "release")
-PAGES = [
-    ROOT / "README.md",
-    *(ROOT / "docs" / f"{name}.md" for name in OTHERS),
-    *(page for part in PARTS for page in sorted((ROOT / "docs" / part).glob("*.md"))),
-]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 TOLERANCE = 0.2
 NUMBER = re.compile(r"(?<![\w.])[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?%?", re.I)
 COMMENT = re.compile(r"<!-- (not run: .*?\S|exact) -->\s*\Z", re.S)
-SHELL = {"cat", "cp", "head", "ls", "mkdir", "wc"}
+SHELL = {"cat", "cp", "grep", "head", "ls", "mkdir", "wc"}
 
 
 def words(text):

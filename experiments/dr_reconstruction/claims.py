@@ -388,4 +388,4 @@ def _mean(estimate: Estimate | None) -> float:
 
 
 def _text(estimate: Estimate | None) -> str:
-    return "n/a" if estimate is None else number(estimate.mean)
+    return "n/a" if estimate is None else f"{number(estimate.mean)} ± {number(estimate.high - estimate.mean)}"

@@ -15,7 +15,7 @@ from drjax.reports import records
 from experiments import claims as page_claims
 from experiments.markdown import markdown_table
 from experiments.pca_gauss import claims, practice
-from experiments.pca_gauss.paper_claims import Place, judged_claims, places
+from experiments.pca_gauss.paper_claims import Line, Place, judged_claims, places
 from experiments.pca_gauss.report import LABELS, ORDER
 from experiments.sweep import RESULTS
 
@@ -36,7 +36,7 @@ def _places(table: str) -> list[Place]:
     return [place for place in places(_rows(FOLDER / "full"), _rows()) if place.table == table]
 
 
-def _value(line: dict[str, Any] | None, digits: int) -> str:
+def _value(line: Line | None, digits: int) -> str:
     if line is None:
         return ""
     return f"{line['mean']:.{digits}f}" + ("" if line["half"] is None else f" ± {line['half']:.{digits}f}")
@@ -90,7 +90,7 @@ def regression_table() -> str:
     return markdown_table((place.shown, "best p: RMSE", "p", "trials"), rows)
 
 
-def _trials(lines: Sequence[dict[str, Any]]) -> int:
+def _trials(lines: Sequence[Line]) -> int:
     return max(line["trials"] for line in lines)
 
 

@@ -63,7 +63,7 @@ class Place(NamedTuple):
     @property
     def shown(self) -> str:
         """The data set in words."""
-        name = SHOWN.get(self.lines[0]["data"], self.lines[0]["data"])
+        name = SHOWN[self.lines[0]["data"]]
         return f"{name}, stand-in" if self.lines[0]["is_stand_in"] else name
 
     def judged(self, claim: str, printed: str, ours: str, verdict: str, why: str) -> Claim:
@@ -181,13 +181,11 @@ def _fewer_dimensions(cpu: Sequence[Line]) -> Iterator[Claim]:
         if not own:
             continue
         real = _real_level(cpu, table, name)
-        readings = {"error": lambda line, real=real: -claims.losses(line, real)}
-        if table == "clustering":
-            readings["S.C."] = lambda line: np.asarray(line["values"], np.float64)
+        readings = ("error", "S.C.") if table == "clustering" else ("error",)
         found, words = {}, []
-        for reading, utility in readings.items():
+        for reading in readings:
             ends = [_ends(own, epsilon) for epsilon in sorted({line["epsilon"] for line in own})]
-            gaps = [_gap(utility(few), utility(many)) for few, many in ends]
+            gaps = [_gap(*(_utility(line, reading, real) for line in pair)) for pair in ends]
             found[reading] = outcome([sign(gap) for gap in gaps])
             told = [f"epsilon {few['epsilon']:g}: {gap.estimate:+.3f} ({gap.low:+.3f} to {gap.high:+.3f})"
                     for (few, _), gap in zip(ends, gaps, strict=True)]  # fmt: skip
@@ -201,6 +199,10 @@ def _fewer_dimensions(cpu: Sequence[Line]) -> Iterator[Claim]:
             why += "; the figure's measure is lost, and S.C. rises as p falls without any data (table II)"
         claim = "Utility improves as the dimension is reduced (figure 1)"
         yield Place(table, own).judged(claim, "a figure", ours, verdict, why)
+
+
+def _utility(line: Line, reading: str, real: float) -> np.ndarray:
+    return -claims.losses(line, real) if reading == "error" else np.asarray(line["values"], np.float64)
 
 
 def _ends(lines: Sequence[Line], epsilon: float) -> tuple[Line, Line]:

@@ -221,7 +221,7 @@ def transfer_fails(train: str, test: str) -> Test:
         answers: list[bool | None] = []
         if accuracy and error:
             own = accuracy.interval
-            answers.append(False if own.low > CHANCE else True if own.high < CHANCE + AROUND else None)
+            answers.append(_about_chance(own))
             answers.append(no_better(error.interval, _constant(runs.full), SLACK))
         why = (
             f"chance {CHANCE:.2f}, always 0.5 has {runs.full.constant:.3f}; about means within {AROUND:g} and {SLACK:g}"
@@ -229,6 +229,12 @@ def transfer_fails(train: str, test: str) -> Test:
         return _told({"accuracy": accuracy, "error": error}, answers, why)
 
     return found
+
+
+def _about_chance(accuracy: Interval) -> bool | None:
+    if accuracy.low > CHANCE:
+        return False
+    return True if accuracy.high < CHANCE + AROUND else None
 
 
 def few_repair(runs: Runs) -> Told:
@@ -298,6 +304,17 @@ def noise_hides(names: Sequence[str]) -> Test:
         scores = _defence(runs, ("", *names))
         answers = [no_better(s.interval, _constant(runs.full), SLACK) for n, s in scores.items() if s and n != "none"]
         return _told(scores, answers, f"error, always 0.5 has {runs.full.constant:.3f}")
+
+    return test
+
+
+def noise_hides_pictures(names: Sequence[str]) -> Test:
+    """Under the defence the network on pictures, trained without it, tells the classes about as by chance."""
+
+    def test(runs: Runs) -> Told:
+        scores = {n: runs.full.score("pictures", "accuracy", attack=PICTURE, defence=n) for n in names}
+        answers = [_about_chance(score.interval) for score in scores.values() if score]
+        return _told(scores, answers, f"accuracy of five, chance {CHANCE:.2f}; about means within {AROUND:g}")
 
     return test
 

@@ -6,6 +6,7 @@ python -m experiments.tsne_property.pages claims
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from experiments.markdown import markdown_table
 from experiments.sweep import RESULTS
 from experiments.tsne_property.claim_tests import DESCRIPTORS, LFW, MALE, MEAN, PICTURE, Rows, Score
 from experiments.tsne_property.claims import judged_claims
-from experiments.tsne_property.tables import PAPER, PAPER_DEFENCES, defended, summary
+from experiments.tsne_property.tables import PAPER, PAPER_DEFENCES, Record, defended, summary
 
 FOLDER = Path(__file__).parent / "results"
 
@@ -72,7 +73,7 @@ def defences_table() -> str:
     return markdown_table(heads, rows)
 
 
-def _error(cells: list[dict[str, Any]]) -> str:
+def _error(cells: Sequence[Record]) -> str:
     seeds = ", ".join(f"{c['error']:.3f}" for c in sorted(cells, key=lambda c: c["test"]["seed"]))
     return f"{summary(cells, 'error')}; by seed {seeds}"
 

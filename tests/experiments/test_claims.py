@@ -192,6 +192,15 @@ def test_transfer_fails_in_one_direction_only_if_both_scores_say_so():
         assert judged_plots(tsne.transfer_fails(tsne.LFW, tsne.MALE), *cells) == NOT_RUN
 
 
+@pytest.mark.parametrize(("accuracy", "verdict"), [(0.2, CONFIRMED), (0.4, REFUTED), (0.25, UNDECIDED)])
+def test_noise_stops_a_network_on_pictures_only_where_it_is_left_with_chance(accuracy, verdict):
+    cells = plots("pictures", "accuracy", accuracy, attack=tsne.PICTURE, seeds=(0,))
+    for cell in cells:
+        cell["test"]["defence"] = "C-N 2%*STD"
+    assert judged_plots(tsne.noise_hides_pictures(("C-N 2%*STD",)), cells) == verdict
+    assert judged_plots(tsne.noise_hides_pictures(("C-N 2%*STD", "C-N 5%*STD")), cells) in (NOT_RUN, REFUTED)
+
+
 def test_claims_about_other_pictures_stay_outside_the_paper_s_setting():
     told = claims.Told(CONFIRMED, "0.1", "of one seed")
     elsewhere = next(c for c in tsne_claims.CLAIMS if c.elsewhere)
@@ -219,6 +228,12 @@ def test_the_verdict_is_of_the_algorithm_as_printed_on_the_paper_s_own_data(is_s
     assert "as printed 1" in claim.ours or "confirmed; as printed, one public p" in claim.ours
     assert claim.ours.endswith("refuted")
     assert found[f"PCA-Gauss has only 0.06 more error than real data (table II, {name})"].verdict == claim.verdict
+
+
+def test_rows_of_many_trials_are_taken_where_there_are_any():
+    few, many = ([{}, gauss_line("real", [0.1] * n), gauss_line("li", [0.2] * n)] for n in (2, 9))
+    assert [place.lines[0]["trials"] for place in paper_claims.places(many, few)] == [9]
+    assert [place.lines[0]["trials"] for place in paper_claims.places([{}], few)] == [2]
 
 
 def test_a_claim_that_was_not_tested_has_no_figures_on_the_page():

@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-from drjax.reports import plots
+from drjax.reports import styles
 from drjax.reports.ladder import number
 from experiments.dr_reconstruction.config import LEVELS, NETWORK
 from experiments.dr_reconstruction.paper import (
@@ -34,11 +34,11 @@ from experiments.dr_reconstruction.results import BEST, MEAN, NEAREST, Estimate,
 MARKERS = ("o", "s", "^", "D", "v", "P")
 STYLES = {
     method: {"color": color, "marker": marker}
-    for method, color, marker in zip(METHOD_NAMES, plots.SERIES, MARKERS, strict=False)
+    for method, color, marker in zip(METHOD_NAMES, styles.SERIES, MARKERS, strict=False)
 }
 BASELINE_STYLES: dict[str, dict[str, Any]] = {
-    MEAN: {"color": plots.FAINT, "linestyle": "--", "label": "mean image"},
-    NEAREST: {"color": plots.FAINT, "linestyle": ":", "label": "nearest neighbour"},
+    MEAN: {"color": styles.FAINT, "linestyle": "--", "label": "mean image"},
+    NEAREST: {"color": styles.FAINT, "linestyle": ":", "label": "nearest neighbour"},
 }
 LENS_NAMES = {NETWORK: "the paper's network", BEST: "the strongest attack that was run"}
 NOISY_LENS_NAMES = {NETWORK: "the paper's network", BEST: "the strongest attack run at each noise"}
@@ -68,7 +68,7 @@ def error_by_known(results: Results, data: str) -> Figure | None:
     lenses = [lens for lens in LENS_NAMES if _is_measured(results, data, lens)]
     if not lenses:
         return None
-    fig = Figure(figsize=(plots.WIDTH, 4.3), layout="constrained")
+    fig = Figure(figsize=(styles.WIDTH, 4.3), layout="constrained")
     axes = fig.subplots(1, len(lenses), squeeze=False)[0]
     has_bounds = False
     for ax, lens in zip(axes, lenses, strict=True):
@@ -82,18 +82,18 @@ def error_by_known(results: Results, data: str) -> Figure | None:
                 style = {**STYLES[method], "markerfacecolor": "none", "linestyle": "none", "alpha": 0.75}
                 ax.errorbar(TABLE_4_KNOWN, mean, spread, capsize=2, linewidth=1, **style)
         _baselines(ax, sizes, lambda name, n: results.baseline(data, n, name))
-        ax.set_title(f"{DATA_NAMES.get(data, data)}: {LENS_NAMES[lens]}", fontsize=9.5, color=plots.INK, loc="left")
+        ax.set_title(f"{DATA_NAMES.get(data, data)}: {LENS_NAMES[lens]}", fontsize=9.5, color=styles.INK, loc="left")
         _size_axis(ax, sizes)
         _log_errors(ax)
         _style(ax)
-    axes[0].set_ylabel("mean squared error", fontsize=9, color=plots.INK)
+    axes[0].set_ylabel("mean squared error", fontsize=9, color=styles.INK)
     _legend(fig, axes)
     notes = []
     if NETWORK in lenses and data == TABLE_4_DATA:
         notes.append(f"left, hollow: as printed, from {N_SHADOW:,} shadows{_here(results, data)}")
     notes += [BOUNDS_NOTE] if has_bounds else []
     fig.supxlabel(
-        "\n".join(["number of known records", *notes, *_run_on(results, data)]), fontsize=8.5, color=plots.INK
+        "\n".join(["number of known records", *notes, *_run_on(results, data)]), fontsize=8.5, color=styles.INK
     )
     return fig
 
@@ -103,10 +103,10 @@ def attacks_by_known(results: Results, data: str) -> Figure:
     methods, sizes = results.methods(data), results.sizes(data)
     names = {n for m in methods for size in sizes for n in results.attacks(data, m, size)}
     order = [name for name in results.labels if name in names]
-    looks = dict(zip(order, zip(itertools.cycle(plots.SERIES), itertools.cycle((*MARKERS, "X", "*"))), strict=False))
+    looks = dict(zip(order, zip(itertools.cycle(styles.SERIES), itertools.cycle((*MARKERS, "X", "*"))), strict=False))
     n_columns = min(3, len(methods))
     n_rows = -(-len(methods) // n_columns)
-    fig = Figure(figsize=(plots.WIDTH, 2.5 * n_rows + 1.2), layout="constrained")
+    fig = Figure(figsize=(styles.WIDTH, 2.5 * n_rows + 1.2), layout="constrained")
     axes = fig.subplots(n_rows, n_columns, sharex=True, squeeze=False).ravel()
     for ax, method in zip(axes, methods, strict=False):
         for name in order:
@@ -114,15 +114,15 @@ def attacks_by_known(results: Results, data: str) -> Figure:
             color, marker = looks[name]
             _line(ax, sizes, found, label=results.labels[name], color=color, marker=marker)
         _baselines(ax, sizes, lambda name, n: results.baseline(data, n, name))
-        ax.set_title(METHOD_NAMES[method], fontsize=9.5, color=plots.INK, loc="left")
+        ax.set_title(METHOD_NAMES[method], fontsize=9.5, color=styles.INK, loc="left")
         _size_axis(ax, sizes)
         _log_errors(ax)
         _style(ax)
     for ax in axes[len(methods) :]:
         ax.remove()
-    fig.supylabel("mean squared error", fontsize=9, color=plots.INK)
+    fig.supylabel("mean squared error", fontsize=9, color=styles.INK)
     about = [f"{DATA_NAMES.get(data, data)}: number of known records", *_run_on(results, data)]
-    fig.supxlabel("\n".join(about), fontsize=9, color=plots.INK)
+    fig.supxlabel("\n".join(about), fontsize=9, color=styles.INK)
     _legend(fig, axes[: len(methods)])
     return fig
 
@@ -156,7 +156,7 @@ def error_by_noise(results: Results, data: str) -> Figure | None:
         return None
     (n_known,) = results.noisy_sizes(data)
     sigmas, d = results.sigmas(data), results.n_features(data)
-    fig = Figure(figsize=(plots.WIDTH, 3.4 * len(lenses) + 0.7), layout="constrained")
+    fig = Figure(figsize=(styles.WIDTH, 3.4 * len(lenses) + 0.7), layout="constrained")
     grid = fig.subplots(len(lenses), 2, squeeze=False)
     has_bounds = False
     for (moved, error), lens in zip(grid, lenses, strict=True):
@@ -172,7 +172,7 @@ def error_by_noise(results: Results, data: str) -> Figure | None:
         _baselines(moved, sigmas, lambda name, s: _times(results.baseline(data, n_known, name, sigma=s), d))
         moved.set_ylabel("squared distance to the reconstruction\nfrom the clean release (Eq. 12)", fontsize=9)
         error.set_ylabel("mean squared error\nagainst the original", fontsize=9)
-        moved.set_title(f"{NOISY_LENS_NAMES[lens]}, {n_known} known", fontsize=9.5, color=plots.INK, loc="left")
+        moved.set_title(f"{NOISY_LENS_NAMES[lens]}, {n_known} known", fontsize=9.5, color=styles.INK, loc="left")
         for ax in (moved, error):
             ax.set_xscale("log", base=2)
             ax.set_xticks(sigmas, [f"{s:g}" for s in sigmas])
@@ -183,7 +183,7 @@ def error_by_noise(results: Results, data: str) -> Figure | None:
         f"(left: attacks trained without noise, and baselines with {d} times their error against the original)"
         + "".join(f"\n{note}" for note in [*([NOISY_BOUNDS_NOTE] if has_bounds else []), *_run_on(results, data)]),
         fontsize=9,
-        color=plots.INK,
+        color=styles.INK,
     )
     _legend(fig, grid[:, 1])
     return fig
@@ -221,7 +221,7 @@ def _pictures(
     picture: Callable[[str, int, int], np.ndarray | str],
     title: str,
 ) -> Figure:
-    cell = min(0.95, (plots.WIDTH - 0.9) / (n_targets * len(columns) + 0.4 * (n_targets - 1)))
+    cell = min(0.95, (styles.WIDTH - 0.9) / (n_targets * len(columns) + 0.4 * (n_targets - 1)))
     width = 0.9 + cell * (n_targets * len(columns) + 0.4 * (n_targets - 1))
     title = textwrap.fill(title, int(13 * width))
     above = 0.35 + 0.17 * len(title.splitlines())
@@ -237,18 +237,18 @@ def _pictures(
                 ax.set_xticks([])
                 ax.set_yticks([])
                 for spine in ax.spines.values():
-                    spine.set_color(plots.GRID)
+                    spine.set_color(styles.GRID)
                 found = picture(row, target, j)
                 if isinstance(found, str):
-                    ax.text(0.5, 0.5, found, ha="center", va="center", fontsize=6, color=plots.FAINT)
+                    ax.text(0.5, 0.5, found, ha="center", va="center", fontsize=6, color=styles.FAINT)
                 else:
                     ax.imshow(found, cmap="gray", vmin=0, vmax=LEVELS, interpolation="nearest")
                 if i == 0:
-                    ax.set_title(column, fontsize=8, color=plots.INK, pad=3)
+                    ax.set_title(column, fontsize=8, color=styles.INK, pad=3)
                 if j == 0 and target == 0:
                     name = METHOD_NAMES.get(row, row)
-                    ax.set_ylabel(name, rotation=0, ha="right", va="center", fontsize=9, color=plots.INK, labelpad=6)
-    fig.text(0.01, 1 - 0.06 / height, title, fontsize=9.5, color=plots.INK, va="top")
+                    ax.set_ylabel(name, rotation=0, ha="right", va="center", fontsize=9, color=styles.INK, labelpad=6)
+    fig.text(0.01, 1 - 0.06 / height, title, fontsize=9.5, color=styles.INK, va="top")
     return fig
 
 
@@ -345,13 +345,13 @@ def _log_errors(ax: Axes) -> None:
 
 
 def _style(ax: Axes) -> None:
-    ax.grid(color=plots.GRID, linewidth=0.8)
+    ax.grid(color=styles.GRID, linewidth=0.8)
     ax.set_axisbelow(True)
-    ax.tick_params(labelsize=8, labelcolor=plots.INK, color=plots.GRID, which="both")
+    ax.tick_params(labelsize=8, labelcolor=styles.INK, color=styles.GRID, which="both")
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
     for side in ("left", "bottom"):
-        ax.spines[side].set_color(plots.FAINT)
+        ax.spines[side].set_color(styles.FAINT)
 
 
 def _legend(fig: Figure, axes: Iterable[Axes]) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 import tyro
 from matplotlib.figure import Figure
 
-from drjax.reports import plots, records
+from drjax.reports import plots, records, styles
 from drjax.reports.ladder import number, percent
 from experiments.informed_adversary.cells import INVERSION, NEAREST
 from experiments.informed_adversary.config import FACTORS
@@ -39,7 +39,7 @@ COLUMNS = {
     INVERSION: "inversion",
 }
 MARKERS = dict(zip(COLUMNS, "x|v^os", strict=True))
-COLORS = dict(zip(COLUMNS, (plots.FAINT, plots.INK, *plots.SERIES[4:6], plots.ATTACK, plots.BEST), strict=True))
+COLORS = dict(zip(COLUMNS, (styles.FAINT, styles.INK, *styles.SERIES[4:6], styles.ATTACK, styles.BEST), strict=True))
 
 
 def by_setting(cells: Sequence[Mapping[str, Any]]) -> Settings:
@@ -104,7 +104,7 @@ def draw_shadows(settings: Settings) -> Figure:
         for (f, _), a in settings.items()
         if f in ("default", "shadows") and "mean" in a
     ]
-    figure = Figure(figsize=(plots.WIDTH, 4.0), layout="constrained")
+    figure = Figure(figsize=(styles.WIDTH, 4.0), layout="constrained")
     ax = figure.subplots()
     kinds = {
         "RecoNN, the notebook's recipe": ("notebook", False),
@@ -124,7 +124,7 @@ def draw_shadows(settings: Settings) -> Figure:
             middle = np.array([s["estimate"] for s in scores])
             ends = [middle - [s["low"] for s in scores], [s["high"] for s in scores] - middle]
             line = "--" if label in (COLUMNS["mean"], COLUMNS[NEAREST]) else "-"
-            style: dict[str, Any] = {"linestyle": line, "color": plots.SERIES[i], "marker": "o"}
+            style: dict[str, Any] = {"linestyle": line, "color": styles.SERIES[i], "marker": "o"}
             ax.errorbar([n for n, _ in points], middle, ends, label=label, **style)
     for _, attacks in rows:
         if INVERSION in attacks:
@@ -136,7 +136,7 @@ def draw_shadows(settings: Settings) -> Figure:
     ax.set_xlabel("shadow models")
     ax.set_ylabel("mean squared error of the target")
     ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5))
-    plots.style_axes(ax)
+    styles.style_axes(ax)
     return figure
 
 
@@ -152,7 +152,7 @@ def _is_short(attacks: Mapping[str, Mapping[str, Any]]) -> bool:
 def draw_factors(settings: Settings) -> Figure:
     """The median error of every attack on every setting, on one logarithmic axis."""
     shown = {key: attacks for key, attacks in settings.items() if key[0] != "shadows"}
-    figure = Figure(figsize=(plots.WIDTH, 0.8 + 0.21 * len(shown)), layout="constrained")
+    figure = Figure(figsize=(styles.WIDTH, 0.8 + 0.21 * len(shown)), layout="constrained")
     ax = figure.subplots()
     for name, label in COLUMNS.items():
         points = [
@@ -169,8 +169,8 @@ def draw_factors(settings: Settings) -> Figure:
     ax.set_xlabel("mean squared error, median over targets")
     # Of the figure: long names of settings leave little of its width to the axes.
     figure.legend(fontsize=8, ncols=len(COLUMNS), loc="outside upper center", columnspacing=1)
-    ax.grid(axis="y", color=plots.GRID, linewidth=0.5)
-    plots.style_axes(ax)
+    ax.grid(axis="y", color=styles.GRID, linewidth=0.5)
+    styles.style_axes(ax)
     return figure
 
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from drjax.core import streamed
 from drjax.core.statistics import Interval, percentile_interval, resampled, share_interval
-from drjax.reports import plots
+from drjax.reports import plots, styles
 from drjax.reports.ladder import number, percent
 from experiments.cells import Line
 from experiments.leak_vs_n import law, releases
@@ -140,7 +140,7 @@ def _words(interval: Interval, form: str | None = None) -> str:
 def figure(lines: Sequence[Line]) -> Figure:
     """Error left by the number of records: PCA of two data sets with the law, maps, and what places records singly."""
     found = series(lines)
-    shown = Figure(figsize=(plots.WIDTH, 7.4), layout="constrained")
+    shown = Figure(figsize=(styles.WIDTH, 7.4), layout="constrained")
     panels = shown.subplots(2, 2).ravel()
     data = list(dict.fromkeys(name[1] for name in found if name[0] == "PCA" and name[1] != "cifar10"))
     for ax, name in zip(panels[:2], data, strict=False):
@@ -156,7 +156,7 @@ def figure(lines: Sequence[Line]) -> Figure:
 
 def rounding_figure(lines: Sequence[Line]) -> Figure:
     """Error left of PCA by the records times the squared step of rounding: one curve for each data set."""
-    shown = Figure(figsize=(plots.WIDTH, 3.6), layout="constrained")
+    shown = Figure(figsize=(styles.WIDTH, 3.6), layout="constrained")
     panels, found = shown.subplots(1, 2, sharey=True), series(lines)
     for ax, data in zip(panels, dict.fromkeys(name[1] for name in found), strict=True):
         _axes(ax, f"PCA: {data}", (1e-3, 1.6))
@@ -164,12 +164,12 @@ def rounding_figure(lines: Sequence[Line]) -> Figure:
             own = found["PCA", data, published]
             squared = 10.0 ** (-2 * (releases.PUBLISHED[published][1] or 0))
             x = [line["n"] * squared for line in own]
-            _points(ax, own, plots.SERIES[i], "os^D"[i], x)
-            _label(ax, x[0], float(np.median(shares(own[0]))), published, plots.SERIES[i], (8, -16))
+            _points(ax, own, styles.SERIES[i], "os^D"[i], x)
+            _label(ax, x[0], float(np.median(shares(own[0]))), published, styles.SERIES[i], (8, -16))
             lawful = [(at, line) for at, line in zip(x, own, strict=True) if "predicted" in line]
             law_ends = [at for at, _ in lawful], [np.median(shares(line, "predicted")) for _, line in lawful]
-            ax.plot(*law_ends, "--", color=plots.SERIES[i], linewidth=1)
-        _label(ax, ax.get_xlim()[1], ax.get_ylim()[0], LAW, plots.FAINT, (-4, 6), align="right")
+            ax.plot(*law_ends, "--", color=styles.SERIES[i], linewidth=1)
+        _label(ax, ax.get_xlim()[1], ax.get_ylim()[0], LAW, styles.FAINT, (-4, 6), align="right")
         ax.set_xlabel("records times the squared step of rounding", fontsize=8.5)
     panels[0].set_ylabel("error left, share of the mean record's (median)", fontsize=8.5)
     return shown
@@ -180,7 +180,7 @@ def _scores_panel(ax: Axes, found: dict[tuple[str, str, str], list[Line]], data:
     _axes(ax, f"PCA: {data}, {exact[0]['d']} features", (LEAST_SHOWN, 3.0))
     for i, published in enumerate(("3 decimals", "float32")):
         own = found.get(("PCA", data, published), [])
-        color = plots.SERIES[i]
+        color = styles.SERIES[i]
         if own:
             at = own[-min(3, len(own))]
             _points(ax, own, color, "os"[i])
@@ -189,11 +189,11 @@ def _scores_panel(ax: Axes, found: dict[tuple[str, str, str], list[Line]], data:
         n = [line["n"] for line in lawful]
         ax.plot(n, [np.median(shares(line, "predicted")) for line in lawful], "--", color=color, linewidth=1.2)
     if any("predicted" in line for line in exact):
-        _label(ax, exact[0]["n"], LEAST_SHOWN, LAW, plots.FAINT, (0, 6))
+        _label(ax, exact[0]["n"], LEAST_SHOWN, LAW, styles.FAINT, (0, 6))
     nearest, second = _baseline(ax, exact), min(1, len(exact) - 1)
     # Below the line where that is near the mean record's.
     offset = (0, -13) if nearest[second] > 0.5 else (0, 5)
-    _label(ax, exact[second]["n"], nearest[second], "nearest record", plots.FAINT, offset)
+    _label(ax, exact[second]["n"], nearest[second], "nearest record", styles.FAINT, offset)
 
 
 def _others_panel(
@@ -207,7 +207,7 @@ def _others_panel(
     _axes(ax, title, limits)
     is_long = limits[0] < 0.01
     for i, way in enumerate(way for way in ways if len(own.get(way, [])) > 1):
-        color, last = plots.SERIES[(2, 3, 5, 6)[i]], own[way][-1]
+        color, last = styles.SERIES[(2, 3, 5, 6)[i]], own[way][-1]
         rounded = found.get((way, "mnist", "3 decimals"), [])
         shown = [float(np.median(shares(line))) for line in rounded]
         ax.plot([line["n"] for line in rounded], shown, "^vDP"[i], color=color, markersize=7, fillstyle="none")
@@ -224,18 +224,18 @@ def _others_panel(
         nearest = _baseline(ax, [line for line in own["PCA"] if line["n"] <= most] or own["PCA"][:1])
         if is_long:
             text = "near 1: the other three; grey: nearest record"
-            _label(ax, most, nearest[-1], text, plots.FAINT, (0, -16), align="right")
+            _label(ax, most, nearest[-1], text, styles.FAINT, (0, -16), align="right")
         else:
-            _label(ax, own["PCA"][0]["n"], nearest[0], "nearest record", plots.FAINT, (8, 2))
+            _label(ax, own["PCA"][0]["n"], nearest[0], "nearest record", styles.FAINT, (8, 2))
 
 
 def _axes(ax: Axes, title: str, limits: tuple[float, float]) -> None:
-    plots.style_axes(ax)
+    styles.style_axes(ax)
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.set_ylim(*limits)
-    ax.set_title(title, fontsize=9.5, color=plots.INK)
-    ax.axhline(1, color=plots.FAINT, linewidth=0.8, linestyle=":")
+    ax.set_title(title, fontsize=9.5, color=styles.INK)
+    ax.axhline(1, color=styles.FAINT, linewidth=0.8, linestyle=":")
 
 
 def _points(ax: Axes, own: Sequence[Line], color: str, marker: str, at: Sequence[float] | None = None) -> None:
@@ -247,7 +247,7 @@ def _points(ax: Axes, own: Sequence[Line], color: str, marker: str, at: Sequence
 
 def _baseline(ax: Axes, own: Sequence[Line]) -> list[float]:
     nearest = [float(np.median(shares(line, "nearest_error"))) for line in own]
-    ax.plot([line["n"] for line in own], nearest, "-", color=plots.BASELINE, linewidth=2)
+    ax.plot([line["n"] for line in own], nearest, "-", color=styles.BASELINE, linewidth=2)
     return nearest
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from drjax.reports import plots
+from drjax.reports import styles
 from experiments.pca_gauss import practice, theory
 
 Line = Mapping[str, Any]
@@ -35,12 +35,12 @@ def drawn(lines: Sequence[Line]) -> dict[str, Figure]:
 def draw_dimensions(lines: Sequence[Line], swept: Sequence[Line]) -> Figure:
     """Figure 1: utility over the number of components, a line for each epsilon; bars are 95% intervals of the mean."""
     names = list(dict.fromkeys(line["data"] for line in swept))
-    figure = Figure(figsize=(plots.WIDTH, 3.4), layout="constrained")
+    figure = Figure(figsize=(styles.WIDTH, 3.4), layout="constrained")
     axes = figure.subplots(1, len(names), squeeze=False)[0]
     epsilons = sorted({line["epsilon"] for line in swept})
     for ax, name in zip(axes, names, strict=True):
         own = [line for line in swept if line["data"] == name]
-        for epsilon, color in zip(epsilons, plots.SERIES, strict=False):
+        for epsilon, color in zip(epsilons, styles.SERIES, strict=False):
             for method in dict.fromkeys(line["method"] for line in own):
                 chosen = [line for line in own if (line["method"], line["epsilon"]) == (method, epsilon)]
                 if not chosen:
@@ -54,9 +54,9 @@ def draw_dimensions(lines: Sequence[Line], swept: Sequence[Line]) -> Figure:
                 )  # fmt: skip
         for line in lines[1:]:
             if (line.get("data"), line.get("method"), line.get("k")) == (name, "real", own[0]["k"]):
-                ax.axhline(line["mean"], color=plots.BASELINE, linestyle=":", label="real data")
+                ax.axhline(line["mean"], color=styles.BASELINE, linestyle=":", label="real data")
         if any(line["method"].endswith("printed") for line in own):
-            ax.plot([], [], color=plots.FAINT, linestyle="--", label="as printed, no guarantee")
+            ax.plot([], [], color=styles.FAINT, linestyle="--", label="as printed, no guarantee")
         ax.set_xscale("log")
         ax.xaxis.set_minor_formatter(NullFormatter())
         shown = sorted({line["p"] for line in own})
@@ -65,31 +65,31 @@ def draw_dimensions(lines: Sequence[Line], swept: Sequence[Line]) -> Figure:
         ax.set_xlabel("components, p")
         ax.set_ylabel(METRIC_NAMES[own[0]["metric"]])
         ax.legend(fontsize=7)
-        plots.style_axes(ax)
+        styles.style_axes(ax)
     return figure
 
 
 def draw_sir(line: Line) -> Figure:
     """Figure 2: gain in sensitivity over loss of information."""
     curves = theory.sir_curves(np.asarray(line["singular_values"]))
-    figure = Figure(figsize=(0.6 * plots.WIDTH, 3.2), layout="constrained")
+    figure = Figure(figsize=(0.6 * styles.WIDTH, 3.2), layout="constrained")
     ax = figure.subplots()
-    for (name, values), color, style in zip(curves.items(), plots.SERIES, plots.LINE_STYLES, strict=False):
+    for (name, values), color, style in zip(curves.items(), styles.SERIES, styles.LINE_STYLES, strict=False):
         ax.loglog(np.arange(1, len(values) + 1), values, color=color, linestyle=style, label=name)
-    ax.axhline(1, color=plots.BASELINE, linewidth=0.8)
+    ax.axhline(1, color=styles.BASELINE, linewidth=0.8)
     ax.set_xlabel(f"components, p ({line['shown']}, m = {line['d']})")
     ax.set_ylabel("gain in sensitivity\nover loss of information")
     ax.legend(fontsize=7, title="sensitivity of", title_fontsize=7)
-    plots.style_axes(ax)
+    styles.style_axes(ax)
     return figure
 
 
 def draw_practice(lines: Sequence[Line]) -> Figure:
     """Accuracy of logistic regression over the error of two-way marginals, a point for each method and p."""
-    figure = Figure(figsize=(0.7 * plots.WIDTH, 3.6), layout="constrained")
+    figure = Figure(figsize=(0.7 * styles.WIDTH, 3.6), layout="constrained")
     ax = figure.subplots()
     named = [line for line in lines if line["method"] in practice.RELEASES]
-    for method, color in zip(practice.RELEASES, plots.SERIES, strict=False):
+    for method, color in zip(practice.RELEASES, styles.SERIES, strict=False):
         own = [line for line in named if line["method"] == method]
         if not own:
             continue
@@ -103,14 +103,14 @@ def draw_practice(lines: Sequence[Line]) -> Figure:
         for line, a, b in zip(own, x, y, strict=True):
             if line["p"] is not None:
                 ax.annotate(f"p = {line['p']}", (a["mean"], b["mean"]), textcoords="offset points", xytext=(dx, 3),
-                            ha=side, fontsize=7, color=plots.FAINT)  # fmt: skip
+                            ha=side, fontsize=7, color=styles.FAINT)  # fmt: skip
     for line in lines:
         if line["method"] in ("real", "majority"):
             level = line["measures"]["logistic"]["mean"]
             style = "--" if line["method"] == "real" else ":"
-            ax.axhline(level, color=plots.BASELINE, linestyle=style, label=practice.LABELS[line["method"]])
+            ax.axhline(level, color=styles.BASELINE, linestyle=style, label=practice.LABELS[line["method"]])
     ax.set_xlabel("total variation of two-way marginals")
     ax.set_ylabel("accuracy on real records")
     ax.legend(fontsize=7)
-    plots.style_axes(ax)
+    styles.style_axes(ax)
     return figure

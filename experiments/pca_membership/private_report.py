@@ -17,13 +17,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from drjax.defenses.dp_pca import PAPER, PUBLIC
-from drjax.reports import plots, records
+from drjax.reports import plots, records, styles
 from experiments.pca_membership import private_tables
 from experiments.pca_membership.crossing import crossing
 from experiments.pca_membership.private import NONE, RESULTS
 from experiments.pca_membership.private_tables import LABELS, Cells, interval
 
-COLORS = dict(zip(LABELS, plots.SERIES, strict=False))
+COLORS = dict(zip(LABELS, styles.SERIES, strict=False))
 CONVENTIONS = {PAPER: "as printed", PUBLIC: "public bounds"}
 INFINITY = 10.0
 """How far beyond the largest epsilon the point without noise stands, as a factor."""
@@ -39,7 +39,7 @@ def draw_components(cells: Cells, convention: str, gaussian: str) -> Figure:
             ax.plot(free["k"], free["points"][0]["auc"]["mean"], color="black", linestyle="--", label="no noise")
             cell = cells.main(name, curator, convention)
             points = [p for p in cell["points"] if row == 0 or p["epsilon"] in _decades(cell)]
-            for point, color in zip(points, plots.SERIES, strict=False):
+            for point, color in zip(points, styles.SERIES, strict=False):
                 _band(ax, cell["k"], point["auc"], color, f"ε = {_number(point['epsilon'])}")
         axes[row][0].set_ylabel(f"{LABELS[curator]}\nAUC")
         handles, labels = axes[row][-1].get_legend_handles_labels()
@@ -57,7 +57,7 @@ def draw_ratio(cells: Cells) -> Figure:
     for row, curator in enumerate(rows):
         for ax, name in zip(axes[row], cells.names, strict=True):
             found = [c for c in cells.all if (c["data"], c["curator"], c["attack"]) == (name, curator, "ratio")]
-            for cell, color in zip(found, plots.SERIES, strict=False):
+            for cell, color in zip(found, styles.SERIES, strict=False):
                 point = cell["points"][0]
                 _band(ax, cell["k"], point["auc"], color, f"ε = {_number(point['epsilon'])}")
                 ax.plot(cell["k"], point["reconstruction"]["mean"], color=color, linestyle="--", linewidth=1)
@@ -81,7 +81,7 @@ def draw_laplace(cells: Cells) -> Figure:
                 values = [*(np.array(p["best"]) for p in cell["points"]), free]
                 epsilons = [p["epsilon"] for p in cell["points"]]
                 _over_epsilon(ax, epsilons, values, curator)
-            ax.axvline(crossing(cell["d"] * (cell["d"] + 1) // 2, 1 / cell["n"]), color=plots.FAINT, linestyle=":")
+            ax.axvline(crossing(cell["d"] * (cell["d"] + 1) // 2, 1 / cell["n"]), color=styles.FAINT, linestyle=":")
             _epsilon_axis(ax, epsilons)
         axes[row][0].set_ylabel(f"{CONVENTIONS[convention]}\nAUC at the best k")
     _legend_top(figure, axes[0][0])
@@ -90,14 +90,14 @@ def draw_laplace(cells: Cells) -> Figure:
 
 def draw_region(cells: Cells) -> Figure:
     """Figure 4: epsilon and number of queries at which naive composition adds less noise than advanced."""
-    figure = Figure(figsize=(plots.WIDTH * 0.62, 3.4), layout="constrained")
+    figure = Figure(figsize=(styles.WIDTH * 0.62, 3.4), layout="constrained")
     ax = figure.subplots()
     delta = 1 / max(cells.main(name, NONE, PAPER)["n"] for name in cells.names)
     queries = np.unique(np.geomspace(1, 1e6, 200).astype(int))
     edge = np.array([crossing(int(n), delta) for n in queries])
     ax.fill_between(queries, np.maximum(edge, 1e-1), 1e7, color="#ddcc77", alpha=0.7, label="naive adds less noise")
-    ax.plot(queries[edge > 0], edge[edge > 0], color=plots.INK)
-    for name, color in zip(cells.names, plots.SERIES, strict=False):
+    ax.plot(queries[edge > 0], edge[edge > 0], color=styles.INK)
+    for name, color in zip(cells.names, styles.SERIES, strict=False):
         cell = cells.main(name, NONE, PAPER)
         alpha = cell["d"] * (cell["d"] + 1) // 2
         here = crossing(alpha, 1 / cell["n"])
@@ -110,7 +110,7 @@ def draw_region(cells: Cells) -> Figure:
     ax.set_xlabel("coefficients, α")
     ax.set_ylabel(f"ε, at δ = {_number(delta)}")
     ax.legend(fontsize=7, loc="lower right")
-    plots.style_axes(ax)
+    styles.style_axes(ax)
     return figure
 
 
@@ -135,7 +135,7 @@ def draw_stronger(cells: Cells) -> Figure:
             x = [p["epsilon"] for p in ratios]
             series = [("reconstruction error", [p["reconstruction"]["best"] for p in ratios])]
             series.append(("likelihood ratio", [p["best"] for p in ratios]))
-            for (label, values), color in zip(series, plots.SERIES, strict=False):
+            for (label, values), color in zip(series, styles.SERIES, strict=False):
                 means, halves = np.array([interval(v) for v in values]).T
                 ax.errorbar(x, means, halves, color=color, marker="o", markersize=3, capsize=2, label=label)
             x = [p["epsilon"] for p in games]
@@ -146,7 +146,7 @@ def draw_stronger(cells: Cells) -> Figure:
                 centre = np.array([g["auc"] for _, g in shown])
                 ends = np.array([[g["auc"] - g["low"], g["high"] - g["auc"]] for _, g in shown]).T
                 label = f"knows all but one, sees {'the matrix' if published == 'scatter' else 'components'}"
-                options: dict[str, Any] = {"color": plots.SERIES[2], "linestyle": style, "marker": "s", "capsize": 2}
+                options: dict[str, Any] = {"color": styles.SERIES[2], "linestyle": style, "marker": "s", "capsize": 2}
                 ax.errorbar([e for e, _ in shown], centre, ends, markersize=3, label=label, **options)
             # No lines: between these epsilons the ceilings are elsewhere.
             ends = {"color": "black", "linestyle": "none"}
@@ -202,12 +202,12 @@ def _utility_over_auc(ax: Axes, cell: Mapping[str, Any], curator: str, free: Map
 
 def _grid(rows: int, names: Sequence[str], *, sharey: Literal["col", "none"] = "col") -> tuple[Figure, np.ndarray]:
     """Axes (rows, data sets), the data sets' names above."""
-    figure = Figure(figsize=(plots.WIDTH * max(1.0, len(names) / 3.4), 2.5 * rows + 0.4), layout="constrained")
+    figure = Figure(figsize=(styles.WIDTH * max(1.0, len(names) / 3.4), 2.5 * rows + 0.4), layout="constrained")
     axes = figure.subplots(rows, len(names), squeeze=False, sharey=sharey)
     for ax, name in zip(axes[0], names, strict=True):
         ax.set_title(name, fontsize=9)
     for ax in axes.ravel():
-        plots.style_axes(ax)
+        styles.style_axes(ax)
     return figure, axes
 
 

@@ -14,7 +14,7 @@ import tyro
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from drjax.reports import plots, records
+from drjax.reports import plots, records, styles
 from experiments.pca_membership.run import ATTACKS, RATES
 from experiments.sweep import RESULTS
 
@@ -46,10 +46,10 @@ def _with_half(value: Mapping[str, float] | None) -> str:
 def draw_sizes(cells: Sequence[Mapping[str, Any]]) -> Figure:
     """AUC at the best k, and TPR at 1% FPR there, over N: a column for each data set."""
     names = list(dict.fromkeys(cell["data"] for cell in cells))
-    figure = Figure(figsize=(plots.WIDTH, 4.6), layout="constrained")
+    figure = Figure(figsize=(styles.WIDTH, 4.6), layout="constrained")
     axes = figure.subplots(2, len(names), squeeze=False, sharey="row")
     for column, name in enumerate(names):
-        for attack, color in zip(ATTACKS, plots.SERIES, strict=False):
+        for attack, color in zip(ATTACKS, styles.SERIES, strict=False):
             own = [c for c in cells if (c["data"], c["attack"]) == (name, attack) and c["best"] is not None]
             for ax, values in (
                 (axes[0][column], [(c["n"], c["best"]) for c in own]),
@@ -66,7 +66,7 @@ def draw_sizes(cells: Sequence[Mapping[str, Any]]) -> Figure:
         for ax in (axes[0][column], axes[1][column]):
             ax.set_xscale("log")
             ax.xaxis.set_minor_formatter(NullFormatter())
-            plots.style_axes(ax)
+            styles.style_axes(ax)
     axes[0][0].set_ylabel("AUC at the best k")
     axes[1][0].set_ylabel("TPR at 1% FPR")
     axes[0][0].set_ylim(0.45, 1.02)
@@ -79,11 +79,11 @@ def draw_sizes(cells: Sequence[Mapping[str, Any]]) -> Figure:
 def draw_components(cells: Sequence[Mapping[str, Any]]) -> Figure:
     """The paper's figure 1: AUC over k, a line for each N, both attacks; bands are 95% intervals of the mean."""
     names = list(dict.fromkeys(cell["data"] for cell in cells))
-    figure = Figure(figsize=(plots.WIDTH, 2.9 * ((len(names) + 1) // 2)), layout="constrained")
+    figure = Figure(figsize=(styles.WIDTH, 2.9 * ((len(names) + 1) // 2)), layout="constrained")
     axes = figure.subplots((len(names) + 1) // 2, min(2, len(names)), squeeze=False, sharey=True).ravel()
     for ax, name in zip(axes, names, strict=False):
         sizes = sorted({cell["n"] for cell in cells if cell["data"] == name})
-        for n, color in zip(sizes, plots.SERIES, strict=False):
+        for n, color in zip(sizes, styles.SERIES, strict=False):
             for cell in (c for c in cells if (c["data"], c["n"]) == (name, n) and c["best"] is not None):
                 k, mean, half = (np.array(v) for v in (cell["k"], cell["auc"]["mean"], cell["auc"]["half"]))
                 is_first = cell["attack"] == ATTACKS[0]
@@ -95,7 +95,7 @@ def draw_components(cells: Sequence[Mapping[str, Any]]) -> Figure:
         ax.set_ylabel("AUC")
         # Where the AUC is low its lines are at the bottom.
         ax.legend(fontsize=6, loc="upper right" if ax.dataLim.y1 < 0.85 else "lower right", ncols=2)
-        plots.style_axes(ax)
+        styles.style_axes(ax)
     for ax in axes[len(names) :]:
         ax.remove()
     figure.suptitle("dashed: reconstruction error; solid: likelihood ratio", fontsize=9)

@@ -27,6 +27,9 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 WIDTH = 8.6
 """Width of a figure in inches, for a column 1,000 pixels wide."""
 
+MOST_POINTS = 80
+"""Points of a curve that are drawn, at most, where `few` chooses."""
+
 LEAST_CONTRAST = 4.5
 """Contrast of text with white, as WCAG 2 asks for."""
 
@@ -68,7 +71,7 @@ def text_color(color: str) -> str:
     rgb = np.array(to_rgb(color))
     while 1.05 / (_luminance(rgb) + 0.05) < LEAST_CONTRAST:
         rgb = rgb * 0.97
-    return to_hex(rgb)
+    return to_hex(tuple(rgb))
 
 
 def _luminance(rgb: np.ndarray) -> float:
@@ -178,10 +181,15 @@ def spread(wanted: np.ndarray, heights: np.ndarray) -> np.ndarray:
     return places
 
 
-def band(ax: Axes, x: Any, middle: Any, low: Any, high: Any, color: str, **more: Any) -> None:
-    """A line with the band of its interval; `more` is of the line."""
+def band(ax: Axes, x: Any, middle: Any, low: Any, high: Any, color: str, *, alpha: float = 0.18, **more: Any) -> None:
+    """A line with the band of its interval; `alpha` is of the band, `more` of the line."""
     ax.plot(x, middle, color=color, **{"linewidth": 1.4, **more})
-    ax.fill_between(x, low, high, color=color, alpha=0.18, linewidth=0)
+    ax.fill_between(x, low, high, color=color, alpha=alpha, linewidth=0)
+
+
+def few(n: int) -> np.ndarray:
+    """Indices of as many of n points, the first and the last among them, as a curve needs that stays a small file."""
+    return np.unique(np.linspace(0, n - 1, min(n, MOST_POINTS)).round().astype(int))
 
 
 def level(ax: Axes, y: float, text: str, *, x: float = 0.0, linestyle: str = ":", **more: Any) -> None:

@@ -1,6 +1,6 @@
 """Both figures of docs/leak.md and the tables of README.md, from the results in this folder.
 
-python -m experiments.leak_vs_n.figures      # writes docs/images/leak_vs_n.png and docs/images/leak_rounding.png
+python -m experiments.leak_vs_n.figures      # writes docs/images/leak_vs_n.svg and docs/images/leak_rounding.svg
 """
 
 from __future__ import annotations
@@ -8,8 +8,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import tyro
+from matplotlib.figure import Figure
 
-from drjax.reports import plots, records
+from drjax.reports import records
+from experiments import drawings
+from experiments.cells import Line
 from experiments.leak_vs_n import report
 from experiments.sweep import RESULTS
 
@@ -19,20 +22,31 @@ SCALES = ("maps", "distances", "landmarks", "wide")
 """Scales whose cells are shown beside those of the scale "cpu"."""
 
 
+def drawn(rows: Path) -> dict[str, Figure]:
+    """The figures by their names.
+
+    Args:
+        rows: Folder of `results.jsonl` of the scale "cpu", and of those of other scales.
+    """
+    decimals = records.read_records(rows / "decimals" / RESULTS)[1:]
+    return {"leak_vs_n": report.figure(_shown(rows)), "leak_rounding": report.rounding_figure(decimals)}
+
+
+def _shown(rows: Path) -> list[Line]:
+    return [line for name in (".", *SCALES) for line in records.read_records(rows / name / RESULTS)[1:]]
+
+
 def main(*, out: Path = Path("docs/images")) -> None:
     """Writes the figures and prints the tables.
 
     Args:
         out: Folder of the figures.
     """
-    plain, decimals = records.read_records(HERE / RESULTS)[1:], records.read_records(HERE / "decimals" / RESULTS)[1:]
-    beside = {name: records.read_records(HERE / name / RESULTS)[1:] for name in SCALES}
-    lines = plain + [line for own in beside.values() for line in own]
-    plots.save_figure(report.figure(lines), out / "leak_vs_n.png")
-    plots.save_figure(report.rounding_figure(decimals), out / "leak_rounding.png")
-    for name, own in beside.items():
+    drawings.save(drawn(HERE), out)
+    for name in SCALES:
+        own = records.read_records(HERE / name / RESULTS)[1:]
         print(f"## `results/{name}`\n\n{report.cells_table(own)}\n")
-    print(f"## Exponents\n\n{report.law_table(lines)}")
+    print(f"## Exponents\n\n{report.law_table(_shown(HERE))}")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -32,13 +33,11 @@ def success_over_baseline(
         n_targets: Number of targets, see `rero.from_tradeoff`.
     """
     grid = np.geomspace(1e-6, 1, 300) if kappa is None else kappa
-    figure = Figure(figsize=(styles.WIDTH, 4.2), layout="constrained")
-    ax = figure.subplots()
+    figure, ((ax,),) = styles.panels(height=4.2)
     colors = itertools.cycle(styles.SERIES)
     for label, curve in curves.items():
-        ax.plot(
-            grid, rero.from_tradeoff(grid, curve, n_targets=n_targets), color=next(colors), label=styles.plain(label)
-        )
+        values = rero.from_tradeoff(grid, curve, n_targets=n_targets)
+        ax.plot(grid, values, color=next(colors), label=styles.plain(label))
     for label, values in (looser or {}).items():
         ax.plot(grid, values, color=next(colors), linestyle="--", label=styles.plain(label))
     if marks:
@@ -48,10 +47,11 @@ def success_over_baseline(
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.set_ylim(grid[0], 1.3)
-    ax.set_xlabel("success of the best guess without the release, kappa")
-    ax.set_ylabel("success of any reconstruction, at most")
-    ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5))
-    styles.style_axes(ax)
+    styles.name_axes(
+        ax, "success of the best guess without the release, kappa", "success of any reconstruction, at most"
+    )
+    # All curves meet at 1, and some of them are close throughout: names beside them would not tell which is which.
+    ax.legend(fontsize=8.5, loc="lower right", frameon=False)
     return figure
 
 
@@ -66,28 +66,32 @@ def success_over_mu(
         mse: Error that counts as success, for the label.
         guess: Success of the best guess that was found, of which the same formula gives an estimate, no bound.
     """
-    figure = Figure(figsize=(styles.WIDTH, 4.0), layout="constrained")
-    ax = figure.subplots()
+    figure, ((ax,),) = styles.panels(height=4.2)
     mus = np.unique([row["mu"] for row in rows])
     grid = np.geomspace(mus.min(), mus.max(), 200)
-    ax.plot(grid, rero.success_of_mu(kappa, grid), color="black", label="bound: no attack does better")
+    bound = rero.success_of_mu(kappa, grid)
+    ax.plot(grid, bound, color=styles.INK)
+    ends = [styles.End(mus[-1], bound[-1], "bound: no attack\ndoes better", styles.INK)]
     if guess is not None:
         estimate = rero.success_of_mu(guess, grid)
-        ax.plot(grid, estimate, color="grey", linestyle="--", label="with the best guess found (no bound)")
-        ax.axhline(guess, color="grey", linestyle=":", label="best guess found, without the release")
+        ax.plot(grid, estimate, color=styles.FAINT, linestyle="--")
+        ends.append(styles.End(mus[-1], estimate[-1], "with the best guess\nfound (no bound)", styles.FAINT))
+        ax.axhline(guess, color=styles.BASELINE, linestyle=":", linewidth=1.4, zorder=1)
+        ends.append(styles.End(mus[-1], guess, "best guess found,\nwithout the release", styles.FAINT))
     for name, color in zip(dict.fromkeys(row["attack"] for row in rows), itertools.cycle(styles.SERIES), strict=False):
         own = [row for row in rows if row["attack"] == name]
         share = np.array([row["success"] for row in own])
-        ends = np.clip([share[:, 0] - share[:, 1], share[:, 2] - share[:, 0]], 0, None)
-        ax.errorbar(
-            [row["mu"] for row in own], share[:, 0], ends, marker="o", capsize=2, color=color, label=styles.plain(name)
-        )
+        reach = np.clip([share[:, 0] - share[:, 1], share[:, 2] - share[:, 0]], 0, None)
+        ax.errorbar([row["mu"] for row in own], share[:, 0], reach, marker="o", markersize=4, capsize=2, color=color)
+        ends.append(styles.End(mus[-1], share[-1, 0], textwrap.fill(name, 24), color))
     ax.set_xscale("log")
-    ax.set_xlabel("mu of Gaussian differential privacy (smaller is more private)")
-    ax.set_ylabel(f"targets rebuilt to an MSE of {mse:.3f}")
     ax.set_ylim(-0.02, 1.02)
-    ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5))
-    styles.style_axes(ax)
+    styles.name_axes(
+        ax,
+        "mu of Gaussian differential privacy (smaller is more private)",
+        f"share of targets rebuilt to an MSE of {mse:.3f}",
+    )
+    styles.label_ends(ax, ends)
     return figure
 
 

@@ -34,17 +34,14 @@ from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.attacks.reconstruction.stationarity.mds import target_distances
 from drjax.bounds import rero, tradeoff
 from drjax.core.store import atomic_open
-from drjax.reports import plots, records
+from drjax.reports import plots, records, styles
+from drjax.reports.styles import BLUE, FAINT, GREEN, ORANGE, RED, SKY, label
 from drjax.synthesis.contract import Box
 from drjax.synthesis.pca_gauss import PCAGauss
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "docs" / "images" / "explain"
 ROWS = ROOT / "experiments" / "best_attacks" / "results"
-
-# Okabe & Ito's colours, which readers with any kind of colour vision tell apart.
-BLUE, SKY, GREEN, ORANGE, RED, PURPLE = "#0072B2", "#56B4E9", "#009E73", "#E69F00", "#D55E00", "#CC79A7"
-GREY = plots.FAINT
 
 N = 200
 """Records of a release; the others of the first 1,200 digits are the adversary's public records."""
@@ -64,17 +61,10 @@ def all_digits() -> tuple[np.ndarray, np.ndarray]:
     return bunch.data, bunch.target
 
 
-def axes(width: float = 7.0, height: float = 3.8) -> tuple[Figure, Axes]:
+def axes(height: float = 3.8) -> tuple[Figure, Axes]:
     """A figure with one panel in the common style."""
-    figure = Figure(figsize=(width, height), layout="constrained")
-    ax = figure.subplots()
-    plots.style_axes(ax)
-    return figure, ax
-
-
-def label(ax: Axes, x: float, y: float, text: str, color: str, **more: Any) -> None:
-    """A text that stands beside what it names, in its colour, and in place of a legend."""
-    ax.text(x, y, text, color=color, fontsize=9, **{"va": "center", **more})
+    figure, grid = styles.panels(width=7.0, height=height, grid="x")
+    return figure, grid[0, 0]
 
 
 def unknown_records() -> Data:
@@ -100,8 +90,8 @@ def draw_unknown_records(data: Data) -> Figure:
     figure, ax = axes()
     x, y = data["unknown"], data["error_left"]
     ax.plot(x, y, "o-", color=BLUE, clip_on=False)
-    ax.axhline(1, color=GREY, linestyle=":")
-    label(ax, 1, 1.04, "a guess without the map: the average public record", GREY, va="bottom")
+    ax.axhline(1, color=FAINT, linestyle=":")
+    label(ax, 1, 1.04, "a guess without the map: the average public record", FAINT, va="bottom")
     label(ax, 1, 0.06, "one or two:\nrebuilt", BLUE, va="bottom")
     label(ax, 8, 0.47, "more unknown than published columns:\nthe map says something, not the record", BLUE, va="top")
     ax.set_xscale("log")
@@ -131,8 +121,8 @@ def draw_reconstruction_bound(data: Data) -> Figure:
     for (epsilon, y), color in zip(data["at_most"].items(), (GREEN, SKY, BLUE, ORANGE, RED), strict=True):
         ax.plot(x, y, color=color)
         label(ax, x[0] / 1.15, y[0], f"epsilon {epsilon}", color, ha="right")
-    ax.plot(x, x, color=GREY, linestyle=":")
-    label(ax, 3e-4, 1.3e-4, "without the release", GREY, va="top")
+    ax.plot(x, x, color=FAINT, linestyle=":")
+    label(ax, 3e-4, 1.3e-4, "without the release", FAINT, va="top")
     for side in (ax.set_xscale, ax.set_yscale):
         side("log")
     ticks = [1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1]
@@ -141,7 +131,7 @@ def draw_reconstruction_bound(data: Data) -> Figure:
     ax.set_ylim(7e-6, 1.3)
     ax.set_xticks(ticks, names, fontsize=8)
     ax.set_yticks(ticks, names)
-    ax.grid(axis="y", color=plots.GRID, linewidth=0.8)
+    ax.grid(axis="y", color=styles.GRID, linewidth=0.8)
     ax.minorticks_off()
     ax.set_xlabel("how often the best guess is right without the release")
     ax.set_ylabel("how often any attack is right, at most")
@@ -258,9 +248,9 @@ def draw_neighbour_attacks(data: Data) -> Figure:
         whose = {"own": "umap-learn's"}.get(maker, maker)
         names.append(f"{own['row']}, {whose} maps, {own['targets']:,} records\n“{own['attack']}”")
     for name, text in (("nearest", "the most similar\nrecord at hand"), ("mean", "the average\nrecord")):
-        ax.axvline(data[name], color=GREY, linestyle=":")
-        label(ax, data[name], -0.75, text, GREY, ha="center", va="bottom")
-    label(ax, 0.0765, -0.75, "picked\nout of 1,001", GREY, va="bottom")
+        ax.axvline(data[name], color=FAINT, linestyle=":")
+        label(ax, data[name], -0.75, text, FAINT, ha="center", va="bottom")
+    label(ax, 0.0765, -0.75, "picked\nout of 1,001", FAINT, va="bottom")
     ax.set_yticks(range(len(names)), names)
     ax.set_ylim(len(names) - 0.5, -0.6)
     ax.set_xlim(0, 0.075)
@@ -292,8 +282,8 @@ def draw_regression_tolerances(data: Data) -> Figure:
     for tolerance, own in zip(x, data["mse"], strict=True):
         ax.plot([tolerance] * len(own), own, "o", color=SKY, markersize=4)
     ax.plot(x, np.median(data["mse"], axis=1), "-", color=BLUE)
-    ax.axhline(guess, color=GREY, linestyle=":")
-    label(ax, 1e-8, guess * 2, "a guess: the average known record", GREY, ha="right", va="bottom")
+    ax.axhline(guess, color=FAINT, linestyle=":")
+    label(ax, 1e-8, guess * 2, "a guess: the average known record", FAINT, ha="right", va="bottom")
     label(ax, 8e-3, 1e-8, "the record as taken back\n(line: median; points: six digits)", BLUE)
     ax.set_xscale("log")
     ax.set_yscale("log")
@@ -347,8 +337,8 @@ def draw_synthetic_digits(data: Data) -> Figure:
     means = np.mean(data["accuracy"], axis=1)
     ax.plot(x, means, color=GREEN)
     ax.plot(x, data["at_most"], "o-", color=RED, markersize=4)
-    ax.axhline(data["real_accuracy"], color=GREY, linestyle=":")
-    label(ax, 0.5, data["real_accuracy"] + 0.02, "a classifier trained on the real digits", GREY, va="bottom")
+    ax.axhline(data["real_accuracy"], color=FAINT, linestyle=":")
+    label(ax, 0.5, data["real_accuracy"] + 0.02, "a classifier trained on the real digits", FAINT, va="bottom")
     label(ax, 1.4, 0.72, "a classifier trained on\nthe synthetic digits", GREEN, va="top")
     label(ax, 6.5, 0.16, "records that any attack\nrebuilds, at most", RED, ha="right")
     ax.set_xscale("log")
@@ -388,7 +378,7 @@ def write(name: str, out: Path, *, pdf: bool = False) -> None:
         file.write((json.dumps(data, separators=(",", ":")) + "\n").encode())
     plots.save_figure(figure, out / f"{name}.svg")
     if pdf:
-        figure.savefig(out / f"{name}.pdf")
+        plots.save_figure(figure, out / f"{name}.pdf")
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ from drjax.decisions.found import Found, Measured
 from drjax.decisions.statistics_attacks import DifferenceOfMoments, LeakIntoComponents
 from drjax.decisions.usefulness import Usefulness
 from drjax.releases.manifest import CHOSEN_OUTSIDE
-from drjax.reports import plots
+from drjax.reports import styles
 from drjax.reports.ladder import LadderRow, duration, number, percent
 from drjax.reports.sections import Advice, Cell, Facts, Section, Table, Text
 from drjax.reports.verdict_rule import CONCLUSIONS, deciding
@@ -136,17 +136,17 @@ def so_far(measured: Sequence[Measured]) -> Table:
 
 def figure(found: Found) -> Drawing:
     """Exposure against usefulness."""
-    drawing = Drawing(figsize=(plots.WIDTH, 4.6), layout="constrained")
+    drawing = Drawing(figsize=(styles.WIDTH, 4.6), layout="constrained")
     ax = drawing.add_subplot()
-    plots.style_axes(ax)
+    styles.style_axes(ax)
     for i, one in enumerate(found.measured, start=1):
         is_best = found.recommended is not None and one.option.name == found.recommended.option.name
-        color = plots.BEST if is_best else plots.ATTACK
+        color = styles.BEST if is_best else styles.ATTACK
         at = (one.taken, one.usefulness.share)
         ax.plot(*at, "o", ms=9, mec=color, mfc=color if one.passes else "none", mew=1.5, zorder=3)
         if one.is_undominated:
             ax.plot(*at, "o", ms=15, mec=color, mfc="none", mew=0.8, zorder=2)
-        ax.annotate(str(i), at, xytext=(8, 4), textcoords="offset points", fontsize=9, color=plots.INK)
+        ax.annotate(str(i), at, xytext=(8, 4), textcoords="offset points", fontsize=9, color=styles.INK)
     ax.set_xlabel("share of the guess's error that the best attack takes away")
     ax.set_ylabel("usefulness beside the audited map")
     ax.set_xlim(-0.03, 1.03)

@@ -16,7 +16,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from drjax.dr import quality
-from drjax.reports import plots
+from drjax.reports import plots, styles
 from drjax.reports.sections import Figure as Drawing
 from drjax.reports.sections import Report, Table
 
@@ -163,10 +163,10 @@ def _with(page: Report, sentence: str, *more: Table | Drawing) -> Report:
 
 
 def _drawn(coords: np.ndarray) -> Figure:
-    figure = Figure(figsize=(plots.WIDTH * 0.6, plots.WIDTH * 0.6), layout="constrained")
+    figure = Figure(figsize=(styles.WIDTH * 0.6, styles.WIDTH * 0.6), layout="constrained")
     axes = figure.subplots()
     other = coords[:, 1] if coords.shape[1] > 1 else np.zeros(len(coords))
-    axes.scatter(coords[:, 0], other, s=4, color=plots.ATTACK, linewidths=0)
+    axes.scatter(coords[:, 0], other, s=4, color=styles.ATTACK, linewidths=0)
     axes.set_aspect("equal", adjustable="datalim")
-    plots.style_axes(axes)
+    styles.style_axes(axes)
     return figure

@@ -14,7 +14,7 @@ from drjax.core.statistics import Interval
 from drjax.data.schema import Schema
 from drjax.releases import expected, figures, manifest, private_report
 from drjax.releases.rehearsal import FACTORS, Rehearsal
-from drjax.reports import plots
+from drjax.reports import plots, styles
 from drjax.reports.sections import Figure as Picture
 from drjax.reports.sections import Report, Table
 from drjax.synthesis.exposure import auc_ceiling
@@ -245,8 +245,8 @@ def _figures(
         rehearsed.epsilons, rehearsed.useful, epsilon, label=rehearsed.measure.replace(" on real", "\non real")
     )
     ax = kept.axes[0]
-    ax.axhline(rehearsed.real, color=plots.INK, linewidth=1, linestyle="--")
-    ax.axhline(rehearsed.ignorant, color=plots.BASELINE, linewidth=1, linestyle=":")
+    ax.axhline(rehearsed.real, color=styles.INK, linewidth=1, linestyle="--")
+    ax.axhline(rehearsed.ignorant, color=styles.BASELINE, linewidth=1, linestyle=":")
     ax.text(0.01, rehearsed.real, "real records", transform=ax.get_yaxis_transform(), fontsize=8, va="bottom")
     ax.text(0.01, rehearsed.ignorant, "knowing nothing", transform=ax.get_yaxis_transform(), fontsize=8, va="top")
     shown = {attack.name.lower(): (attack.fpr, attack.tprs) for attack in rehearsed.attacks}
@@ -275,7 +275,7 @@ def _columns(
 ) -> Figure:
     shown = schema.columns[:MOST_COLUMNS]
     n_rows = math.ceil(len(shown) / 3)
-    figure = Figure(figsize=(plots.WIDTH, 1.9 * n_rows), layout="constrained")
+    figure = Figure(figsize=(styles.WIDTH, 1.9 * n_rows), layout="constrained")
     axes = figure.subplots(n_rows, 3, squeeze=False).ravel()
     at, places = 0, {}
     for column in schema.features:
@@ -291,17 +291,17 @@ def _columns(
                 pair = [part == np.arange(len(column.categories)) for part in pair]
             shares = [part.mean(axis=0) for part in pair]
             largest = np.argsort(shares[0])[::-1][:MOST_BARS]
-            for offset, share, color in ((-0.2, shares[0], plots.BASELINE), (0.2, shares[1], plots.ATTACK)):
+            for offset, share, color in ((-0.2, shares[0], styles.BASELINE), (0.2, shares[1], styles.ATTACK)):
                 ax.bar(np.arange(len(largest)) + offset, share[largest], 0.4, color=color)
-            names = [plots.plain(column.categories[i][:8]) or "missing" for i in largest]
+            names = [styles.plain(column.categories[i][:8]) or "missing" for i in largest]
             ax.set_xticks(np.arange(len(largest)), names, rotation=60, ha="right", fontsize=6)
         else:
             edges = np.linspace(column.lower, column.upper, 21)
-            for part, color, alpha in ((pair[0], plots.BASELINE, 1.0), (pair[1], plots.ATTACK, 0.55)):
+            for part, color, alpha in ((pair[0], styles.BASELINE, 1.0), (pair[1], styles.ATTACK, 0.55)):
                 values = np.clip(part[:, 0], column.lower, column.upper)
                 ax.hist(values, edges, weights=np.full(len(values), 1 / len(values)), color=color, alpha=alpha)
-        ax.set_title(plots.plain(column.name[:28]), fontsize=8)
-        plots.style_axes(ax)
+        ax.set_title(styles.plain(column.name[:28]), fontsize=8)
+        styles.style_axes(ax)
         ax.tick_params(labelsize=6)
     for ax in axes[len(shown) :]:
         ax.remove()

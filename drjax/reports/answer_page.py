@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure as Drawing
 
-from drjax.reports import plots
+from drjax.reports import plots, styles
 from drjax.reports.ladder import number
 from drjax.reports.sections import Facts, Figure, Level, Report, Section, Table, Text, Verdict
 
@@ -126,18 +126,18 @@ def _sections(
 def _drawn(features: Sequence[Mapping[str, Any]], prefix: str, usual: np.ndarray) -> Figure:
     """Intervals beside what records usually are, in standard deviations of each feature."""
     shown = [j for j, one in enumerate(features) if one["low"] is not None and usual[1, j] > 0][:MOST_DRAWN]
-    drawing = Drawing(figsize=(plots.WIDTH, 0.8 + 0.24 * max(len(shown), 1)))
+    drawing = Drawing(figsize=(styles.WIDTH, 0.8 + 0.24 * max(len(shown), 1)))
     axes = drawing.subplots()
     for place, j in enumerate(shown):
         mean, unit = usual[:, j]
         low, high, value = ((features[j][name] - mean) / unit for name in ("low", "high", "value"))
-        axes.plot([-1.645, 1.645], [place, place], color=plots.GRID, linewidth=7, solid_capstyle="butt")
-        axes.plot([low, high], [place, place], color=plots.INK, linewidth=2)
-        axes.plot([value], [place], "o", color=plots.INK, markersize=4)
-    axes.set_yticks(range(len(shown)), [plots.plain(features[j]["name"]) for j in shown])
+        axes.plot([-1.645, 1.645], [place, place], color=styles.GRID, linewidth=7, solid_capstyle="butt")
+        axes.plot([low, high], [place, place], color=styles.INK, linewidth=2)
+        axes.plot([value], [place], "o", color=styles.INK, markersize=4)
+    axes.set_yticks(range(len(shown)), [styles.plain(features[j]["name"]) for j in shown])
     axes.invert_yaxis()
     axes.set_xlabel("standard deviations from the records' mean")
-    plots.style_axes(axes)
+    styles.style_axes(axes)
     drawing.tight_layout()
     more = f" The first {len(shown)} of {len(features)} features." if len(shown) < len(features) else ""
     told = [features[j] for j in shown if features[j]["shown"]]
@@ -160,7 +160,7 @@ def _pictures(
     low, high = range_of
     span = max(high - low, np.finfo(np.float64).tiny)
     value = np.array([one["value"] for one in features]).reshape(shape)
-    drawing = Drawing(figsize=(plots.WIDTH / 2, plots.WIDTH / 4 * max(shape[0] / shape[1], 0.5) + 0.3))
+    drawing = Drawing(figsize=(styles.WIDTH / 2, styles.WIDTH / 4 * max(shape[0] / shape[1], 0.5) + 0.3))
     left, right = drawing.subplots(1, 2)
     left.imshow(np.clip((value - low) / span, 0, 1), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
     left.set_title("found", fontsize=9)

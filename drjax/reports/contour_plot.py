@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from drjax.core.store import atomic_write_columns
 from drjax.defenses.contours import LEAST_RECORDS, Contours
-from drjax.reports import plots
+from drjax.reports import plots, styles
 
 SUFFIXES = (".svg", ".png", ".csv")
 """What contours are written as: two kinds of pictures, and the lattice."""
@@ -22,9 +22,9 @@ def picture(found: Contours) -> Figure:
         ValueError: there are no lines.
     """
     found = found.cropped()
-    drawing = Figure(figsize=(plots.WIDTH, 0.75 * plots.WIDTH), layout="constrained")
+    drawing = Figure(figsize=(styles.WIDTH, 0.75 * styles.WIDTH), layout="constrained")
     ax = drawing.add_subplot()
-    plots.style_axes(ax)
+    styles.style_axes(ax)
     first, second = found.axes
     most = int(found.levels.max())
     # Lines stand between the cells of two levels: places between cells are not told apart.

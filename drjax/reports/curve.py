@@ -20,7 +20,7 @@ from drjax.core import validate
 from drjax.core.statistics import Interval
 from drjax.reports import sections
 from drjax.reports.ladder import LadderRow, bounds, number, percent
-from drjax.reports.plots import ATTACK, BASELINE, BEST, FAINT, INK, SERIES, WIDTH, plain, style_axes
+from drjax.reports.styles import ATTACK, BASELINE, BEST, FAINT, GRID, INK, SERIES, WIDTH, plain, style_axes
 
 HEADERS = ("Scale", "Trustworthiness", "Labels right (kNN)", "Adversary", "MSE, mean", "Closer than NN", "Identified")
 """Column heads of the table, in the order of `cells`."""
@@ -218,7 +218,7 @@ def figure(curve: DefenseCurve) -> Figure:
         ax.set_xlabel("scale of the defence", fontsize=9, color=INK)
     for ax in (errors, shares, utility, trade):
         style_axes(ax)
-        ax.grid(axis="y", color="#dfe3e8", linewidth=0.8)
+        ax.grid(axis="y", color=GRID, linewidth=0.8)
         # Above the axes, where it covers no curve.
         ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False, fontsize=7.5, borderaxespad=0.2)
     return fig

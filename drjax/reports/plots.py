@@ -1,7 +1,6 @@
 """Figures of an audit. Each function returns a matplotlib Figure and touches no global state.
 
-Colours come from Paul Tol's schemes for colour-blind readers; where attacks must be told apart within one panel, the
-line style says it a second time. Sizes suit a column 1,000 pixels wide.
+Their style is that of `styles`; where attacks must be told apart within one panel, the line style says it too.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from drjax.core import validate
 from drjax.core.types import Array
 from drjax.reports.ladder import LadderRow, bounds, number, strongest
 from drjax.reports.records import atomic_open
+from drjax.reports.styles import ATTACK, BASELINE, BEST, FAINT, GRID, INK, LINE_STYLES, SERIES, WIDTH, plain, style_axes
 
 MAX_FEATURES = 30
 """Features that `feature_errors` shows at most; more would not be legible at report size."""
@@ -31,31 +31,7 @@ MAX_FEATURES = 30
 MAX_MULTIPLE = 3.0
 """Right end of the axis of `feature_errors`."""
 
-INK, FAINT, GRID = "#1f2933", "#5f6b76", "#dfe3e8"
-ATTACK, BEST, BASELINE = "#4477aa", "#aa3377", "#8a8f94"
-SERIES = (
-    "#332288",
-    "#cc6677",
-    "#117733",
-    "#ddaa33",
-    "#88ccee",
-    "#aa4499",
-    "#44aa99",
-    "#882255",
-    "#999933",
-    "#6699cc",
-)
-LINE_STYLES = ("-", "--", "-.")
 DPI = 150
-WIDTH = 8.6
-
-
-def plain(text: str) -> str:
-    """A text for matplotlib, which draws it as it is: what stands between two dollar signs would be a formula.
-
-    Every name that users give goes through here on its way into a figure, last of all, after it is cut or wrapped.
-    """
-    return text.replace("$", r"\$")
 
 
 def png(figure: Figure) -> bytes:
@@ -70,7 +46,15 @@ def svg(figure: Figure) -> bytes:
     file = io.BytesIO()
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "drjax"}):
-        figure.savefig(file, format="svg", facecolor="white", metadata=nothing)
+        figure.savefig(file, format="svg", facecolor="white", metadata=nothing, dpi=DPI)
+    return file.getvalue()
+
+
+def pdf(figure: Figure) -> bytes:
+    """The figure as a PDF file, its fonts within; the same figure gives the same bytes under one matplotlib."""
+    file = io.BytesIO()
+    with matplotlib.rc_context({"pdf.fonttype": 42}):
+        figure.savefig(file, format="pdf", facecolor="white", metadata={"CreationDate": None}, dpi=DPI)
     return file.getvalue()
 
 
@@ -80,9 +64,10 @@ def suffix(figure: Figure) -> str:
 
 
 def save_figure(figure: Figure, path: Path | str) -> None:
-    """Writes the figure, atomically: as an SVG if `path` ends in .svg, else as a PNG."""
+    """Writes the figure, atomically: as an SVG or a PDF if `path` ends in .svg or .pdf, else as a PNG."""
+    drawn = {".svg": svg, ".pdf": pdf}.get(Path(path).suffix.lower(), png)(figure)
     with atomic_open(path) as file:
-        file.write(svg(figure) if Path(path).suffix.lower() == ".svg" else png(figure))
+        file.write(drawn)
 
 
 def image_grid(
@@ -386,14 +371,3 @@ def _sorted_errors(name: str, values: Array) -> np.ndarray:
 def _draw_ecdf(ax: Axes, values: np.ndarray, floor: float, **style: Any) -> None:
     x = np.maximum(np.concatenate([values[:1], values]), floor)
     ax.step(x, np.linspace(0, 1, len(x)), where="post", **style)
-
-
-def style_axes(ax: Axes) -> None:
-    """The look that all panels share."""
-    ax.grid(axis="x", color=GRID, linewidth=0.8)
-    ax.set_axisbelow(True)
-    ax.tick_params(labelsize=8.5, labelcolor=INK, color=GRID, which="both")
-    for side in ("top", "right"):
-        ax.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        ax.spines[side].set_color(FAINT)

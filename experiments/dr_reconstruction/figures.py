@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import itertools
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-from drjax.reports import plots
-from drjax.reports.ladder import number
+from drjax.reports import styles
 from experiments.dr_reconstruction.config import LEVELS, NETWORK
 from experiments.dr_reconstruction.paper import (
     DATA_NAMES,
@@ -31,15 +29,12 @@ from experiments.dr_reconstruction.paper import (
 )
 from experiments.dr_reconstruction.results import BEST, MEAN, NEAREST, Estimate, Results
 
-MARKERS = ("o", "s", "^", "D", "v", "P")
-STYLES = {
+STYLES: dict[str, dict[str, Any]] = {
     method: {"color": color, "marker": marker}
-    for method, color, marker in zip(METHOD_NAMES, plots.SERIES, MARKERS, strict=False)
+    for method, color, marker in zip(METHOD_NAMES, styles.SERIES, styles.MARKERS, strict=False)
 }
-BASELINE_STYLES: dict[str, dict[str, Any]] = {
-    MEAN: {"color": plots.FAINT, "linestyle": "--", "label": "mean image"},
-    NEAREST: {"color": plots.FAINT, "linestyle": ":", "label": "nearest neighbour"},
-}
+BASELINE_STYLES = {MEAN: ("mean image", "--"), NEAREST: ("nearest image", ":")}
+ERROR = "mean squared error (pixels from 0 to 1)"
 LENS_NAMES = {NETWORK: "the paper's network", BEST: "the strongest attack that was run"}
 NOISY_LENS_NAMES = {NETWORK: "the paper's network", BEST: "the strongest attack run at each noise"}
 
@@ -55,6 +50,9 @@ NOT_RUN, NOT_KEPT = "not run", "not kept"
 ARROW = 0.15
 """Length of the arrow of a bound, as a share of it."""
 
+COMMON = 3
+"""Methods that an attack is on, at least, which has one colour in all panels."""
+
 EXAMPLES_SHOWN = 2
 """Targets whose reconstructions are shown beside each other."""
 
@@ -68,34 +66,61 @@ def error_by_known(results: Results, data: str) -> Figure | None:
     lenses = [lens for lens in LENS_NAMES if _is_measured(results, data, lens)]
     if not lenses:
         return None
-    fig = Figure(figsize=(plots.WIDTH, 4.3), layout="constrained")
-    axes = fig.subplots(1, len(lenses), squeeze=False)[0]
+    fig, grid = styles.panels(1, len(lenses), height=4.3)
     has_bounds = False
-    for ax, lens in zip(axes, lenses, strict=True):
+    for ax, lens in zip(grid[0], lenses, strict=True):
         sizes = results.sizes(data)
+        run = [n for n in sizes if any(results.estimate(data, m, n, lens) for m in results.methods(data))]
+        styles.title(ax, f"{DATA_NAMES.get(data, data)}: {LENS_NAMES[lens]}")
+        if lens == NETWORK and run == [TABLE_4_KNOWN] and data == TABLE_4_DATA:
+            _beside_printed(ax, results)
+            continue
+        ends = []
         for method in results.methods(data):
             found = [results.estimate(data, method, n, lens) for n in sizes]
             bounds = [lens == BEST and results.lacks_strongest(data, method, n) for n in sizes]
             has_bounds |= _line(ax, sizes, found, bounds, label=METHOD_NAMES[method], **STYLES[method])
+            ends += _ends(sizes, found, METHOD_NAMES[method], STYLES[method]["color"])
             if lens == NETWORK and data == TABLE_4_DATA:
-                mean, spread = TABLE_4[NETWORK][method]
-                style = {**STYLES[method], "markerfacecolor": "none", "linestyle": "none", "alpha": 0.75}
-                ax.errorbar(TABLE_4_KNOWN, mean, spread, capsize=2, linewidth=1, **style)
-        _baselines(ax, sizes, lambda name, n: results.baseline(data, n, name))
-        ax.set_title(f"{DATA_NAMES.get(data, data)}: {LENS_NAMES[lens]}", fontsize=9.5, color=plots.INK, loc="left")
-        _size_axis(ax, sizes)
-        _log_errors(ax)
-        _style(ax)
-    axes[0].set_ylabel("mean squared error", fontsize=9, color=plots.INK)
-    _legend(fig, axes)
+                _printed(ax, TABLE_4_KNOWN, method)
+        ends += _baselines(ax, sizes, lambda name, n: results.baseline(data, n, name))
+        styles.log_x(ax, sizes)
+        styles.log_y(ax)
+        styles.label_ends(ax, ends)
+    styles.name_axes(grid[0][0], y=ERROR)
     notes = []
     if NETWORK in lenses and data == TABLE_4_DATA:
         notes.append(f"left, hollow: as printed, from {N_SHADOW:,} shadows{_here(results, data)}")
     notes += [BOUNDS_NOTE] if has_bounds else []
-    fig.supxlabel(
-        "\n".join(["number of known records", *notes, *_run_on(results, data)]), fontsize=8.5, color=plots.INK
-    )
+    lines = ["number of known records", *notes, *_run_on(results, data)]
+    fig.supxlabel("\n".join(lines), fontsize=8.5, color=styles.INK)
     return fig
+
+
+def _beside_printed(ax: Axes, results: Results) -> None:
+    """The network at the one size of Table 4: what the paper prints of every method, and what was measured here."""
+    data, n = TABLE_4_DATA, TABLE_4_KNOWN
+    methods = results.methods(data)
+    for place, method in enumerate(methods):
+        _printed(ax, place, method)
+        if (found := results.estimate(data, method, n, NETWORK)) is None:
+            styles.label(ax, place, 0.02, "not run", styles.FAINT, ha="center", va="bottom", fontsize=7.5,
+                         transform=ax.get_xaxis_transform())  # fmt: skip
+        else:
+            _line(ax, [place], [found], **STYLES[method])
+    for name, (text, linestyle) in BASELINE_STYLES.items():
+        if (found := results.baseline(data, n, name)) is not None:
+            styles.level(ax, found.mean, text, linestyle=linestyle)
+    ax.set_xticks(range(len(methods)), [METHOD_NAMES[method] for method in methods])
+    ax.set_xlim(-0.6, len(methods) - 0.4)
+    ax.set_ylim(bottom=0)
+    ax.set_title(f"{ax.get_title('left')}, {n} known", fontsize=9.5, color=styles.INK, loc="left")
+
+
+def _printed(ax: Axes, x: float, method: str) -> None:
+    mean, spread = TABLE_4[NETWORK][method]
+    style = {**STYLES[method], "markerfacecolor": "white", "linestyle": "none"}
+    ax.errorbar(x, mean, spread, capsize=2, linewidth=1, markersize=6, **style)
 
 
 def attacks_by_known(results: Results, data: str) -> Figure:
@@ -103,27 +128,33 @@ def attacks_by_known(results: Results, data: str) -> Figure:
     methods, sizes = results.methods(data), results.sizes(data)
     names = {n for m in methods for size in sizes for n in results.attacks(data, m, size)}
     order = [name for name in results.labels if name in names]
-    looks = dict(zip(order, zip(itertools.cycle(plots.SERIES), itertools.cycle((*MARKERS, "X", "*"))), strict=False))
-    n_columns = min(3, len(methods))
+    n_methods = {name: sum(any(name in results.attacks(data, m, n) for n in sizes) for m in methods) for name in order}
+    # Colours are few: those that an attack on many methods has are left out where others are chosen.
+    common = [name for name in order if n_methods[name] >= COMMON]
+    n_columns = min(2, len(methods))
     n_rows = -(-len(methods) // n_columns)
-    fig = Figure(figsize=(plots.WIDTH, 2.5 * n_rows + 1.2), layout="constrained")
-    axes = fig.subplots(n_rows, n_columns, sharex=True, squeeze=False).ravel()
+    fig, grid = styles.panels(n_rows, n_columns, height=2.5 * n_rows + 0.6, sharex=True)
+    axes = grid.ravel()
     for ax, method in zip(axes, methods, strict=False):
-        for name in order:
+        ends: list[styles.End] = []
+        own = [
+            name for name in order if name not in common and any(results.estimate(data, method, n, name) for n in sizes)
+        ]
+        looks = dict(zip((*common, *own), zip(styles.SERIES, styles.MARKERS, strict=False), strict=False))
+        for name, (color, marker) in looks.items():
             found = [results.estimate(data, method, n, name) for n in sizes]
-            color, marker = looks[name]
             _line(ax, sizes, found, label=results.labels[name], color=color, marker=marker)
-        _baselines(ax, sizes, lambda name, n: results.baseline(data, n, name))
-        ax.set_title(METHOD_NAMES[method], fontsize=9.5, color=plots.INK, loc="left")
-        _size_axis(ax, sizes)
-        _log_errors(ax)
-        _style(ax)
+            ends += _ends(sizes, found, textwrap.fill(results.labels[name], 24), color)
+        ends += _baselines(ax, sizes, lambda name, n: results.baseline(data, n, name))
+        styles.title(ax, METHOD_NAMES[method])
+        styles.log_x(ax, sizes)
+        styles.log_y(ax)
+        styles.label_ends(ax, ends, size=7)
     for ax in axes[len(methods) :]:
         ax.remove()
-    fig.supylabel("mean squared error", fontsize=9, color=plots.INK)
+    fig.supylabel(ERROR, fontsize=9, color=styles.INK)
     about = [f"{DATA_NAMES.get(data, data)}: number of known records", *_run_on(results, data)]
-    fig.supxlabel("\n".join(about), fontsize=9, color=plots.INK)
-    _legend(fig, axes[: len(methods)])
+    fig.supxlabel("\n".join(about), fontsize=9, color=styles.INK)
     return fig
 
 
@@ -156,36 +187,38 @@ def error_by_noise(results: Results, data: str) -> Figure | None:
         return None
     (n_known,) = results.noisy_sizes(data)
     sigmas, d = results.sigmas(data), results.n_features(data)
-    fig = Figure(figsize=(plots.WIDTH, 3.4 * len(lenses) + 0.7), layout="constrained")
-    grid = fig.subplots(len(lenses), 2, squeeze=False)
+    fig, grid = styles.panels(len(lenses), 2, height=3.4 * len(lenses) + 0.7)
     has_bounds = False
     for (moved, error), lens in zip(grid, lenses, strict=True):
+        moved_ends, error_ends = [], []
         for method in results.methods(data):
-            style = {"label": METHOD_NAMES[method], **STYLES[method]}
+            name, style = METHOD_NAMES[method], STYLES[method]
             found = [results.estimate(data, method, n_known, lens, sigma=s, measure="eq12") for s in sigmas]
-            _line(moved, sigmas, found, (), **style)
+            _line(moved, sigmas, found, (), label=name, **style)
+            moved_ends += _ends(sigmas, found, name, style["color"])
             found = [results.estimate(data, method, n_known, lens, sigma=s) for s in sigmas]
             bounds = [lens == BEST and results.lacks_strongest(data, method, n_known, s) for s in sigmas]
-            has_bounds |= _line(error, sigmas, found, bounds, **style)
-        _baselines(error, sigmas, lambda name, s: results.baseline(data, n_known, name, sigma=s))
+            has_bounds |= _line(error, sigmas, found, bounds, label=name, **style)
+            error_ends += _ends(sigmas, found, name, style["color"])
+        error_ends += _baselines(error, sigmas, lambda name, s: results.baseline(data, n_known, name, sigma=s))
         # Both baselines ignore the release, so that noise does not move them: their errors times d give the scale.
-        _baselines(moved, sigmas, lambda name, s: _times(results.baseline(data, n_known, name, sigma=s), d))
-        moved.set_ylabel("squared distance to the reconstruction\nfrom the clean release (Eq. 12)", fontsize=9)
-        error.set_ylabel("mean squared error\nagainst the original", fontsize=9)
-        moved.set_title(f"{NOISY_LENS_NAMES[lens]}, {n_known} known", fontsize=9.5, color=plots.INK, loc="left")
-        for ax in (moved, error):
-            ax.set_xscale("log", base=2)
-            ax.set_xticks(sigmas, [f"{s:g}" for s in sigmas])
-            _log_errors(ax)
-            _style(ax)
+        moved_ends += _baselines(
+            moved, sigmas, lambda name, s: _times(results.baseline(data, n_known, name, sigma=s), d)
+        )
+        styles.name_axes(moved, y="squared distance to the reconstruction\nfrom the clean release (Eq. 12)")
+        styles.name_axes(error, y="mean squared error\nagainst the original (pixels from 0 to 1)")
+        styles.title(moved, f"{NOISY_LENS_NAMES[lens]}, {n_known} known")
+        for ax, ends in ((moved, moved_ends), (error, error_ends)):
+            styles.log_x(ax, sigmas)
+            styles.log_y(ax)
+            styles.label_ends(ax, ends)
     fig.supxlabel(
         f"{DATA_NAMES.get(data, data)}: standard deviation of the noise, on pixels from 0 to 255\n"
         f"(left: attacks trained without noise, and baselines with {d} times their error against the original)"
         + "".join(f"\n{note}" for note in [*([NOISY_BOUNDS_NOTE] if has_bounds else []), *_run_on(results, data)]),
         fontsize=9,
-        color=plots.INK,
+        color=styles.INK,
     )
-    _legend(fig, grid[:, 1])
     return fig
 
 
@@ -221,7 +254,7 @@ def _pictures(
     picture: Callable[[str, int, int], np.ndarray | str],
     title: str,
 ) -> Figure:
-    cell = min(0.95, (plots.WIDTH - 0.9) / (n_targets * len(columns) + 0.4 * (n_targets - 1)))
+    cell = min(0.95, (styles.WIDTH - 0.9) / (n_targets * len(columns) + 0.4 * (n_targets - 1)))
     width = 0.9 + cell * (n_targets * len(columns) + 0.4 * (n_targets - 1))
     title = textwrap.fill(title, int(13 * width))
     above = 0.35 + 0.17 * len(title.splitlines())
@@ -237,18 +270,18 @@ def _pictures(
                 ax.set_xticks([])
                 ax.set_yticks([])
                 for spine in ax.spines.values():
-                    spine.set_color(plots.GRID)
+                    spine.set_color(styles.GRID)
                 found = picture(row, target, j)
                 if isinstance(found, str):
-                    ax.text(0.5, 0.5, found, ha="center", va="center", fontsize=6, color=plots.FAINT)
+                    ax.text(0.5, 0.5, found, ha="center", va="center", fontsize=6, color=styles.FAINT)
                 else:
                     ax.imshow(found, cmap="gray", vmin=0, vmax=LEVELS, interpolation="nearest")
                 if i == 0:
-                    ax.set_title(column, fontsize=8, color=plots.INK, pad=3)
+                    ax.set_title(column, fontsize=8, color=styles.INK, pad=3)
                 if j == 0 and target == 0:
                     name = METHOD_NAMES.get(row, row)
-                    ax.set_ylabel(name, rotation=0, ha="right", va="center", fontsize=9, color=plots.INK, labelpad=6)
-    fig.text(0.01, 1 - 0.06 / height, title, fontsize=9.5, color=plots.INK, va="top")
+                    ax.set_ylabel(name, rotation=0, ha="right", va="center", fontsize=9, color=styles.INK, labelpad=6)
+    fig.text(0.01, 1 - 0.06 / height, title, fontsize=9.5, color=styles.INK, va="top")
     return fig
 
 
@@ -306,10 +339,23 @@ def _line(
     ax.errorbar(places, means, spreads, markersize=4.5, linewidth=1.5, capsize=2.5, **style)
     ends = [(x, e.mean) for x, e, b in zip(places, found, is_bound, strict=True) if b and e is not None]
     if ends:
-        look = {**style, "markerfacecolor": "white", "linestyle": "none", "label": "_nolegend_"}
+        hollow = {**style, "markerfacecolor": "white", "linestyle": "none", "label": "_nolegend_"}
         x, y = np.array(ends).T
-        ax.errorbar(x, y, ARROW * y, uplims=True, markersize=4.5, linewidth=1, zorder=3, **look)
+        ax.errorbar(x, y, ARROW * y, uplims=True, markersize=4.5, linewidth=1, zorder=3, **hollow)
     return bool(ends)
+
+
+def _ends(places: Sequence[float], found: Sequence[Estimate | None], text: str, color: str) -> list[styles.End]:
+    """The last point of a line and its name, which stand at the right edge of the panel; none where there is no point.
+
+    The name of a line that ends before says where.
+    """
+    points = [(x, e.mean) for x, e in zip(places, found, strict=True) if e is not None]
+    if not points:
+        return []
+    last, y = points[-1]
+    until = "" if last == places[-1] else f" (at {last:g})" if len(points) == 1 else f" (to {last:g})"
+    return [styles.End(places[-1], y, text + until, color)]
 
 
 def _here(results: Results, data: str) -> str:
@@ -321,43 +367,13 @@ def _here(results: Results, data: str) -> str:
     return f"; filled: from {n_shadow:,}, recipe {config['network']!r}"
 
 
-def _baselines(ax: Axes, places: Sequence[float], of: Callable[[str, Any], Estimate | None]) -> None:
-    for name, style in BASELINE_STYLES.items():
-        points = [(x, e.mean) for x in places if (e := of(name, x)) is not None]
-        ax.plot([x for x, _ in points], [y for _, y in points], linewidth=1.8, zorder=1, **style)
-
-
-def _size_axis(ax: Axes, sizes: Sequence[int]) -> None:
-    ax.set_xscale("log")
-    ax.set_xticks(sizes, [str(n) for n in sizes])
-    ax.xaxis.set_minor_locator(NullLocator())
-
-
-def _log_errors(ax: Axes) -> None:
-    ax.set_yscale("log")
-    low, high = ax.get_ylim()
-    # Within a decade or two the powers of ten alone would leave next to nothing to read off.
-    width = high / low
-    subs = (1,) if width > 1e3 else (1, 2, 5) if width > 5 else (1, 2, 3, 4, 5, 6, 7, 8)
-    ax.yaxis.set_major_locator(LogLocator(subs=subs))
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
-    ax.yaxis.set_minor_formatter(NullFormatter())
-
-
-def _style(ax: Axes) -> None:
-    ax.grid(color=plots.GRID, linewidth=0.8)
-    ax.set_axisbelow(True)
-    ax.tick_params(labelsize=8, labelcolor=plots.INK, color=plots.GRID, which="both")
-    for side in ("top", "right"):
-        ax.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        ax.spines[side].set_color(plots.FAINT)
-
-
-def _legend(fig: Figure, axes: Iterable[Axes]) -> None:
-    found: dict[str, Any] = {}
-    for ax in axes:
-        handles, labels = ax.get_legend_handles_labels()
-        found |= {label: handle for handle, label in zip(handles, labels, strict=True) if label not in found}
-    options = {"ncols": 4, "frameon": False, "fontsize": 8.5}
-    fig.legend(list(found.values()), list(found), loc="outside upper center", **options)
+def _baselines(ax: Axes, places: Sequence[float], of: Callable[[str, Any], Estimate | None]) -> list[styles.End]:
+    """Draws both baselines; returns their ends and names."""
+    ends = []
+    for name, (text, linestyle) in BASELINE_STYLES.items():
+        found = [of(name, x) for x in places]
+        points = [(x, e.mean) for x, e in zip(places, found, strict=True) if e is not None]
+        if points:
+            ax.plot(*zip(*points, strict=True), linestyle, color=styles.FAINT, linewidth=1.6, zorder=1)
+        ends += _ends(places, found, text, styles.FAINT)
+    return ends

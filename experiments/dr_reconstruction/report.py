@@ -14,14 +14,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tyro
+from matplotlib.figure import Figure
 
 from drjax.audits import choice
 from drjax.core.types import Status
 from drjax.dr import METHODS
-from drjax.reports import plots, records
+from drjax.reports import records
 from drjax.reports.ladder import number
-from experiments import sweep
+from experiments import drawings, sweep
 from experiments.dr_reconstruction import claims, figures, order
 from experiments.dr_reconstruction.config import ADAPTIVE, DENSE_NETWORK, NETWORK, SCALES, Config
 from experiments.dr_reconstruction.paper import (
@@ -66,29 +68,34 @@ def write(sources: Sequence[Path], target: Path) -> list[Path]:
     """
     if [source.resolve() for source in sources] != [target.resolve()]:
         sweep.merge(SWEEP, sources, target)
-    results, images = Results.read(target / RESULTS), examples(target)
-    folder = target / FIGURES
-    folder.mkdir(parents=True, exist_ok=True)
-    drawn = {}
+    results = Results.read(target / RESULTS)
+    records.atomic_write_text(target / TABLES, tables(results))
+    return [target / TABLES, *drawings.save(_drawn(results, examples(target)), target / FIGURES)]
+
+
+def drawn(rows: Path) -> dict[str, Figure]:
+    """The figures of a run by their names.
+
+    Args:
+        rows: Folder of `results.jsonl`; what shows pictures of records is drawn where those lie beside it.
+    """
+    return _drawn(Results.read(rows / RESULTS), examples(rows))
+
+
+def _drawn(results: Results, images: Mapping[str, np.ndarray]) -> dict[str, Figure]:
+    found: dict[str, Figure | None] = {}
     for data in results.data:
-        drawn[CURVE_FIGURES.get(data, f"{data}-errors")] = figures.error_by_known(results, data)
-        drawn[f"{CURVE_FIGURES.get(data, data)}-attacks"] = figures.attacks_by_known(results, data)
+        found[CURVE_FIGURES.get(data, f"{data}-errors")] = figures.error_by_known(results, data)
+        found[f"{CURVE_FIGURES.get(data, data)}-attacks"] = figures.attacks_by_known(results, data)
         for lens, suffix in LENS_SUFFIXES.items():
-            drawn[f"{EXAMPLE_FIGURES.get(data, f'{data}-examples')}{suffix}"] = figures.example_grid(
-                results, images, data, lens
-            )
+            name = f"{EXAMPLE_FIGURES.get(data, f'{data}-examples')}{suffix}"
+            found[name] = figures.example_grid(results, images, data, lens)
         if results.sigmas(data):
             prefix = "" if data == TABLE_4_DATA else f"{data}-"
-            drawn[f"{prefix}figure6"] = figures.error_by_noise(results, data)
+            found[f"{prefix}figure6"] = figures.error_by_noise(results, data)
             for lens, suffix in LENS_SUFFIXES.items():
-                drawn[f"{prefix}figure7{suffix}"] = figures.noisy_examples(results, images, data, lens)
-    made = [target / TABLES]
-    records.atomic_write_text(made[0], tables(results))
-    for name, figure in drawn.items():
-        if figure is not None:
-            made.append(folder / f"{name}.png")
-            plots.save_figure(figure, made[-1])
-    return made
+                found[f"{prefix}figure7{suffix}"] = figures.noisy_examples(results, images, data, lens)
+    return {name: figure for name, figure in found.items() if figure is not None}
 
 
 def tables(results: Results) -> str:

@@ -21,7 +21,9 @@ import tyro
 from drjax.bounds.prior import EmpiricalKappa, kappa_empirical
 from drjax.bounds.rero import success_of_mu
 from drjax.core.statistics import share_interval
-from drjax.reports import bound_plots, plots, records
+from drjax.reports import bound_plots, records
+from experiments import drawings
+from experiments.informed_adversary.report import COLUMNS
 from experiments.informed_adversary.run import records_of
 from experiments.sweep import RESULTS
 
@@ -98,7 +100,7 @@ def _upward(share: float) -> str:
 
 
 def main(*, results: Path) -> None:
-    """Writes the table of success and bound as bounds.md beside the results, prints it, and draws it as privacy.png.
+    """Writes the table of success and bound as bounds.md beside the results, prints it, and draws it as privacy.svg.
 
     Args:
         results: Folder of `results.jsonl`, with the factor "privacy".
@@ -114,8 +116,9 @@ def main(*, results: Path) -> None:
         file.write(text.encode())
     print(text)
     kappa = found[0]["kappa"]
-    figure = bound_plots.success_over_mu(found, kappa=kappa.upper_of_all, guess=kappa.kappa, mse=found[0]["radius"])
-    plots.save_figure(figure, results / "privacy.png")
+    shown = [{**row, "attack": COLUMNS.get(row["attack"], COLUMNS["network"])} for row in found]
+    figure = bound_plots.success_over_mu(shown, kappa=kappa.upper_of_all, guess=kappa.kappa, mse=found[0]["radius"])
+    drawings.save({"privacy": figure}, results)
 
 
 if __name__ == "__main__":

@@ -2,12 +2,13 @@
 
     python -m experiments.informed_adversary.report --results experiments/informed_adversary/results
 
-writes `tables.md`, `shadows.png`, `factors.png` and `examples-*.png` beside `results.jsonl`.
+writes `tables.md`, `shadows.svg`, `factors.svg` and `examples-*.png` beside `results.jsonl`.
 """
 
 from __future__ import annotations
 
 import base64
+import textwrap
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,8 +18,9 @@ import numpy as np
 import tyro
 from matplotlib.figure import Figure
 
-from drjax.reports import plots, records
+from drjax.reports import plots, records, styles
 from drjax.reports.ladder import number, percent
+from experiments import drawings
 from experiments.informed_adversary.cells import INVERSION, NEAREST
 from experiments.informed_adversary.config import FACTORS
 from experiments.informed_adversary.run import records_of
@@ -39,7 +41,9 @@ COLUMNS = {
     INVERSION: "inversion",
 }
 MARKERS = dict(zip(COLUMNS, "x|v^os", strict=True))
-COLORS = dict(zip(COLUMNS, (plots.FAINT, plots.INK, *plots.SERIES[4:6], plots.ATTACK, plots.BEST), strict=True))
+COLORS = dict(
+    zip(COLUMNS, (styles.FAINT, styles.INK, styles.ORANGE, styles.PURPLE, styles.ATTACK, styles.BEST), strict=True)
+)
 
 
 def by_setting(cells: Sequence[Mapping[str, Any]]) -> Settings:
@@ -104,8 +108,7 @@ def draw_shadows(settings: Settings) -> Figure:
         for (f, _), a in settings.items()
         if f in ("default", "shadows") and "mean" in a
     ]
-    figure = Figure(figsize=(plots.WIDTH, 4.0), layout="constrained")
-    ax = figure.subplots()
+    figure, ((ax,),) = styles.panels(height=4.0)
     kinds = {
         "RecoNN, the notebook's recipe": ("notebook", False),
         "the same at 20 and 40 epochs": ("notebook", True),
@@ -117,26 +120,28 @@ def draw_shadows(settings: Settings) -> Figure:
     }
     for name in ("mean", NEAREST, "ridge", "quadratic"):
         lines[COLUMNS[name]] = [(n, a[name]) for n, a in rows if name in a and _recipe(a) != "notebook"]
-    for i, (label, points) in enumerate(lines.items()):
+    most, ends = max(n for n, _ in rows), []
+    for (label, points), color in zip(lines.items(), styles.SERIES, strict=True):
         if points:
             points.sort(key=lambda point: point[0])
             scores = [cell["scores"]["mse"] for _, cell in points]
             middle = np.array([s["estimate"] for s in scores])
-            ends = [middle - [s["low"] for s in scores], [s["high"] for s in scores] - middle]
+            reach = [middle - [s["low"] for s in scores], [s["high"] for s in scores] - middle]
             line = "--" if label in (COLUMNS["mean"], COLUMNS[NEAREST]) else "-"
-            style: dict[str, Any] = {"linestyle": line, "color": plots.SERIES[i], "marker": "o"}
-            ax.errorbar([n for n, _ in points], middle, ends, label=label, **style)
+            style: dict[str, Any] = {"linestyle": line, "color": color, "marker": "o", "markersize": 4, "capsize": 2}
+            ax.errorbar([n for n, _ in points], middle, reach, **style)
+            until = "" if points[-1][0] == most else f" (to {points[-1][0]:,})"
+            ends.append(styles.End(most, middle[-1], textwrap.fill(label + until, 26), color))
     for _, attacks in rows:
         if INVERSION in attacks:
             # Far below the axis, which is for what shadow models do.
             error = number(attacks[INVERSION]["scores"]["mse"]["estimate"])
-            ax.plot([], [], linestyle="none", label=f"(inversion, without any: {error})")
-    ax.set_xscale("log")
-    ax.set_yscale("log")
-    ax.set_xlabel("shadow models")
-    ax.set_ylabel("mean squared error of the target")
-    ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5))
-    plots.style_axes(ax)
+            place = {"transform": ax.transAxes}
+            styles.label(ax, 0.02, 0.04, f"inversion, without any shadow model: {error}", styles.BEST, **place)
+    styles.log_x(ax, sorted({n for n, _ in rows}))
+    styles.log_y(ax)
+    styles.name_axes(ax, "shadow models", "mean squared error of the target (pixels from 0 to 1)")
+    styles.label_ends(ax, ends)
     return figure
 
 
@@ -152,8 +157,7 @@ def _is_short(attacks: Mapping[str, Mapping[str, Any]]) -> bool:
 def draw_factors(settings: Settings) -> Figure:
     """The median error of every attack on every setting, on one logarithmic axis."""
     shown = {key: attacks for key, attacks in settings.items() if key[0] != "shadows"}
-    figure = Figure(figsize=(plots.WIDTH, 0.8 + 0.21 * len(shown)), layout="constrained")
-    ax = figure.subplots()
+    figure, ((ax,),) = styles.panels(height=0.8 + 0.21 * len(shown))
     for name, label in COLUMNS.items():
         points = [
             (attacks[name]["scores"]["mse_median"]["estimate"], -i)
@@ -166,11 +170,9 @@ def draw_factors(settings: Settings) -> Figure:
     ax.set_xscale("log")
     ax.set_yticks([-i for i in range(len(shown))], [f"{f}: {s}" if f != s else f for f, s in shown], fontsize=7)
     ax.set_ylim(0.7 - len(shown), 0.7)
-    ax.set_xlabel("mean squared error, median over targets")
+    styles.name_axes(ax, "mean squared error (pixels from 0 to 1), median over targets")
     # Of the figure: long names of settings leave little of its width to the axes.
-    figure.legend(fontsize=8, ncols=len(COLUMNS), loc="outside upper center", columnspacing=1)
-    ax.grid(axis="y", color=plots.GRID, linewidth=0.5)
-    plots.style_axes(ax)
+    figure.legend(fontsize=8.5, ncols=len(COLUMNS), loc="outside upper center", columnspacing=1, frameon=False)
     return figure
 
 
@@ -187,6 +189,17 @@ def draw_examples(attacks: Mapping[str, Mapping[str, Any]], config: Mapping[str,
         errors[COLUMNS[name]] = attacks[name]["errors"][: len(guesses[COLUMNS[name]])]
     shown = len(next(iter(guesses.values())))
     return plots.image_grid(x[parts.targets[:shown]], guesses, data.shape, errors=errors)
+
+
+def drawn(results: Path) -> dict[str, Figure]:
+    """The figures of the errors, by their names.
+
+    Args:
+        results: Folder of `results.jsonl`.
+    """
+    settings = by_setting([r for r in records.read_records(results / RESULTS) if r["kind"] == "attack"])
+    found = {"factors": draw_factors(settings)}
+    return found | ({"shadows": draw_shadows(settings)} if any(f == "shadows" for f, _ in settings) else {})
 
 
 def main(*, results: Path) -> None:
@@ -207,9 +220,7 @@ def main(*, results: Path) -> None:
     with records.atomic_open(results / "tables.md") as file:
         file.write(text.encode())
     print(text)
-    if any(factor == "shadows" for factor, _ in settings):
-        plots.save_figure(draw_shadows(settings), results / "shadows.png")
-    plots.save_figure(draw_factors(settings), results / "factors.png")
+    drawings.save(drawn(results), results)
     for (factor, setting), attacks in settings.items():
         if factor in ("default", "cifar10") and all("examples" in cell for cell in attacks.values()):
             name = setting.lower().replace(", ", "-").replace(" ", "-")

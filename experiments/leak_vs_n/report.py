@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -12,13 +13,13 @@ from matplotlib.figure import Figure
 
 from drjax.core import streamed
 from drjax.core.statistics import Interval, percentile_interval, resampled, share_interval
-from drjax.reports import plots
+from drjax.reports import plots, styles
 from drjax.reports.ladder import number, percent
 from experiments.cells import Line
 from experiments.leak_vs_n import law, releases
 from experiments.markdown import markdown_table
 
-FIGURE = "leak_vs_n.png"
+FIGURE = "leak_vs_n.svg"
 """Name of the figure."""
 
 RESAMPLES = 2000
@@ -26,6 +27,8 @@ RESAMPLES = 2000
 
 LEAST_SHOWN = 1e-9
 """Least share that the figure shows of PCA."""
+
+ERROR_LEFT = "error left, share of the mean record's (median)"
 
 LAW = "dashed: the law, nothing fitted"
 """Legend of a figure."""
@@ -174,60 +177,56 @@ def _words(interval: Interval) -> str:
 def figure(lines: Sequence[Line]) -> Figure:
     """Error left by the number of records: PCA of two data sets with the law, maps, and what places records singly."""
     found = series(lines)
-    shown = Figure(figsize=(plots.WIDTH, 7.4), layout="constrained")
-    panels = shown.subplots(2, 2).ravel()
+    shown, grid = styles.panels(2, 2, height=7.6)
+    panels = grid.ravel()
     data = list(dict.fromkeys(name[1] for name in found if name[0] == "PCA" and name[1] != "cifar10"))
     for ax, name in zip(panels[:2], data, strict=False):
         _scores_panel(ax, found, name)
     _others_panel(panels[2], found, "maps: mnist, float32", MAPS, (0.15, 1.3))
     _others_panel(panels[3], found, "random projection and landmarks: mnist, float32", PROJECTIONS, (1e-10, 3.0))
-    for ax in panels[::2]:
-        ax.set_ylabel("error left, share of the mean record's (median)", fontsize=8.5)
-    for ax in panels:
-        ax.set_xlabel("records in the release, n", fontsize=8.5)
+    shown.supxlabel("records in the release, n", fontsize=9, color=styles.INK)
+    shown.supylabel(ERROR_LEFT, fontsize=9, color=styles.INK)
     return shown
 
 
 def rounding_figure(lines: Sequence[Line]) -> Figure:
     """Error left of PCA by the records times the squared step of rounding: one curve for each data set."""
-    shown = Figure(figsize=(plots.WIDTH, 3.6), layout="constrained")
-    panels, found = shown.subplots(1, 2, sharey=True), series(lines)
-    for ax, data in zip(panels, dict.fromkeys(name[1] for name in found), strict=True):
+    found = series(lines)
+    data_sets = list(dict.fromkeys(name[1] for name in found))
+    shown, grid = styles.panels(1, len(data_sets), height=3.8, sharey=True)
+    for ax, data in zip(grid[0], data_sets, strict=True):
         _axes(ax, f"PCA: {data}", (1e-3, 1.6))
         for i, published in enumerate(dict.fromkeys(name[2] for name in found if name[1] == data)):
-            own = found["PCA", data, published]
+            own, color = found["PCA", data, published], styles.SERIES[i]
             squared = 10.0 ** (-2 * (releases.PUBLISHED[published][1] or 0))
             x = [line["n"] * squared for line in own]
-            _points(ax, own, plots.SERIES[i], "os^D"[i], x)
-            _label(ax, x[0], float(np.median(shares(own[0]))), published, plots.SERIES[i], (8, -16))
+            _points(ax, own, color, styles.MARKERS[i], x)
+            _below(ax, x[0], float(np.median(shares(own[0]))), published, color)
             lawful = [(at, line) for at, line in zip(x, own, strict=True) if "predicted" in line]
             law_ends = [at for at, _ in lawful], [np.median(shares(line, "predicted")) for _, line in lawful]
-            ax.plot(*law_ends, "--", color=plots.SERIES[i], linewidth=1)
-        _label(ax, ax.get_xlim()[1], ax.get_ylim()[0], LAW, plots.FAINT, (-4, 6), align="right")
-        ax.set_xlabel("records times the squared step of rounding", fontsize=8.5)
-    panels[0].set_ylabel("error left, share of the mean record's (median)", fontsize=8.5)
+            ax.plot(*law_ends, "--", color=color, linewidth=1)
+        _note(ax, LAW)
+    shown.supxlabel("records times the squared step of rounding", fontsize=9, color=styles.INK)
+    styles.name_axes(grid[0][0], y=ERROR_LEFT)
     return shown
 
 
 def _scores_panel(ax: Axes, found: dict[tuple[str, str, str], list[Line]], data: str) -> None:
     exact = found["PCA", data, "float32"]
     _axes(ax, f"PCA: {data}, {exact[0]['d']} features", (LEAST_SHOWN, 3.0))
+    ends = []
     for i, published in enumerate(("3 decimals", "float32")):
         own = found.get(("PCA", data, published), [])
-        color = plots.SERIES[i]
+        color = styles.SERIES[i]
         if own:
-            at = own[-min(3, len(own))]
-            _points(ax, own, color, "os"[i])
-            _label(ax, at["n"], float(np.median(shares(at))), published, color, (2, -15))
+            _points(ax, own, color, styles.MARKERS[i])
+            ends.append(_end(own, published, color))
         lawful = [line for line in own if "predicted" in line]
         n = [line["n"] for line in lawful]
         ax.plot(n, [np.median(shares(line, "predicted")) for line in lawful], "--", color=color, linewidth=1.2)
     if any("predicted" in line for line in exact):
-        _label(ax, exact[0]["n"], LEAST_SHOWN, LAW, plots.FAINT, (0, 6))
-    nearest, second = _baseline(ax, exact), min(1, len(exact) - 1)
-    # Below the line where that is near the mean record's.
-    offset = (0, -13) if nearest[second] > 0.5 else (0, 5)
-    _label(ax, exact[second]["n"], nearest[second], "nearest record", plots.FAINT, offset)
+        _note(ax, LAW)
+    styles.label_ends(ax, [*ends, *_baseline(ax, exact)])
 
 
 def _others_panel(
@@ -239,37 +238,31 @@ def _others_panel(
 ) -> None:
     own = {name[0]: lines for name, lines in found.items() if name[1:] == ("mnist", "float32")}
     _axes(ax, title, limits)
-    is_long = limits[0] < 0.01
-    for i, way in enumerate(way for way in ways if len(own.get(way, [])) > 1):
-        color, last = plots.SERIES[(2, 3, 5, 6)[i]], own[way][-1]
+    ends = []
+    drawn = [way for way in ways if len(own.get(way, [])) > 1]
+    most = max((own[way][-1]["n"] for way in drawn), default=0)
+    for i, way in enumerate(drawn):
+        color = styles.SERIES[i]
         rounded = found.get((way, "mnist", "3 decimals"), [])
         shown = [float(np.median(shares(line))) for line in rounded]
-        ax.plot([line["n"] for line in rounded], shown, "^vDP"[i], color=color, markersize=7, fillstyle="none")
-        _points(ax, own[way], color, "^vDP"[i])
-        at = float(np.median(shares(last)))
-        # On a long axis all that is near the mean record's lies together.
-        if at < 0.5 or not is_long:
-            _label(ax, last["n"], at, way, color, (0, 7), align="right")
-    if not is_long:
+        ax.plot([line["n"] for line in rounded], shown, styles.MARKERS[i], color=color, markersize=7, fillstyle="none")
+        _points(ax, own[way], color, styles.MARKERS[i])
+        ends.append(_end(own[way], way, color, at=most))
+    if limits[0] > 0.01:
         ax.set_yticks([0.2, 0.5, 1.0], ["0.2", "0.5", "1"])
         ax.minorticks_off()
     if "PCA" in own:
-        most = max((own[way][-1]["n"] for way in ways if way in own), default=0)
-        nearest = _baseline(ax, [line for line in own["PCA"] if line["n"] <= most] or own["PCA"][:1])
-        if is_long:
-            text = "near 1: the other three; grey: nearest record"
-            _label(ax, most, nearest[-1], text, plots.FAINT, (0, -16), align="right")
-        else:
-            _label(ax, own["PCA"][0]["n"], nearest[0], "nearest record", plots.FAINT, (8, 2))
+        ends += _baseline(ax, [line for line in own["PCA"] if line["n"] <= most] or own["PCA"][:1])
+    _note(ax, "hollow: 3 decimals")
+    styles.label_ends(ax, [end._replace(x=most) for end in ends])
 
 
 def _axes(ax: Axes, title: str, limits: tuple[float, float]) -> None:
-    plots.style_axes(ax)
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.set_ylim(*limits)
-    ax.set_title(title, fontsize=9.5, color=plots.INK)
-    ax.axhline(1, color=plots.FAINT, linewidth=0.8, linestyle=":")
+    styles.title(ax, title)
+    ax.axhline(1, color=styles.FAINT, linewidth=0.8, linestyle=":")
 
 
 def _points(ax: Axes, own: Sequence[Line], color: str, marker: str, at: Sequence[float] | None = None) -> None:
@@ -279,13 +272,24 @@ def _points(ax: Axes, own: Sequence[Line], color: str, marker: str, at: Sequence
     ax.errorbar(n, estimate, reach, fmt=f"{marker}-", color=color, markersize=4, linewidth=1.2, capsize=2)
 
 
-def _baseline(ax: Axes, own: Sequence[Line]) -> list[float]:
+def _end(own: Sequence[Line], name: str, color: str, *, at: float | None = None) -> styles.End:
+    """The last of some cells, and its name, which says where it ends if that is before `at`."""
+    last = own[-1]
+    until = "" if at is None or last["n"] >= at else f" (to {last['n']:,})"
+    return styles.End(last["n"], float(np.median(shares(last))), textwrap.fill(name + until, 18), color)
+
+
+def _baseline(ax: Axes, own: Sequence[Line]) -> list[styles.End]:
     nearest = [float(np.median(shares(line, "nearest_error"))) for line in own]
-    ax.plot([line["n"] for line in own], nearest, "-", color=plots.BASELINE, linewidth=2)
-    return nearest
+    ax.plot([line["n"] for line in own], nearest, "-", color=styles.BASELINE, linewidth=2, zorder=1)
+    return [styles.End(own[-1]["n"], nearest[-1], "nearest record", styles.FAINT)]
 
 
-def _label(
-    ax: Axes, n: float, share: float, name: str, color: str, offset: tuple[int, int], *, align: str = "left"
-) -> None:
-    ax.annotate(name, (n, share), xytext=offset, textcoords="offset points", ha=align, fontsize=8, color=color)
+def _note(ax: Axes, text: str) -> None:
+    place = {"transform": ax.transAxes, "ha": "right", "fontsize": 8.5}
+    styles.label(ax, 0.98, 0.04, text, styles.FAINT, **place)
+
+
+def _below(ax: Axes, x: float, y: float, text: str, color: str) -> None:
+    style = {"textcoords": "offset points", "fontsize": 8.5, "color": styles.text_color(color)}
+    ax.annotate(text, (x, y), xytext=(8, -16), **style)

@@ -15,7 +15,8 @@ import numpy as np
 import tyro
 
 from drjax.core.statistics import Interval
-from drjax.reports import plots, records
+from drjax.reports import records
+from experiments import drawings
 from experiments.markdown import markdown_table
 from experiments.pca_gauss import claims, figures, practice, theory, trials
 from experiments.pca_gauss.run import entries
@@ -293,8 +294,7 @@ def main(*, results: Path = Path("runs/pca_gauss")) -> None:
     """
     lines = records.read_records(results / RESULTS)
     records.atomic_write_text(results / "tables.md", markdown(lines))
-    for name, figure in figures.drawn(lines).items():
-        plots.save_figure(figure, results / name)
+    drawings.save(figures.drawn(lines), results)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ python -m experiments.pca_membership.private_report --results experiments/pca_me
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -17,14 +18,16 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from drjax.defenses.dp_pca import PAPER, PUBLIC
-from drjax.reports import plots, records
+from drjax.reports import records, styles
+from experiments import drawings
 from experiments.pca_membership import private_tables
 from experiments.pca_membership.crossing import crossing
 from experiments.pca_membership.private import NONE, RESULTS
 from experiments.pca_membership.private_tables import LABELS, Cells, interval
 
-COLORS = dict(zip(LABELS, plots.SERIES, strict=False))
+COLORS = dict(zip(LABELS, styles.SERIES, strict=False))
 CONVENTIONS = {PAPER: "as printed", PUBLIC: "public bounds"}
+RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 INFINITY = 10.0
 """How far beyond the largest epsilon the point without noise stands, as a factor."""
 
@@ -36,17 +39,15 @@ def draw_components(cells: Cells, convention: str, gaussian: str) -> Figure:
     for row, curator in enumerate(rows):
         for ax, name in zip(axes[row], cells.names, strict=True):
             free = cells.main(name, NONE, convention)
-            ax.plot(free["k"], free["points"][0]["auc"]["mean"], color="black", linestyle="--", label="no noise")
+            ends = [_drawn_end(ax, free["k"], free["points"][0]["auc"], styles.INK, "no noise")]
             cell = cells.main(name, curator, convention)
             points = [p for p in cell["points"] if row == 0 or p["epsilon"] in _decades(cell)]
-            for point, color in zip(points, plots.SERIES, strict=False):
-                _band(ax, cell["k"], point["auc"], color, f"ε = {_number(point['epsilon'])}")
-        axes[row][0].set_ylabel(f"{LABELS[curator]}\nAUC")
-        handles, labels = axes[row][-1].get_legend_handles_labels()
-        beside: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1.02, 0.5), "borderaxespad": 0}
-        axes[row][-1].legend(handles, labels, fontsize=7, **beside)
-    for ax in axes[-1]:
-        ax.set_xlabel("components, k")
+            for point, color in zip(points, styles.ordered(len(points)), strict=True):
+                label = f"ε = {_number(point['epsilon'])}"
+                ends.append(_drawn_end(ax, cell["k"], point["auc"], color, label, band=True))
+        styles.label_ends(axes[row][-1], ends)
+        styles.name_axes(axes[row][0], y=f"{LABELS[curator]}\nAUC")
+    figure.supxlabel("components, k", fontsize=9, color=styles.INK)
     return figure
 
 
@@ -57,15 +58,16 @@ def draw_ratio(cells: Cells) -> Figure:
     for row, curator in enumerate(rows):
         for ax, name in zip(axes[row], cells.names, strict=True):
             found = [c for c in cells.all if (c["data"], c["curator"], c["attack"]) == (name, curator, "ratio")]
-            for cell, color in zip(found, plots.SERIES, strict=False):
+            ends = []
+            for cell, color in zip(found, styles.ordered(len(found)), strict=True):
                 point = cell["points"][0]
-                _band(ax, cell["k"], point["auc"], color, f"ε = {_number(point['epsilon'])}")
+                label = f"ε = {_number(point['epsilon'])}"
+                ends.append(_drawn_end(ax, cell["k"], point["auc"], color, label, band=True))
                 ax.plot(cell["k"], point["reconstruction"]["mean"], color=color, linestyle="--", linewidth=1)
-            ax.legend(fontsize=6, loc="best")
-        axes[row][0].set_ylabel(f"{LABELS[curator]}\nAUC")
-    for ax in axes[-1]:
-        ax.set_xlabel("components, k")
-    figure.suptitle("solid: likelihood ratio with noisy shadows; dashed: reconstruction error", fontsize=9)
+            styles.label_ends(ax, ends, size=8)
+        styles.name_axes(axes[row][0], y=f"{LABELS[curator]}\nAUC")
+    note = "components, k (solid: likelihood ratio with noisy shadows; dashed: reconstruction error)"
+    figure.supxlabel(note, fontsize=9, color=styles.INK)
     return figure
 
 
@@ -75,42 +77,48 @@ def draw_laplace(cells: Cells) -> Figure:
     figure, axes = _grid(2, cells.names)
     for row, convention in enumerate(CONVENTIONS):
         for ax, name in zip(axes[row], cells.names, strict=True):
-            free = np.array(cells.main(name, NONE, convention)["points"][0]["best"])
+            free, ends = np.array(cells.main(name, NONE, convention)["points"][0]["best"]), []
             for curator in curators:
                 cell = cells.main(name, curator, convention)
                 values = [*(np.array(p["best"]) for p in cell["points"]), free]
                 epsilons = [p["epsilon"] for p in cell["points"]]
                 _over_epsilon(ax, epsilons, values, curator)
-            ax.axvline(crossing(cell["d"] * (cell["d"] + 1) // 2, 1 / cell["n"]), color=plots.FAINT, linestyle=":")
+                ends.append(_curator_end(epsilons[-1] * INFINITY, values[-2], curator))
+            at = crossing(cell["d"] * (cell["d"] + 1) // 2, 1 / cell["n"])
+            ax.axvline(at, color=styles.FAINT, linestyle=":")
             _epsilon_axis(ax, epsilons)
-        axes[row][0].set_ylabel(f"{CONVENTIONS[convention]}\nAUC at the best k")
-    _legend_top(figure, axes[0][0])
+        styles.label_ends(axes[row][-1], [*ends, styles.End(ends[0].x, interval(free)[0], "no noise (×)", styles.INK)])
+        styles.name_axes(axes[row][0], y=f"{CONVENTIONS[convention]}\nAUC at the best k")
+    note = "ε (dotted: where naive and advanced composition add the same noise)"
+    figure.supxlabel(note, fontsize=9, color=styles.INK)
     return figure
 
 
 def draw_region(cells: Cells) -> Figure:
     """Figure 4: epsilon and number of queries at which naive composition adds less noise than advanced."""
-    figure = Figure(figsize=(plots.WIDTH * 0.62, 3.4), layout="constrained")
-    ax = figure.subplots()
+    figure, ((ax,),) = styles.panels(width=styles.WIDTH * 0.75, height=3.6)
     delta = 1 / max(cells.main(name, NONE, PAPER)["n"] for name in cells.names)
     queries = np.unique(np.geomspace(1, 1e6, 200).astype(int))
     edge = np.array([crossing(int(n), delta) for n in queries])
-    ax.fill_between(queries, np.maximum(edge, 1e-1), 1e7, color="#ddcc77", alpha=0.7, label="naive adds less noise")
-    ax.plot(queries[edge > 0], edge[edge > 0], color=plots.INK)
-    for name, color in zip(cells.names, plots.SERIES, strict=False):
+    ax.fill_between(queries, np.maximum(edge, 1e-1), 1e7, color=styles.ORANGE, alpha=0.2, linewidth=0)
+    ax.plot(queries[edge > 0], edge[edge > 0], color=styles.INK)
+    for i, name in enumerate(cells.names):
         cell = cells.main(name, NONE, PAPER)
         alpha = cell["d"] * (cell["d"] + 1) // 2
         here = crossing(alpha, 1 / cell["n"])
-        label = f"{name}: α = {alpha:,}, ε = {here:,.0f}"
-        ax.plot([alpha], [here], "o", color=color, label=label)
+        ax.plot([alpha], [here], "o", color=styles.SERIES[i])
+        # Two of the points are close together: every other name stands on the other side of the line.
+        place: dict[str, Any] = {"xytext": (8, -10)} if i % 2 else {"xytext": (-8, 4), "ha": "right"}
+        text = f"{name}: α = {alpha:,}, ε = {here:,.0f}"
+        color = styles.text_color(styles.SERIES[i])
+        ax.annotate(text, (alpha, here), textcoords="offset points", fontsize=8.5, color=color, **place)
+    styles.label(ax, 1.5, 1e6, "naive composition adds less noise", styles.ORANGE)
+    styles.label(ax, 5e5, 1, "advanced adds less", styles.INK, ha="right")
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.set_xlim(1, 1e6)
     ax.set_ylim(1e-1, 1e7)
-    ax.set_xlabel("coefficients, α")
-    ax.set_ylabel(f"ε, at δ = {_number(delta)}")
-    ax.legend(fontsize=7, loc="lower right")
-    plots.style_axes(ax)
+    styles.name_axes(ax, "coefficients, α", f"ε, at δ = {_number(delta)}")
     return figure
 
 
@@ -135,35 +143,40 @@ def draw_stronger(cells: Cells) -> Figure:
             x = [p["epsilon"] for p in ratios]
             series = [("reconstruction error", [p["reconstruction"]["best"] for p in ratios])]
             series.append(("likelihood ratio", [p["best"] for p in ratios]))
-            for (label, values), color in zip(series, plots.SERIES, strict=False):
+            ends = []
+            for (label, values), color in zip(series, styles.SERIES, strict=False):
                 means, halves = np.array([interval(v) for v in values]).T
-                ax.errorbar(x, means, halves, color=color, marker="o", markersize=3, capsize=2, label=label)
+                ax.errorbar(x, means, halves, color=color, marker="o", markersize=3, capsize=2)
+                ends.append(styles.End(x[-1], means[-1], label, color))
             x = [p["epsilon"] for p in games]
             for published, style in (("scatter", "-"), ("components", "--")):
                 shown = [(p["epsilon"], p[published]) for p in games if published in p]
                 if not shown:
                     continue
                 centre = np.array([g["auc"] for _, g in shown])
-                ends = np.array([[g["auc"] - g["low"], g["high"] - g["auc"]] for _, g in shown]).T
-                label = f"knows all but one, sees {'the matrix' if published == 'scatter' else 'components'}"
-                options: dict[str, Any] = {"color": plots.SERIES[2], "linestyle": style, "marker": "s", "capsize": 2}
-                ax.errorbar([e for e, _ in shown], centre, ends, markersize=3, label=label, **options)
+                reach = np.array([[g["auc"] - g["low"], g["high"] - g["auc"]] for _, g in shown]).T
+                options: dict[str, Any] = {"color": styles.SERIES[2], "linestyle": style, "marker": "s", "capsize": 2}
+                ax.errorbar([e for e, _ in shown], centre, reach, markersize=3, **options)
+                seen = "the matrix" if published == "scatter" else "components (dashed)"
+                ends.append(styles.End(shown[-1][0], centre[-1], f"knows all but one,\nsees {seen}", styles.SERIES[2]))
             # No lines: between these epsilons the ceilings are elsewhere.
-            ends = {"color": "black", "linestyle": "none"}
-            ax.plot(x, [p["ceiling"] for p in games], marker="_", markersize=14, label="ceiling", **ends)
-            ax.plot(
-                x, [p["promised"] for p in games], marker="^", markersize=4, label="ceiling of (ε, δ) alone", **ends
-            )
+            alone: dict[str, Any] = {"color": styles.INK, "linestyle": "none"}
+            ax.plot(x, [p["ceiling"] for p in games], marker="_", markersize=14, **alone)
+            ax.plot(x, [p["promised"] for p in games], marker="^", markersize=4, **alone)
             ax.set_xscale("log")
             ax.set_ylim(0.45, 1.03)
-        axes[row][0].set_ylabel(("Gaussian" if row == 0 else "Laplace vector query") + "\nAUC")
-    for ax in axes[-1]:
-        ax.set_xlabel("ε")
-    _legend_top(figure, axes[0][-1], columns=3)
+        # The last column has every adversary.
+        edge = max(end.x for end in ends)
+        styles.label_ends(axes[row][-1], [end._replace(x=edge) for end in ends], size=8)
+        styles.name_axes(axes[row][0], y=("Gaussian" if row == 0 else "Laplace vector query") + "\nAUC")
+    note = "ε (bars: the ceiling of the guarantee; triangles: the ceiling of (ε, δ) alone)"
+    figure.supxlabel(note, fontsize=9, color=styles.INK)
     return figure
 
 
-def _draw_utility(cells: Cells, draw: Callable[[Axes, Mapping[str, Any], str, Mapping[str, Any]], None]) -> Figure:
+def _draw_utility(
+    cells: Cells, draw: Callable[[Axes, Mapping[str, Any], str, Mapping[str, Any]], styles.End]
+) -> Figure:
     shown = {
         PAPER: ("analyze_gauss", "laplace_vector", "laplace_scalar", "laplace_advanced"),
         PUBLIC: tuple(LABELS),
@@ -172,49 +185,60 @@ def _draw_utility(cells: Cells, draw: Callable[[Axes, Mapping[str, Any], str, Ma
     for row, (convention, curators) in enumerate(shown.items()):
         for ax, name in zip(axes[row], cells.names, strict=True):
             free = cells.main(name, NONE, convention)["points"][0]
-            for curator in curators:
-                draw(ax, cells.main(name, curator, convention), curator, free)
+            ends = [draw(ax, cells.main(name, curator, convention), curator, free) for curator in curators]
             ax.set_ylim(-0.03, 1.05)
-        axes[row][0].set_ylabel(f"{CONVENTIONS[convention]}\ncaptured energy, q")
-    _legend_top(figure, axes[1][0], columns=3)
+        # At one place, so that they do not overlap.
+        edge = max(end.x for end in ends)
+        styles.label_ends(axes[row][-1], [end._replace(x=edge) for end in ends], size=8)
+        styles.name_axes(axes[row][0], y=f"{CONVENTIONS[convention]}\ncaptured energy, q")
     return figure
 
 
-def _utility_over_epsilon(ax: Axes, cell: Mapping[str, Any], curator: str) -> None:
+def _utility_over_epsilon(ax: Axes, cell: Mapping[str, Any], curator: str) -> styles.End:
     epsilons = [p["epsilon"] for p in cell["points"]]
     means, halves = np.array([interval(p["utility"]) for p in cell["points"]]).T
-    ax.plot(epsilons, means, color=COLORS[curator], marker="o", markersize=2.5, linewidth=1.2, label=LABELS[curator])
-    ax.fill_between(epsilons, means - halves, means + halves, color=COLORS[curator], alpha=0.15, linewidth=0)
+    styles.band(ax, epsilons, means, means - halves, means + halves, COLORS[curator], marker="o", markersize=2.5)
     ax.set_xscale("log")
     ax.xaxis.set_major_locator(FixedLocator([1e-2, 1, 1e2, 1e4, 1e6]))
     ax.xaxis.set_minor_locator(NullLocator())
-    ax.set_xlabel("ε")
+    styles.name_axes(ax, "ε")
+    return styles.End(epsilons[-1], means[-1], textwrap.fill(LABELS[curator], 16), COLORS[curator])
 
 
-def _utility_over_auc(ax: Axes, cell: Mapping[str, Any], curator: str, free: Mapping[str, Any]) -> None:
+def _utility_over_auc(ax: Axes, cell: Mapping[str, Any], curator: str, free: Mapping[str, Any]) -> styles.End:
     auc = [interval(p["best"])[0] for p in cell["points"]]
     q = [interval(p["utility"])[0] for p in cell["points"]]
-    ax.plot(auc, q, color=COLORS[curator], marker="o", markersize=2.5, linewidth=1, label=LABELS[curator])
-    ax.plot([interval(free["best"])[0]], [1], "x", color="black", markersize=5)
+    ax.plot(auc, q, color=COLORS[curator], marker="o", markersize=2.5, linewidth=1)
+    ax.plot([interval(free["best"])[0]], [1], "x", color=styles.INK, markersize=5)
     ax.xaxis.set_major_locator(MaxNLocator(4))
-    ax.set_xlabel("AUC at the best k")
+    styles.name_axes(ax, "AUC at the best k")
+    return styles.End(auc[-1], q[-1], textwrap.fill(LABELS[curator], 16), COLORS[curator])
 
 
 def _grid(rows: int, names: Sequence[str], *, sharey: Literal["col", "none"] = "col") -> tuple[Figure, np.ndarray]:
     """Axes (rows, data sets), the data sets' names above."""
-    figure = Figure(figsize=(plots.WIDTH * max(1.0, len(names) / 3.4), 2.5 * rows + 0.4), layout="constrained")
-    axes = figure.subplots(rows, len(names), squeeze=False, sharey=sharey)
+    width = styles.WIDTH * max(1.0, len(names) / 3.4)
+    figure, axes = styles.panels(rows, len(names), width=width, height=2.5 * rows + 0.4, sharey=sharey)
     for ax, name in zip(axes[0], names, strict=True):
-        ax.set_title(name, fontsize=9)
-    for ax in axes.ravel():
-        plots.style_axes(ax)
+        styles.title(ax, name)
     return figure, axes
 
 
-def _band(ax: Axes, k: Sequence[int], auc: Mapping[str, Any], color: str, label: str) -> None:
-    mean, half = np.array(auc["mean"]), np.array(auc["half"])
-    ax.plot(k, mean, color=color, linewidth=1.2, label=label)
-    ax.fill_between(k, mean - half, mean + half, color=color, alpha=0.15, linewidth=0)
+def _drawn_end(
+    ax: Axes, k: Sequence[int], auc: Mapping[str, Any], color: str, label: str, *, band: bool = False
+) -> styles.End:
+    """Draws AUC over k; returns the end and its name."""
+    shown = styles.few(len(k))
+    at, mean, half = (np.array(values)[shown] for values in (k, auc["mean"], auc["half"]))
+    if band:
+        styles.band(ax, at, mean, mean - half, mean + half, color, alpha=0.1)
+    else:
+        ax.plot(at, mean, "--", color=color)
+    return styles.End(at[-1], mean[-1], label, color)
+
+
+def _curator_end(x: float, best: np.ndarray, curator: str) -> styles.End:
+    return styles.End(x, interval(best)[0], LABELS[curator], COLORS[curator])
 
 
 def _over_epsilon(ax: Axes, epsilons: Sequence[float], values: Sequence[np.ndarray], curator: str) -> None:
@@ -222,8 +246,8 @@ def _over_epsilon(ax: Axes, epsilons: Sequence[float], values: Sequence[np.ndarr
     means, halves = np.array([interval(v) for v in values]).T
     x = [*epsilons, epsilons[-1] * INFINITY]
     style: dict[str, Any] = {"color": COLORS[curator], "marker": "o", "markersize": 2.5, "linewidth": 1.2}
-    ax.errorbar(x[:-1], means[:-1], halves[:-1], capsize=1.5, label=LABELS[curator], **style)
-    ax.errorbar(x[-1:], means[-1:], halves[-1:], capsize=1.5, color="black", marker="x", markersize=5)
+    ax.errorbar(x[:-1], means[:-1], halves[:-1], **style)
+    ax.errorbar(x[-1:], means[-1:], halves[-1:], color=styles.INK, marker="x", markersize=5)
 
 
 def _epsilon_axis(ax: Axes, epsilons: Sequence[float]) -> None:
@@ -233,12 +257,6 @@ def _epsilon_axis(ax: Axes, epsilons: Sequence[float]) -> None:
     ax.xaxis.set_major_locator(FixedLocator(ticks))
     ax.set_xticks(ticks, [*(f"$10^{{{p}}}$" for p in powers), "∞"])
     ax.xaxis.set_minor_locator(NullLocator())
-    ax.set_xlabel("ε")
-
-
-def _legend_top(figure: Figure, ax: Axes, columns: int = 4) -> None:
-    handles, labels = ax.get_legend_handles_labels()
-    figure.legend(handles, labels, fontsize=8, ncols=columns, loc="outside upper center")
 
 
 def _decades(cell: Mapping[str, Any]) -> set[float]:
@@ -249,8 +267,8 @@ def _number(value: float) -> str:
     if 0.01 <= value < 1000:
         return f"{value:g}"
     exponent = math.floor(math.log10(value) + 1e-9)
-    lead = value / 10.0**exponent
-    return f"$10^{{{exponent}}}$" if abs(lead - 1) < 1e-6 else f"${lead:.2g}·10^{{{exponent}}}$"
+    lead, power = value / 10.0**exponent, f"10{str(exponent).translate(RAISED)}"
+    return power if abs(lead - 1) < 1e-6 else f"{lead:.2g}·{power}"
 
 
 FIGURES: dict[str, Callable[[Cells], Figure]] = {
@@ -265,16 +283,28 @@ FIGURES: dict[str, Callable[[Cells], Figure]] = {
 }
 
 
+def drawn(results: Path) -> dict[str, Figure]:
+    """The figures by their names.
+
+    Args:
+        results: Folder of `private.jsonl`.
+    """
+    cells = _cells(results)
+    return {name: draw(cells) for name, draw in FIGURES.items()}
+
+
+def _cells(results: Path) -> Cells:
+    return Cells([r for r in records.read_records(results / RESULTS) if r["kind"] == "attack"])
+
+
 def main(*, results: Path) -> None:
     """Writes private_tables.md and the figures beside the results.
 
     Args:
         results: Folder of `private.jsonl`.
     """
-    cells = Cells([r for r in records.read_records(results / RESULTS) if r["kind"] == "attack"])
-    records.atomic_write_text(results / "private_tables.md", private_tables.every_table(cells))
-    for name, draw in FIGURES.items():
-        plots.save_figure(draw(cells), results / f"{name}.png")
+    records.atomic_write_text(results / "private_tables.md", private_tables.every_table(_cells(results)))
+    drawings.save(drawn(results), results)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ python -m experiments.pca_membership.report --results experiments/pca_membership
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,16 @@ import tyro
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from drjax.reports import plots, records
+from drjax.reports import records, styles
+from experiments import drawings
 from experiments.pca_membership.run import ATTACKS, RATES
 from experiments.sweep import RESULTS
 
 LABELS = {"reconstruction": "reconstruction error (paper 001)", "ratio": "likelihood ratio"}
 STYLES = dict(zip(ATTACKS, ("--", "-"), strict=True))
 RATE = f"{RATES[1]:g}"
+LIMITS = (0.45, 1.02), (-0.02, 1.02)
+"""Of the axes of AUC and TPR."""
 
 
 def table(cells: Sequence[Mapping[str, Any]]) -> str:
@@ -46,10 +50,10 @@ def _with_half(value: Mapping[str, float] | None) -> str:
 def draw_sizes(cells: Sequence[Mapping[str, Any]]) -> Figure:
     """AUC at the best k, and TPR at 1% FPR there, over N: a column for each data set."""
     names = list(dict.fromkeys(cell["data"] for cell in cells))
-    figure = Figure(figsize=(plots.WIDTH, 4.6), layout="constrained")
-    axes = figure.subplots(2, len(names), squeeze=False, sharey="row")
+    figure, axes = styles.panels(2, len(names), height=4.6, sharey="row")
     for column, name in enumerate(names):
-        for attack, color in zip(ATTACKS, plots.SERIES, strict=False):
+        ends, edge = [], max(cell["n"] for cell in cells if cell["data"] == name and cell["best"] is not None)
+        for attack, color in zip(ATTACKS, styles.SERIES, strict=False):
             own = [c for c in cells if (c["data"], c["attack"]) == (name, attack) and c["best"] is not None]
             for ax, values in (
                 (axes[0][column], [(c["n"], c["best"]) for c in own]),
@@ -60,60 +64,71 @@ def draw_sizes(cells: Sequence[Mapping[str, Any]]) -> Figure:
                     means = [point["mean"] for point in points]
                     halves = [point["half"] for point in points]
                     style: dict[str, Any] = {"color": color, "linestyle": STYLES[attack], "marker": "o"}
-                    ax.errorbar(n, means, halves, markersize=4, capsize=2, label=LABELS[attack], **style)
-        axes[0][column].set_title(name, fontsize=9)
-        axes[1][column].set_xlabel("records, N")
-        for ax in (axes[0][column], axes[1][column]):
+                    ax.errorbar(n, means, halves, markersize=4, capsize=2, **style)
+            if own:
+                last = own[-1]
+                ends.append(styles.End(edge, last["best"]["mean"], textwrap.fill(LABELS[attack], 20), color))
+        styles.title(axes[0][column], name)
+        for ax in axes[:, column]:
             ax.set_xscale("log")
             ax.xaxis.set_minor_formatter(NullFormatter())
-            plots.style_axes(ax)
-    axes[0][0].set_ylabel("AUC at the best k")
-    axes[1][0].set_ylabel("TPR at 1% FPR")
-    axes[0][0].set_ylim(0.45, 1.02)
-    axes[1][0].set_ylim(-0.02, 1.02)
-    handles, labels = axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, fontsize=8, ncols=2, loc="outside upper center")
+            ax.set_ylim(*LIMITS[ax is axes[1][column]])
+        if column == len(names) - 1:
+            styles.label_ends(axes[0][column], ends)
+    styles.name_axes(axes[0][0], y="AUC at the best k")
+    styles.name_axes(axes[1][0], y="TPR at 1% FPR")
+    figure.supxlabel("records, N", fontsize=9, color=styles.INK)
     return figure
 
 
 def draw_components(cells: Sequence[Mapping[str, Any]]) -> Figure:
-    """The paper's figure 1: AUC over k, a line for each N, both attacks; bands are 95% intervals of the mean."""
+    """The paper's figure 1: AUC over k, a line for each N, a column for each attack; bands are 95% intervals."""
     names = list(dict.fromkeys(cell["data"] for cell in cells))
-    figure = Figure(figsize=(plots.WIDTH, 2.9 * ((len(names) + 1) // 2)), layout="constrained")
-    axes = figure.subplots((len(names) + 1) // 2, min(2, len(names)), squeeze=False, sharey=True).ravel()
-    for ax, name in zip(axes, names, strict=False):
+    figure, axes = styles.panels(len(names), len(ATTACKS), height=2.3 * len(names), sharey="row")
+    for row, name in zip(axes, names, strict=True):
         sizes = sorted({cell["n"] for cell in cells if cell["data"] == name})
-        for n, color in zip(sizes, plots.SERIES, strict=False):
-            for cell in (c for c in cells if (c["data"], c["n"]) == (name, n) and c["best"] is not None):
-                k, mean, half = (np.array(v) for v in (cell["k"], cell["auc"]["mean"], cell["auc"]["half"]))
-                is_first = cell["attack"] == ATTACKS[0]
-                label = f"N = {n}" if is_first else None
-                ax.plot(k, mean, color=color, linestyle=STYLES[cell["attack"]], linewidth=1.2, label=label)
-                ax.fill_between(k, mean - half, mean + half, color=color, alpha=0.15, linewidth=0)
-        ax.set_title(name, fontsize=9)
-        ax.set_xlabel("components intercepted, k")
-        ax.set_ylabel("AUC")
-        # Where the AUC is low its lines are at the bottom.
-        ax.legend(fontsize=6, loc="upper right" if ax.dataLim.y1 < 0.85 else "lower right", ncols=2)
-        plots.style_axes(ax)
-    for ax in axes[len(names) :]:
-        ax.remove()
-    figure.suptitle("dashed: reconstruction error; solid: likelihood ratio", fontsize=9)
+        colors = dict(zip(sizes, styles.ordered(len(sizes)), strict=True))
+        for ax, attack in zip(row, ATTACKS, strict=True):
+            own = [c for c in cells if (c["data"], c["attack"]) == (name, attack) and c["best"] is not None]
+            ends = []
+            for cell in own:
+                shown = styles.few(len(cell["k"]))
+                k, mean, half = (np.array(v)[shown] for v in (cell["k"], cell["auc"]["mean"], cell["auc"]["half"]))
+                styles.band(ax, k, mean, mean - half, mean + half, colors[cell["n"]])
+                ends.append(styles.End(k[-1], mean[-1], f"N = {cell['n']:,}", colors[cell["n"]]))
+            styles.title(ax, f"{name}: {LABELS[attack]}")
+            edge = max(end.x for end in ends)
+            styles.label_ends(ax, [end._replace(x=edge) for end in ends], size=8)
+        styles.name_axes(row[0], y="AUC")
+    figure.supxlabel("components intercepted, k", fontsize=9, color=styles.INK)
     return figure
 
 
-def main(*, results: Path) -> None:
-    """Writes tables.md, sizes.png and components.png beside the results.
+def drawn(results: Path) -> dict[str, Figure]:
+    """The figures by their names.
 
     Args:
         results: Folder of `results.jsonl`.
     """
+    cells = _cells(results)
+    return {"sizes": draw_sizes(cells), "components": draw_components(cells)}
+
+
+def _cells(results: Path) -> Sequence[Mapping[str, Any]]:
     cells = [r for r in records.read_records(results / RESULTS) if r["kind"] == "attack"]
     if not cells:
         raise ValueError(f"results must hold a cell, got none in {results}")
-    records.atomic_write_text(results / "tables.md", table(cells) + "\n")
-    plots.save_figure(draw_sizes(cells), results / "sizes.png")
-    plots.save_figure(draw_components(cells), results / "components.png")
+    return cells
+
+
+def main(*, results: Path) -> None:
+    """Writes tables.md, sizes.svg and components.svg beside the results.
+
+    Args:
+        results: Folder of `results.jsonl`.
+    """
+    records.atomic_write_text(results / "tables.md", table(_cells(results)) + "\n")
+    drawings.save(drawn(results), results)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from matplotlib.figure import Figure
 from scipy.spatial.distance import cdist
 from scipy.special import softmax
 
@@ -34,13 +35,11 @@ from drjax.core.statistics import Interval, share_interval
 from drjax.data import Dataset, load, split
 from drjax.defenses.noisy_dr import InputNoise
 from drjax.dr import PCA
-from drjax.reports import bound_plots, plots, records
-from experiments import command
+from drjax.reports import bound_plots, records
+from experiments import command, drawings
 from experiments.cells import Cell, Computed, Group, by, cell_of
 from experiments.private_embeddings.report import to_markdown
 from experiments.sweep import RESULTS, Asked, Sweep, cell_name
-
-FIGURE = "success.png"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -185,15 +184,28 @@ def _facts(mu: float, hits: int, n: int, kappa: EmpiricalKappa, mse: float) -> d
     return {"success": share_interval(hits, n), "mse": mse, **bound, **kappas}
 
 
-def report(out: Path, _: Config) -> str | None:
-    """Writes success.png and returns the table; None where nothing was computed."""
+def drawn(out: Path) -> dict[str, Figure]:
+    """The figure by its name.
+
+    Args:
+        out: Folder of `results.jsonl`.
+    """
+    rows = _rows(out)
+    of = {"kappa": rows[0]["kappa_of_all"], "guess": rows[0]["kappa"], "mse": rows[0]["mse"]}
+    return {"success": bound_plots.success_over_mu(rows, **of)}
+
+
+def _rows(out: Path) -> list[dict[str, Any]]:
     lines = records.read_records(out / RESULTS)[1:]
-    rows = [{**line, "success": Interval(**line["success"])} for line in lines]
-    if not rows:
+    return [{**line, "success": Interval(**line["success"])} for line in lines]
+
+
+def report(out: Path, _: Config) -> str | None:
+    """Writes success.svg and returns the table; None where nothing was computed."""
+    lines = records.read_records(out / RESULTS)[1:]
+    if not lines:
         return None
-    first = rows[0]
-    figure = bound_plots.success_over_mu(rows, kappa=first["kappa_of_all"], guess=first["kappa"], mse=first["mse"])
-    plots.save_figure(figure, out / FIGURE)
+    drawings.save(drawn(out), out)
     return to_markdown(lines)
 
 

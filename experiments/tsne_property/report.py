@@ -5,15 +5,19 @@ python -m experiments.tsne_property.report --results runs/tsne_property --out ex
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import tyro
+from matplotlib.figure import Figure
 
-from drjax.reports import plots, records
+from drjax.reports import records
+from experiments import drawings
 from experiments.sweep import RESULTS
 from experiments.tsne_property import figures, tables
 from experiments.tsne_property.map_sets import Store
 from experiments.tsne_property.run import CACHE, SCALES, Config
+from experiments.tsne_property.tables import Record
 
 
 def main(*, results: Path, out: Path | None = None) -> None:
@@ -32,9 +36,7 @@ def main(*, results: Path, out: Path | None = None) -> None:
     out = out or results
     out.mkdir(parents=True, exist_ok=True)
     records.atomic_write_text(out / "tables.md", tables.tables(found))
-    made = {"scores": figures.scores(found)}
-    if tables.defended(found[1:]):
-        made["defences"] = figures.defences(found)
+    made = _of_rows(found)
     config = configuration(found[0]["fingerprint"])
     store = Store(results / CACHE)
     if config is not None and store.folder.is_dir():
@@ -43,8 +45,22 @@ def main(*, results: Path, out: Path | None = None) -> None:
             made["maps"] = figures.maps(store, config)
         rest = {"more_maps": figures.more_maps(store, config), "grad_cam": figures.attention(store, config)}
         made |= {name: figure for name, figure in rest.items() if figure is not None}
-    for name, figure in made.items():
-        plots.save_figure(figure, out / f"{name}.png")
+    drawings.save(made, out)
+
+
+def drawn(rows: Path) -> dict[str, Figure]:
+    """The figures of cells by their names; those of maps need the run's maps.
+
+    Args:
+        rows: Folder of `results.jsonl`.
+    """
+    return _of_rows(records.read_records(rows / RESULTS))
+
+
+def _of_rows(found: Sequence[Record]) -> dict[str, Figure]:
+    return {"scores": figures.scores(found)} | (
+        {"defences": figures.defences(found)} if tables.defended(found[1:]) else {}
+    )
 
 
 def configuration(fingerprint: str) -> Config | None:

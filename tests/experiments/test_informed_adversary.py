@@ -173,13 +173,11 @@ def test_report_has_a_row_for_each_setting_and_the_errors_of_what_it_shows(compu
     rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| default | default |")]
     assert len(rows) == 1 + len(found)
     assert (tmp_path / "tables.md").read_text().startswith("| factor | setting |")
-    for name in ("factors.png", "examples-default.png"):
+    for name in ("factors.svg", "examples-default.png"):
         assert (tmp_path / name).stat().st_size > 1000
     settings = report.by_setting(found)
     attacks = settings["default", "default"]
-    legend = report.draw_shadows(settings).axes[0].get_legend()
-    assert legend is not None
-    assert "RecoNN, fast recipe" in [text.get_text() for text in legend.get_texts()]
+    assert "RecoNN, fast recipe" in [text.get_text() for text in report.draw_shadows(settings).axes[0].texts]
     figure = report.draw_examples(attacks, records.read_records(tmp_path / sweep.RESULTS)[0]["config"])
     # Bytes of the inverted images are those of the target: what is printed must be the error before rounding.
     texts = [ax.get_xlabel() for ax in figure.axes if ax.get_xlabel()]
@@ -232,7 +230,7 @@ def test_bound_is_over_every_success(tmp_path, capsys, monkeypatch):
     found = run(SMALL, tmp_path, "privacy")
     assert {c["of"]["mu"] for c in found} == {1.0}
     bound.main(results=tmp_path)
-    assert (tmp_path / "privacy.png").is_file()
+    assert (tmp_path / "privacy.svg").is_file()
     text = capsys.readouterr().out
     assert (tmp_path / "bounds.md").read_text() == text[:-1]
     head, *table = [line.split("|") for line in text.splitlines() if line.startswith("| ")]

@@ -112,9 +112,9 @@ def test_the_real_row_is_at_the_top_and_stand_ins_say_so(results):
         assert ("nothing here is measured on the paper's records" in section[1]) == is_stand_in
         assert section[2].splitlines()[2].startswith("| Real data | ")
     drawn = figures.drawn(results[1])
-    assert set(drawn) == {"figure1.png", "figure2.png"}
-    (axis,) = drawn["figure1.png"].axes
-    assert axis.get_title() == "digits, k = 3"
+    assert set(drawn) == {"figure1", "figure2"}
+    (axis,) = drawn["figure1"].axes
+    assert axis.get_title("left") == "digits, k = 3"
 
 
 def test_a_cell_is_a_plain_loop_over_fits():

@@ -53,8 +53,8 @@ def test_the_report(results):
     report.main(results=results)
     lines = (results / "tables.md").read_text().splitlines()
     assert len(lines) == 2 + 4
-    assert (results / "sizes.png").stat().st_size > 10_000
-    assert (results / "components.png").stat().st_size > 10_000
+    assert (results / "sizes.svg").stat().st_size > 10_000
+    assert (results / "components.svg").stat().st_size > 10_000
 
 
 def test_the_ratio_is_left_out_where_public_records_are_too_few():
@@ -184,7 +184,7 @@ def test_the_private_report(private_results, tmp_path):
     tables = (tmp_path / "private_tables.md").read_text()
     assert tables.count("## ") == 9
     for name in private_report.FIGURES:
-        assert (tmp_path / f"{name}.png").stat().st_size > 10_000
+        assert (tmp_path / f"{name}.svg").stat().st_size > 10_000
     with pytest.raises(ValueError, match="must hold a cell"):
         private_tables.Cells([])
 

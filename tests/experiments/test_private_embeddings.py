@@ -11,7 +11,7 @@ def test_no_attack_is_above_the_bound_and_little_noise_hides_nothing(tmp_path, c
     command.main(run.SWEEP, [*SMALL, "--out", str(tmp_path)])
     written = records.read_records(tmp_path / sweep.RESULTS)
     rows = written[1:]
-    assert (tmp_path / run.FIGURE).is_file()
+    assert (tmp_path / "success.svg").is_file()
     # A line when it is done, and one in the table, before which a sentence of two lines stands.
     printed = capsys.readouterr().out.splitlines()
     assert len([line for line in printed if line.startswith("| ")]) == len(rows) + 2

@@ -123,8 +123,8 @@ def test_the_report(results, tmp_path, monkeypatch):
     text = (tmp_path / "tables.md").read_text()
     assert text.count("## ") == 4
     assert text.count("needs the user's file") == len(data.USER_PROPERTIES)
-    for name in ("scores", "defences", "means", "maps", "more_maps", "grad_cam"):
-        assert (tmp_path / f"{name}.png").stat().st_size > 10_000
+    for name in ("scores.svg", "defences.svg", "means.svg", "maps.svg", "more_maps.svg", "grad_cam.png"):
+        assert (tmp_path / name).stat().st_size > 10_000
     (tmp_path / sweep.RESULTS).write_bytes((results / sweep.RESULTS).read_bytes().splitlines(keepends=True)[0])
     with pytest.raises(ValueError, match="must hold a cell"):
         report.main(results=tmp_path)

@@ -14,7 +14,7 @@ from drjax.attacks.metrics import AttackScores
 from drjax.bounds import tradeoff
 from drjax.core.statistics import Interval
 from drjax.releases import figures
-from drjax.reports import bound_plots, plots
+from drjax.reports import bound_plots, plots, styles
 from drjax.reports.ladder import LadderRow
 
 pytestmark = pytest.mark.figures
@@ -109,7 +109,7 @@ def drawings(names):
 def test_a_name_is_drawn_as_it_is_and_never_as_a_formula(first):
     name = DOLLARS[first]
     shown, plain = Figure(figsize=(2, 1)), Figure(figsize=(2, 1))
-    shown.text(0.1, 0.5, plots.plain(name))
+    shown.text(0.1, 0.5, styles.plain(name))
     plain.text(0.1, 0.5, name, parse_math=False)
     np.testing.assert_array_equal(rendered(shown), rendered(plain))
 
@@ -313,7 +313,7 @@ def test_a_saved_figure_is_a_png_and_the_same_figure_gives_the_same_bytes(tmp_pa
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
     with Image.open(tmp_path / "a.png") as image:
         assert image.format == "PNG"
-        assert image.size[0] == round(plots.WIDTH * plots.DPI)
+        assert image.size[0] == round(styles.WIDTH * plots.DPI)
 
 
 def test_a_figure_that_fails_to_draw_leaves_the_old_file(tmp_path):

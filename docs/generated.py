@@ -1,4 +1,4 @@
-"""Tables of the pages that are made from committed rows.
+"""Tables of the pages that are made from committed rows, or computed from formulas.
 
     python docs/generated.py            # writes every table anew
     python docs/generated.py --check    # writes nothing; exit 1 and the names of pages that say something else
@@ -10,7 +10,7 @@ In a page a table stands between two marks, of which the first says what makes i
     <!-- end -->
 
 The module has a function `block`, which gets the words after the module's name and returns Markdown; run as a command
-it prints the same. It reads committed rows only, and takes at most a second or two.
+it prints the same. It reads committed rows only, or evaluates formulas, and takes at most a second or two.
 """
 
 from __future__ import annotations

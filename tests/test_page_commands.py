@@ -22,6 +22,7 @@ is read, and whether the command does what the page says is not tested here, but
 import argparse
 import ast
 import contextlib
+import dataclasses
 import functools
 import importlib
 import importlib.util
@@ -180,6 +181,9 @@ def _check_choice(name, value, hint):
         for word in [value] if isinstance(value, str) else value or ():
             if word not in names:
                 raise ValueError(f"{name} must be one of {', '.join(names)}, got {word!r}")
+    if dataclasses.is_dataclass(value):
+        for field, inner in typing.get_type_hints(type(value), include_extras=True).items():
+            _check_choice(field, getattr(value, field, None), inner)
 
 
 def _cli(cli):
@@ -352,6 +356,7 @@ def test_commands_of_a_page_that_is_right_are_all_found(page):
         ("--perplexity 30", "--perplexity much", 5, "perplexity must be a number"),
         ("--method tsne", "--method pca", 5, "must be an option of the method"),
         ("--method tsne", "--method t-sne", 5, "method must be one of"),
+        ("--method tsne", "--method tsne --scale huge", 5, "scale must be one of"),
         ("records.csv map.csv", "records.csv", 5, "Missing from drjax embed"),
         ("--scale smoke", "--scale huge", 8, "scale must be one of smoke, cpu"),
         ("--out $R", "--outs $R", 8, "Unrecognized options: --outs, runs/all"),

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from bench.gpu_hour.hour import Hour, left
 from bench.gpu_hour.steps import PARTS, Step
 
+LACKING = "not here"
+"""What begins the lines about files that are not on this machine."""
+
 
 @dataclass
 class _Line:
@@ -57,7 +60,7 @@ def lines(steps: Sequence[Step], hour: Hour, *, each: bool = False) -> list[str]
         found.append(_sum(f"total of part {part}", own, width))
     found.append(_sum("total", rows, width))
     lacking = Counter(reason for step in steps for cell in step.cells(hour) if (reason := cell.lacks()) is not None)
-    return found + [f"not here, and needed by {count} cells: {reason}" for reason, count in lacking.items()]
+    return found + [f"{LACKING}, and needed by {count} cells: {reason}" for reason, count in lacking.items()]
 
 
 def _rows(steps: Sequence[Step], hour: Hour, each: bool) -> Iterator[_Line]:

@@ -25,7 +25,7 @@ def drawn(rows: Path) -> dict[str, Figure]:
         rows: Folder of `results.jsonl` of the scale "cpu", and of those of other scales.
     """
     decimals = records.read_records(rows / "decimals" / RESULTS)[1:]
-    return {"leak_vs_n": report.figure(_shown(rows)), "leak_rounding": report.rounding_figure(decimals)}
+    return {report.FIGURE: report.figure(_shown(rows)), "leak_rounding": report.rounding_figure(decimals)}
 
 
 def _shown(rows: Path) -> list[Line]:

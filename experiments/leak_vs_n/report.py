@@ -13,13 +13,14 @@ from matplotlib.figure import Figure
 
 from drjax.core import streamed
 from drjax.core.statistics import Interval, percentile_interval, resampled, share_interval
-from drjax.reports import plots, styles
+from drjax.reports import styles
 from drjax.reports.ladder import number, percent
+from experiments import drawings
 from experiments.cells import Line
 from experiments.leak_vs_n import law, releases
 from experiments.markdown import markdown_table
 
-FIGURE = "leak_vs_n.svg"
+FIGURE = "leak_vs_n"
 """Name of the figure."""
 
 RESAMPLES = 2000
@@ -51,7 +52,7 @@ def written(lines: Sequence[Line], out: Path) -> str:
         out: Folder.
     """
     drawn = figure(lines) if any(line["published"] == "float32" for line in lines) else rounding_figure(lines)
-    plots.save_figure(drawn, out / FIGURE)
+    drawings.save({FIGURE: drawn}, out)
     return f"{cells_table(lines)}\n\n{law_table(lines)}"
 
 

@@ -6,7 +6,7 @@ from sklearn.decomposition import PCA
 
 from drjax.attacks.reconstruction.closed_form.each import reconstruct_pca_each
 from drjax.reports import records
-from experiments import command, sweep
+from experiments import command, drawings, sweep
 from experiments.leak_vs_n import law, releases, report, tables
 from experiments.leak_vs_n import run as experiment
 
@@ -86,7 +86,7 @@ def test_the_command_writes_cells_tables_and_the_figure(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "| PCA | digits | 3 decimals | 1,200 | 12 |" in said
     assert "| PCA | digits | 3 decimals | 300 to 1,200 |" in said
-    assert (tmp_path / report.FIGURE).read_bytes().startswith(b"\x89PNG")
+    assert drawings.digest_of(tmp_path / f"{report.FIGURE}.svg") == drawings.digest(report.figure(lines))
 
 
 def test_releases_of_more_records_than_there_are_are_refused(tmp_path):

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import tyro
 
 from drjax.core import validate
-from drjax.sweeps.config import ALL
+from drjax.core.parts import ALL
 from experiments import sweep
 from experiments.markdown import markdown_table
 from experiments.sweep import Asked, C, Claim, Sweep

@@ -18,10 +18,10 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import jax
 
 from drjax.core import executors, validate
+from drjax.core.parts import ALL, part_of
 from drjax.core.store import remove_stale
 from drjax.data import Dataset, Summary
 from drjax.reports import ladder, records
-from drjax.sweeps.config import ALL, part_of
 from experiments import merging, spread
 from experiments.bar import Bar
 from experiments.cells import Group, LeftOut, Line, matching, shared

@@ -12,9 +12,10 @@ from drjax import sweeps
 from drjax.audits import AuditConfig
 from drjax.audits.config import value_of
 from drjax.core import executors
+from drjax.core.parts import ALL
 from drjax.data.own_table import OPTIONS
 from drjax.reports import ladder
-from drjax.sweeps.config import ALL, LANES
+from drjax.sweeps.config import LANES
 
 Out = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="OUT")]
 

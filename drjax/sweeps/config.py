@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import re
 import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,14 +12,12 @@ from typing import Any
 from drjax.attacks.registry import ATTACKS
 from drjax.audits import AuditConfig, choice
 from drjax.core import validate
+from drjax.core.parts import part_of
 from drjax.core.store import key_of
 from drjax.dr import METHODS
 
 FIXED = ("data_dir", "hyperparameters", "released", "defense", "defense_scale", "options")
 """Fields of audits that a sweep does not cross: where data lie, and what only a report shows."""
-
-ALL = "1/1"
-"""The part of a sweep that is the whole."""
 
 LANES = 64
 """Releases of a task, where nobody says how many."""
@@ -143,21 +140,6 @@ def _with_own_attacks(config: AuditConfig) -> AuditConfig:
     left = tuple(name for name in config.attacks if name in usual or name not in ATTACKS["embedding"])
     is_left = any(name not in usual or not usual[name].is_baseline for name in left)
     return dataclasses.replace(config, attacks=left) if is_left else config
-
-
-def part_of(words: str) -> tuple[int, int]:
-    """The numbers of "i/n".
-
-    Raises:
-        ValueError: words of another form, or i not in 1 to n.
-    """
-    numbers = re.fullmatch(r"(\d+)/(\d+)", words)
-    if numbers is None:
-        raise ValueError(f"part must be i/n, as 3/16, got {words!r}")
-    i, n = int(numbers[1]), int(numbers[2])
-    validate.integer(part=i)
-    validate.at_most(n, "the number of parts", part=i)
-    return i, n
 
 
 def _type_of(values: Sequence[Any]) -> str:

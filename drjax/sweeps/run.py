@@ -11,10 +11,11 @@ from typing import Any
 from drjax.audits import pieces
 from drjax.audits.pipeline import Piece
 from drjax.core import executors, validate
+from drjax.core.parts import ALL
 from drjax.core.progress import shown
 from drjax.data import Dataset
 from drjax.reports import records
-from drjax.sweeps.config import ALL, Cell, SweepConfig
+from drjax.sweeps.config import Cell, SweepConfig
 from drjax.sweeps.result import SweepResult
 from drjax.sweeps.store import SweepStore
 from drjax.sweeps.work import ATTACK, BEGIN, CHOOSE, FINISH, MAKE, Share, work

@@ -14,13 +14,14 @@ from drjax.audits.config import RECOGNISED
 from drjax.audits.folder import run_folder
 from drjax.audits.released import Released, name_of
 from drjax.core import validate
+from drjax.core.parts import ALL
 from drjax.core.progress import in_notebook
 from drjax.data import in_own_units, load
 from drjax.data.given_map import read_map
 from drjax.decisions import decide
 from drjax.dr import METHODS
 from drjax.sweeps import SweepResult
-from drjax.sweeps.config import ALL, LANES
+from drjax.sweeps.config import LANES
 
 
 def audit(

@@ -99,7 +99,7 @@ def case() -> Case:
 
 
 def kept(name: str, relation: str, is_toy: bool) -> dict[str, Any]:
-    """Captured energy of a mechanism, and accuracy of a classifier on its components, by epsilon."""
+    """What components of a mechanism are worth, by epsilon: captured energy, accuracy, and the largest angle off."""
     given, n_trials, found = case(), 4 if is_toy else 100, {}
     for epsilon in EPSILONS:
         bound = given.box if name in BOXED else given.ball
@@ -111,7 +111,7 @@ def kept(name: str, relation: str, is_toy: bool) -> dict[str, Any]:
 
 
 def without(is_toy: bool) -> dict[str, Any]:
-    """The same of components without noise, of random directions and of the components of the public records."""
+    """Energy and accuracy of components without noise, of random directions and of the components of the public records."""
     given = case()
     k = given.fields["n_components"]
     rng = np.random.default_rng(0)
@@ -141,8 +141,15 @@ def ranges(n: int, is_toy: bool) -> dict[str, Any]:
 def _worth(components: np.ndarray) -> dict[str, float]:
     q = np.asarray(pca_utility.energy_ratio(components, case().moment))
     accuracy = np.asarray(pca_utility.downstream_accuracy(components[:10], *case().parts))
+    true = _leading(case().moment, case().fields["n_components"])
+    angle = np.degrees(pca_utility.largest_angle(components, true.astype(np.float32)))
     error = q.std() / np.sqrt(len(q))
-    return {"q": float(q.mean()), "q_error": float(error), "accuracy": float(accuracy.mean())}
+    return {
+        "q": float(q.mean()),
+        "q_error": float(error),
+        "angle": float(angle.mean()),
+        "accuracy": float(accuracy.mean()),
+    }
 
 
 def _leading(moment: np.ndarray, k: int) -> np.ndarray:

@@ -111,7 +111,7 @@ def kept(name: str, relation: str, is_toy: bool) -> dict[str, Any]:
 
 
 def without(is_toy: bool) -> dict[str, Any]:
-    """Energy and accuracy of components without noise, of random directions and of the components of the public records."""
+    """What components without noise, random directions and the components of the public records are worth."""
     given = case()
     k = given.fields["n_components"]
     rng = np.random.default_rng(0)

@@ -21,10 +21,20 @@ from experiments import command
 from experiments.cells import Cell, Computed, Group, Line, by, cell_of
 from experiments.pages import audits, mechanisms, models
 from experiments.sweep import Asked, Sweep, cell_name
+from experiments.tsne_property import generated
+
+KINDS = ("descriptors", "set", "picture")
+"""Attacks on plots, see `drjax.attacks.property.models`."""
+
+
+def _of_plots(kind: str, is_toy: bool) -> Mapping[str, Any]:
+    return generated.judged(kind, n_fitted=40, n_judged=10, n=40, epochs=1) if is_toy else generated.judged(kind)
+
 
 TABLES: Mapping[str, Mapping[str, Callable[[bool], Mapping[str, Any]]]] = {
     **mechanisms.TABLES,
     **models.TABLES,
+    "property": {kind: functools.partial(_of_plots, kind) for kind in KINDS},
     **audits.TABLES,
 }
 """What computes the facts of a cell, by table and cell; told whether to take as few targets as do."""

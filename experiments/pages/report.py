@@ -184,7 +184,6 @@ def each_record() -> str:
     return markdown_table(("method", "MNIST", "closer", "digits", "closer"), rows)
 
 
-@made
 def weaker() -> str:
     """What each adversary makes of PCA of MNIST."""
     titles = {
@@ -273,7 +272,6 @@ def _utility(point: Mapping[str, Any]) -> tuple[str, str]:
     return f"{point['trustworthiness']['estimate']:.3f}", percent(point["knn_accuracy"]["estimate"])
 
 
-@made
 def noise_mnist() -> str:
     """Three defences of PCA of MNIST."""
     rows = []

@@ -83,7 +83,7 @@ def two_hundred(name: str) -> np.ndarray:
 def large_digits() -> np.ndarray:
     """scikit-learn's digits at 28 x 28, by bilinear interpolation."""
     x = load("digits").x.reshape(-1, 8, 8)
-    return np.clip(zoom(x, (1, 3.5, 3.5), order=1), 0, 1)
+    return np.clip(np.asarray(zoom(x, (1, 3.5, 3.5), order=1)), 0, 1)
 
 
 FILES: Mapping[str, Callable[[], np.ndarray]] = {

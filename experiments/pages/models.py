@@ -54,7 +54,7 @@ def glm(tol: float, is_toy: bool) -> dict[str, Any]:
     }
 
 
-def loss(params: Any, x: jax.Array, y: jax.Array) -> jax.Array:
+def loss(params: Any, x: Any, y: Any) -> jax.Array:
     """Cross-entropy of a network of one hidden layer of tanh."""
     hidden = jnp.tanh(params["inner"] @ x + params["shift"])
     return -jax.nn.log_softmax(params["outer"] @ hidden + params["offset"])[y]

@@ -214,6 +214,7 @@ def prior() -> str:
         "digits-5": ("PCA of digits, 5 known", "closed-form"),
         "digits-15": ("PCA of digits, 15 known", "closed-form"),
         "mnist-199": ("PCA of MNIST, 199 known", "closed-form"),
+        "mds-49": ("MDS of MNIST, scikit-learn's defaults, 49 known", "stationarity"),
     }
     rows = []
     for cell, (title, name) in shown.items():

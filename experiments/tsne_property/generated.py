@@ -1,9 +1,8 @@
 """Attacks on generated maps, where the answer is there to be found: two clusters, the share is that of the long one.
 
-    OPENBLAS_NUM_THREADS=1 python -m experiments.tsne_property.generated          # 3 minutes
+    python -m experiments.pages.run --only 'property/*'          # the table of docs/property/training.md, 3 minutes
 
-600 maps of 300 points to fit each attack with the defaults of its kind, 300 others to judge it. Prints the table of
-docs/property/training.md: mean error of the share, and how often the 90% interval holds it.
+600 maps of 300 points to fit each attack with the defaults of its kind, 300 others to judge it.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import time
 
 import jax
 import numpy as np
-import tyro
 
 from drjax.attacks.property import models, raster
 
@@ -30,10 +28,13 @@ def clusters(rng: np.random.Generator, n_maps: int, n: int) -> tuple[np.ndarray,
     return rng.permuted(maps @ turns, axis=1), counts / n
 
 
-def main(*, n_fitted: int = 600, n_judged: int = 300, n: int = 300, epochs: int = 30, seed: int = 0) -> None:
-    """Prints the table.
+def judged(
+    kind: str, *, n_fitted: int = 600, n_judged: int = 300, n: int = 300, epochs: int = 30, seed: int = 0
+) -> dict[str, float]:
+    """Mean error of an attack, of guessing, how often its 90% interval holds the share, and seconds.
 
     Args:
+        kind: Kind of attack, of `models.KINDS`.
         n_fitted: Maps to fit.
         n_judged: Maps to judge.
         n: Points of a map.
@@ -43,22 +44,18 @@ def main(*, n_fitted: int = 600, n_judged: int = 300, n: int = 300, epochs: int 
     rng = np.random.default_rng(seed)
     maps, shares = clusters(rng, n_fitted, n)
     others, truth = clusters(rng, n_judged, n)
-    print("| kind | mean error | 90% intervals hold | s |")
-    print("| --- | --- | --- | --- |")
-    print(f"| guess | {np.abs(np.median(shares) - truth).mean():.3f} | | |")
-    for kind in models.KINDS:
-        config = models.CONFIGS[kind]
-        inputs, judged = maps, others
-        if kind == "picture":
-            config = dataclasses.replace(config, epochs=epochs)
-            inputs, judged = (raster.draw(part, size=config.network.size) for part in (maps, others))
-        begun = time.perf_counter()
-        model = models.fit(jax.random.key(seed), inputs, shares, kind=kind, config=config)
-        error = np.abs(model.predict(judged).proportion - truth).mean()
-        low, high = model.interval(judged, 0.9).T
-        held = ((low <= truth) & (truth <= high)).mean()
-        print(f"| {kind} | {error:.3f} | {held:.2f} | {time.perf_counter() - begun:.0f} |", flush=True)
-
-
-if __name__ == "__main__":
-    tyro.cli(main)
+    config = models.CONFIGS[kind]
+    if kind == "picture":
+        config = dataclasses.replace(config, epochs=epochs)
+        maps, others = (raster.draw(part, size=config.network.size) for part in (maps, others))
+    begun = time.perf_counter()
+    model = models.fit(jax.random.key(seed), maps, shares, kind=kind, config=config)
+    error = np.abs(model.predict(others).proportion - truth).mean()
+    low, high = model.interval(others, 0.9).T
+    held = ((low <= truth) & (truth <= high)).mean()
+    return {
+        "error": float(error),
+        "guess": float(np.abs(np.median(shares) - truth).mean()),
+        "held": float(held),
+        "seconds": time.perf_counter() - begun,
+    }

@@ -1,0 +1,1 @@
+"""Figures of the pages that belong to no other experiment."""

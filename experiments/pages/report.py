@@ -1,0 +1,315 @@
+"""Tables of the pages, from the committed results of `experiments.pages.run`.
+
+python -m experiments.pages.report TABLE      # a name of `block`, such as erm
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from drjax.reports import records
+from drjax.reports.ladder import number, percent
+from experiments.cells import Line
+from experiments.markdown import Tables, markdown_table
+from experiments.pages import mechanisms, models
+from experiments.pca_membership import private_mean
+from experiments.sweep import RESULTS
+
+HERE = Path(__file__).parent / "results"
+
+made = Tables()
+block = made.block
+
+EPSILONS = [f"{epsilon:g}" for epsilon in mechanisms.EPSILONS]
+
+GAUSSIAN = {
+    "analytic": "`AnalyticGauss`",
+    "release": "the same, for a release",
+    "tight": "`AnalyzeGauss`, tight deviation",
+    "classical": "`AnalyzeGauss`, classical (paper 001's)",
+}
+
+OTHERS = {
+    "power": "`NoisyPowerMethod`, 2 steps",
+    "wishart": "`Wishart`, excess 200",
+    "advanced": "`LaplaceScalar.advanced`",
+    "scalar": "`LaplaceScalar` (delta 0)",
+    "vector": "`LaplaceVector` (delta 0)",
+    "lap-pca": "`LapPCA` (delta 0)",
+}
+
+
+@functools.cache
+def lines() -> Mapping[tuple[str, str], Line]:
+    """The committed lines by table and cell."""
+    return {(line["table"], line["cell"]): line for line in records.read_records(HERE / RESULTS)[1:]}
+
+
+def line_of(table: str, cell: str) -> Line:
+    """The committed line of a cell.
+
+    Raises:
+        LookupError: there is none.
+    """
+    if (table, cell) not in lines():
+        raise LookupError(f"results must hold {table}/{cell}, got no such line")
+    return lines()[table, cell]
+
+
+def attacks_of(table: str, cell: str) -> dict[str, Mapping[str, Any]]:
+    """Scores of an audit by the name of the attack or baseline."""
+    return {attack["name"]: attack for attack in line_of(table, cell)["attacks"]}
+
+
+def error(scores: Mapping[str, Any]) -> str:
+    """A mean squared error with its interval."""
+    mse = scores["mse"]
+    return f"{number(mse['estimate'])} ({number(mse['low'])} to {number(mse['high'])})"
+
+
+def share(scores: Mapping[str, Any], name: str = "success") -> str:
+    """A share without its interval."""
+    return percent(scores[name]["estimate"])
+
+
+@made
+def deviations() -> str:
+    """Deviation of Gaussian noise by epsilon."""
+    rows = []
+    for epsilon in mechanisms.DEVIATIONS:
+        found = line_of("deviations", f"{epsilon:g}")["deviations"]
+        ratio = found["classical"] / found["tight"]
+        values = (found["classical"], found["tight"], ratio, 2**0.5 * ratio, found["release"])
+        rows.append((f"{epsilon:g}", *(f"{value:.2f}" for value in values)))
+    heads = ("epsilon", "classical", "tight", "classical / tight", "with the shape, spectral", "for a release (zCDP)")
+    return markdown_table(heads, rows)
+
+
+@made
+def dp_digits() -> str:
+    """Captured energy and accuracy of every mechanism under zero-out, and of components without noise."""
+    rows = []
+    without = line_of("dp-digits", "without")["by_kind"]
+    titles = {"exact": "no noise", "public": "the public sample's components", "random": "random directions"}
+    for kind, title in titles.items():
+        own = without[kind]
+        rows.append((f"*{title}*", *[f"{own['q']:.3f}"] * 3, *[f"{own['accuracy']:.3f}"] * 3))
+    for name, title in {**GAUSSIAN, **OTHERS}.items():
+        own = line_of("dp-digits", f"zero_out-{name}")["by_epsilon"]
+        rows.append((title, *(f"{own[e][what]:.3f}" for what in ("q", "accuracy") for e in EPSILONS)))
+    first, *rest = EPSILONS
+    heads = ("mechanism, `zero_out`", f"q, epsilon {first}", *rest, f"accuracy, {first}", *rest)
+    return markdown_table(heads, rows)
+
+
+@made
+def dp_digits_replaced() -> str:
+    """Captured energy under replace-one."""
+    rows = []
+    for name in ("analytic", "tight", "classical"):
+        own = line_of("dp-digits", f"replace_one-{name}")["by_epsilon"]
+        rows.append((GAUSSIAN[name], *(f"{own[e]['q']:.3f}" for e in EPSILONS)))
+    first, *rest = EPSILONS
+    return markdown_table(("mechanism, `replace_one`", f"q, epsilon {first}", *rest), rows)
+
+
+@made
+def ranges() -> str:
+    """What a release of Adult keeps by the number of records, with nothing public but ranges."""
+    rows = []
+    for n in private_mean.SIZES:
+        kept = line_of("ranges", str(n))["kept"]
+        values = [f"{kept[name]:.3f}" for name in ("random", "middle", "mean", "steadied")]
+        rows.append((f"{n:,}", *values, f"{kept['low']:.3f} to {kept['high']:.3f}", f"{kept['in range']:.0%}"))
+    further = f"of {mechanisms.FURTHER} further ones in it"
+    heads = ("records", "random directions", "middle", "mean", "steadied", "announced for 90%", further)
+    return markdown_table(heads, rows)
+
+
+@made
+def glm_tolerances() -> str:
+    """Records from logistic regression by the tolerance of its solver."""
+    rows = []
+    for tol in models.TOLERANCES:
+        line = line_of("glm-tolerances", f"{tol:g}")
+        largest, counts = line["ratio_largest"], line["status_counts"]
+        rows.append(
+            (
+                f"{tol:.0e}".replace("e-0", "e-"),
+                number(line["mse_median"]),
+                number(line["expected_median"]),
+                "" if largest is None else number(largest),
+                ", ".join(str(counts.get(status, 0)) for status in ("OK", "UNCERTIFIED", "NOT_CONVERGED")),
+            )
+        )
+    heads = (
+        "`tol`", "MSE, median", "expected, median", "actual over expected where OK, largest",
+        "OK, UNCERTIFIED, NOT_CONVERGED",
+    )  # fmt: skip
+    return markdown_table(heads, rows)
+
+
+@made
+def erm() -> str:
+    """Records from a network by the gradient that training leaves."""
+    rows = []
+    for stop in models.STOPS:
+        line = line_of("erm", f"{stop:g}")
+        names = ("gradient_left", "mse_median", "mse_largest", "bound_median", "residual_median")
+        rows.append([number(line[name]) for name in names])
+    heads = (
+        "gradient left", "MSE, median", "MSE, largest", "bound to first order, median",
+        "residual of the equations, median",
+    )  # fmt: skip
+    return markdown_table(heads, rows)
+
+
+@made
+def each_record() -> str:
+    """The attack by neighbours in the map itself on 200 records, by method and data set."""
+    titles = {"pca": "PCA", "srp": "SRP", "mds": "MDS", "isomap": "Isomap", "tsne": "t-SNE", "umap": "UMAP"}
+    shown = [
+        (f"*{title}*", "pca", name) for name, title in (("mean", "mean of the others"), ("nearest", "most similar"))
+    ]
+    shown += [(title, method, "map") for method, title in titles.items()]
+    shown += [("PCA, closed form", "pca", "closed-form")]
+    rows = []
+    for title, method, name in shown:
+        both = [attacks_of("each-record", f"{data}-{method}")[name] for data in ("mnist", "digits")]
+        rows.append((title, *(cell for scores in both for cell in (error(scores), share(scores)))))
+    return markdown_table(("method", "MNIST", "closer", "digits", "closer"), rows)
+
+
+def weaker() -> str:
+    """What each adversary makes of PCA of MNIST."""
+    titles = {
+        "informed": "informed",
+        "two": "two unknown records",
+        "three": "three unknown records",
+        "five": "five unknown records",
+        "half": "half of the others known",
+        "shuffled": "rows shuffled",
+        "shuffled-five": "rows shuffled, five components",
+        "public": "public records: scikit-learn's digits, at 28 x 28",
+        "features": "half of the features known",
+    }
+    rows = []
+    for cell, title in titles.items():
+        found = attacks_of("weaker", cell)
+        own, best = found["closed-form-known"], found["closed-form"]
+        scores = (error(best), number(best["mse_median"]["estimate"]), share(best), share(best, "identification"))
+        rows.append((title, number(own["mse"]["estimate"]), *scores))
+    heads = ("adversary", "closed form, known only", "closed form with prior", "median", "closer", "identified")
+    return markdown_table(heads, rows)
+
+
+@made
+def prior() -> str:
+    """One Gaussian and a mixture for a prior."""
+    shown = {
+        "digits-5": ("PCA of digits, 5 known", "closed-form"),
+        "digits-15": ("PCA of digits, 15 known", "closed-form"),
+        "mnist-199": ("PCA of MNIST, 199 known", "closed-form"),
+        "mds-49": ("MDS of MNIST, scikit-learn's defaults, 49 known", "stationarity"),
+    }
+    rows = []
+    for cell, (title, name) in shown.items():
+        found = attacks_of("prior", cell)
+        one, mixture = found[name], found[f"{name}-mixture"]
+        named = (share(scores, "identification") for scores in (one, mixture))
+        rows.append((title, f"{one['n_targets']:,}", error(one), error(mixture), *named))
+    heads = ("release", "targets", "one Gaussian", "mixture", "identified: one Gaussian", "mixture")
+    return markdown_table(heads, rows)
+
+
+@made
+def kinds_of_attack() -> str:
+    """Mean error of attacks on generated maps."""
+    titles = {
+        "descriptors": "239 invariants of a map; kernel ridge regression, no training loop",
+        "set": "the same kind of numbers for each point, pooled by a network",
+        "picture": "a drawing of 75 x 75 pixels, by a small densely connected network (27.2 MFLOP)",
+    }
+    found = {kind: line_of("property", kind) for kind in titles}
+    rows = [
+        (f"`{kind}`", title, f"{found[kind]['error']:.3f}", percent(found[kind]["held"]))
+        for kind, title in titles.items()
+    ]
+    rows.append(("*guess*", "nothing", f"{found['set']['guess']:.3f}", ""))
+    return markdown_table(("kind", "what it sees", "error on generated maps", "90% intervals hold"), rows)
+
+
+@made
+def trained_models() -> str:
+    """The ladder of an audit of a training."""
+    found = line_of("models", "digits")["attacks"]
+    rows = [(a["label"], error(a), number(a["mse_median"]["estimate"]), share(a)) for a in found]
+    return markdown_table(("attack", "MSE, mean (95% interval)", "MSE, median", "closer than nearest neighbour"), rows)
+
+
+@made
+def noise_digits() -> str:
+    """Noise on digits before PCA and t-SNE, against an adversary who adapts and one who does not."""
+    rows = []
+    for method, title in {"pca": "PCA", "tsne": "t-SNE"}.items():
+        for point in line_of("noise-digits", method)["curve"]:
+            both = (point["adaptive"], point["non_adaptive"])
+            scores = [cell for one in both for cell in (number(one["mse"]["estimate"]), share(one))]
+            name = "" if point["scale"] else title
+            rows.append((name, f"{point['scale']:g}", *_utility(point), *(scores if point["scale"] else scores[:2])))
+    heads = (
+        "method", "input noise", "trustworthiness", "labels right", "MSE, adaptive", "success", "MSE, non-adaptive",
+        "success",
+    )  # fmt: skip
+    return markdown_table(heads, [[*row, *[""] * (len(heads) - len(row))] for row in rows])
+
+
+def _utility(point: Mapping[str, Any]) -> tuple[str, str]:
+    return f"{point['trustworthiness']['estimate']:.3f}", percent(point["knn_accuracy"]["estimate"])
+
+
+def noise_mnist() -> str:
+    """Three defences of PCA of MNIST."""
+    rows = []
+    for cell, title in {"input": "input noise", "output": "output noise", "rounding": "rounding"}.items():
+        points = line_of("noise-mnist", cell)["curve"]
+        for place, point in enumerate(points if cell == "input" else points[1:]):
+            best, other = point["adaptive"], point["non_adaptive"]
+            is_none = not point["scale"]
+            name = "none" if is_none else title if place == (cell == "input") else ""
+            success = best["success"]
+            interval = ", ".join(f"{100 * success[end]:.1f}" for end in ("low", "high"))
+            rows.append(
+                (
+                    name,
+                    f"{point['scale']:g}",
+                    *_utility(point),
+                    number(best["mse"]["estimate"]),
+                    "" if is_none else number(other["mse"]["estimate"]),
+                    f"{percent(success['estimate'])} [{interval}]",
+                    share(best, "identification"),
+                )
+            )
+    heads = (
+        "defence", "scale", "trustworthiness", "labels right", "MSE, adaptive", "MSE, non-adaptive",
+        "success, adaptive", "identified, adaptive",
+    )  # fmt: skip
+    return markdown_table(heads, rows)
+
+
+@made
+def pca_of_mnist() -> str:
+    """Attacks on PCA of MNIST."""
+    rows = []
+    for attack in line_of("pca-of-mnist", "attacks")["attacks"]:
+        median = number(attack["mse_median"]["estimate"])
+        rows.append((attack["label"], error(attack), median, share(attack), share(attack, "identification")))
+    return markdown_table(("attack", "MSE, mean (95% interval)", "median", "closer than nearest", "identified"), rows)
+
+
+if __name__ == "__main__":
+    print(block(*sys.argv[1:]))

@@ -47,6 +47,7 @@ from drjax.cli import main, options
 from drjax.cli.commands import audit
 from drjax.cli.sweep_commands import sweep
 from experiments import command
+from experiments.markdown import Tables
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -240,8 +241,11 @@ def _start(words):
         return
     name, code, reads = _started(words[2])
     if not reads:
-        if words[3:]:
+        module = importlib.import_module(name)
+        if words[3:] and not isinstance(getattr(getattr(module, "block", None), "__self__", None), Tables):
             raise ValueError(f"{name} takes no words, got {' '.join(words[3:])}")
+        if words[3:]:
+            module.block(*words[3:])
         raise Parsed
     module = importlib.import_module(name)
     with mock.patch.object(sys, "argv", [module.__file__, *words[3:]]):

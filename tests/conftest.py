@@ -59,6 +59,12 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+def pytest_sessionfinish():
+    # What is left goes with the process: pytest would walk over all of it five times.
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
     # Long work would lose by the little optimisation that the others are compiled with.

@@ -199,7 +199,7 @@ def _withstood(factor: str) -> Test:
         broken = [mu for mu, answer, _ in told if answer is False]
         held = [mu for mu, answer, _ in told if answer]
         if not broken:
-            return Told(found, words, "the paper's epsilons are lost; `drjax.bounds.gdp` converts mu")
+            return Told(found, words, "the paper's epsilons are lost")
         if not held:
             return Told(found, words, f"it fails at mu {broken[0]:g} and above")
         # The paper's largest epsilon is lost: it may lie on either side.

@@ -20,6 +20,7 @@ from experiments.equivalence import run as equivalence
 from experiments.informed_adversary import run as informed_adversary
 from experiments.intervals import run as intervals
 from experiments.leak_vs_n import run as leak_vs_n
+from experiments.pages import run as pages
 from experiments.pca_closed_form import run as pca_closed_form
 from experiments.pca_gauss import run as pca_gauss
 from experiments.pca_membership import private
@@ -34,7 +35,7 @@ MERGED_EARLIER = Path(__file__).parents[2] / "experiments/tsne_property/results/
 COMMITTED = sorted(Path(__file__).parents[2].glob("experiments/*/results/**/*.jsonl"))
 EXPERIMENTS = (best_attacks, dr_reconstruction, equivalence, informed_adversary, pca_closed_form, pca_gauss, private)
 EXPERIMENTS = (*EXPERIMENTS, intervals, leak_vs_n, pca_membership, pipelines, plot_styles)
-EXPERIMENTS = (*EXPERIMENTS, private_embeddings, tsne_property)
+EXPERIMENTS = (*EXPERIMENTS, pages, private_embeddings, tsne_property)
 
 
 @dataclasses.dataclass(frozen=True)

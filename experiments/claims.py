@@ -9,8 +9,7 @@ that: it errs towards "undecided".
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from drjax.core.statistics import Interval
@@ -90,8 +89,3 @@ def alike(gap: Interval, slack: float) -> bool | None:
     if -slack < gap.low and gap.high < slack:
         return True
     return False if gap.low > slack or gap.high < -slack else None
-
-
-def print_block(block: Callable[..., str]) -> None:
-    """Prints the table that a page has, by the words of the command line; see docs/generated.py."""
-    print(block(*sys.argv[1:]))

@@ -23,7 +23,7 @@ def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 class Tables:
-    """Functions without arguments that return Markdown, by their names with - for _.
+    """Functions of words that return Markdown, by their names with - for _ and without a `_table` at their end.
 
     Example:
         >>> made = Tables()
@@ -35,19 +35,19 @@ class Tables:
     """
 
     def __init__(self) -> None:
-        self.makers: dict[str, Callable[[], str]] = {}
+        self.makers: dict[str, Callable[..., str]] = {}
 
-    def __call__(self, maker: Callable[[], str]) -> Callable[[], str]:
+    def __call__(self, maker: Callable[..., str]) -> Callable[..., str]:
         """Adds a function; a decorator."""
-        self.makers[maker.__name__.replace("_", "-")] = maker
+        self.makers[maker.__name__.removesuffix("_table").replace("_", "-")] = maker
         return maker
 
-    def block(self, name: str) -> str:
-        """What the function of a name returns.
+    def block(self, name: str, *words: str) -> str:
+        """What the function of a name returns of some words.
 
         Raises:
             ValueError: a name that no function has.
         """
         if name not in self.makers:
             raise ValueError(f"name must be one of {', '.join(self.makers)}, got {name}")
-        return self.makers[name]()
+        return self.makers[name](*words)

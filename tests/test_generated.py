@@ -39,7 +39,7 @@ def test_every_table_that_a_module_declares_stands_in_a_page():
     commands = {found["command"] for page in PAGES for found in generated.MARKED.finditer(page.read_text("utf-8"))}
     modules = {name: importlib.import_module(name) for name in {command.split()[0] for command in commands}}
     declared = {f"{name} {table}" for name, module in modules.items() for table in getattr(module, "made", NONE).makers}
-    assert declared - commands == set()
+    assert declared - {" ".join(command.split()[:2]) for command in commands} == set()
     assert len(declared) > 30
 
 

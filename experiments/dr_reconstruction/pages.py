@@ -6,6 +6,7 @@ python -m experiments.dr_reconstruction.pages claims best
 from __future__ import annotations
 
 import functools
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,9 +17,13 @@ from experiments.dr_reconstruction import report
 from experiments.dr_reconstruction.claims import CLAIMS, LENSES, judged_claims
 from experiments.dr_reconstruction.results import Results
 from experiments.dr_reconstruction.verdicts import NOT_TESTED
+from experiments.markdown import Tables
 from experiments.sweep import RESULTS, Claim
 
 FILE = Path(__file__).parent / "results" / RESULTS
+
+made = Tables()
+block = made.block
 
 
 @functools.cache
@@ -26,6 +31,7 @@ def _results() -> Results:
     return Results.read(FILE)
 
 
+@made
 def claims_table(lens: str) -> str:
     """Every claim as put to one attack; those of which nothing was run for it are counted below.
 
@@ -49,14 +55,11 @@ def _row(claim: Claim, text: str) -> Claim:
     return replace(claim, claim=text, paper=section, ours="", verdict=claims.NOT_RUN, note=claim.ours)
 
 
-TABLES = {"claims": claims_table, "table-4": lambda: report.table_4(_results())}
-
-
-def block(name: str, *words: str) -> str:
-    """A table by its name and what it takes, see docs/generated.py."""
-    validate.one_of(TABLES, name=name)
-    return TABLES[name](*words)
+@made
+def table_4() -> str:
+    """Table 4 of the paper beside ours."""
+    return report.table_4(_results())
 
 
 if __name__ == "__main__":
-    claims.print_block(block)
+    print(block(*sys.argv[1:]))

@@ -6,14 +6,16 @@ python -m experiments.pca_membership.pages claims
 from __future__ import annotations
 
 import functools
+import sys
 from pathlib import Path
 from typing import Any
 
-from drjax.core import validate
+import numpy as np
+
 from drjax.defenses.dp_pca import PUBLIC
 from drjax.reports import records
 from experiments import claims
-from experiments.markdown import markdown_table
+from experiments.markdown import Tables, markdown_table
 from experiments.pca_membership import private
 from experiments.pca_membership.claim_tests import NAMES
 from experiments.pca_membership.claims import judged_claims
@@ -24,6 +26,9 @@ from experiments.sweep import RESULTS
 FOLDER = Path(__file__).parent / "results"
 
 ATTACKS = {"reconstruction": "reconstruction error", "ratio": "likelihood ratio"}
+
+made = Tables()
+block = made.block
 
 
 @functools.cache
@@ -36,11 +41,13 @@ def _private() -> Cells:
     return Cells([row for row in _rows(private.RESULTS) if row["kind"] == "attack"])
 
 
+@made
 def claims_table() -> str:
     """Every claim of the paper."""
     return claims.table(judged_claims(_rows(RESULTS), _rows(private.RESULTS)))
 
 
+@made
 def attacks_table(*places: str) -> str:
     """Both attacks side by side.
 
@@ -64,6 +71,7 @@ def _pm(value: dict[str, float]) -> str:
     return f"{value['mean']:.3f} ± {value['half']:.3f}"
 
 
+@made
 def gains_table(*epsilons: str) -> str:
     """What `AnalyticGauss` gains on Analyze Gauss, and what replace-one costs, with public bounds.
 
@@ -87,6 +95,7 @@ def gains_table(*epsilons: str) -> str:
     return markdown_table(heads, rows)
 
 
+@made
 def stronger_table(*places: str) -> str:
     """Three adversaries under the ceiling of the guarantee.
 
@@ -121,14 +130,37 @@ def _point(data: str, attack: str, curator: str, epsilon: float) -> dict[str, An
     return next((point for point in points if point["epsilon"] == epsilon), None)
 
 
-TABLES = {"claims": claims_table, "attacks": attacks_table, "gains": gains_table, "stronger": stronger_table}
+@made
+def energies() -> str:
+    """Captured energy at the same epsilon, delta and relation; gain and cost are paired, with their 95% interval."""
+    cells, rows = _private(), []
+    for name in cells.names:
+        for epsilon in (0.1, 1.0, 3.0):
 
+            def q(curator: str, relation: str = "zero_out", name: str = name, epsilon: float = epsilon) -> np.ndarray:
+                found = cells.values(cells.main(name, curator, PUBLIC, relation), epsilon, "utility")
+                if found is None:
+                    raise LookupError(f"results must hold {curator} of {name} at epsilon {epsilon:g}, got none")
+                return found
 
-def block(name: str, *words: str) -> str:
-    """A table by its name and what it takes, see docs/generated.py."""
-    validate.one_of(TABLES, name=name)
-    return TABLES[name](*words)
+            classical, best = q("analyze_gauss"), q("analytic_gauss")
+            replaced = q("analyze_gauss", "replace_one")
+            rows.append(
+                (
+                    NAMES[name] if epsilon == 0.1 else "",
+                    f"{epsilon:g}",
+                    *(f"{values.mean():.3f}" for values in (classical, q("analyze_gauss_tight"), best)),
+                    shown(best - classical, "+"),
+                    *(f"{values.mean():.3f}" for values in (replaced, q("analytic_gauss", "replace_one"))),
+                    shown(replaced - classical, "+"),
+                )
+            )
+    heads = (
+        "", "epsilon", "classical", "least deviation", "`AnalyticGauss`", "gain", "replace-one: classical",
+        "`AnalyticGauss`", "replace-one costs the classical",
+    )  # fmt: skip
+    return markdown_table(heads, rows)
 
 
 if __name__ == "__main__":
-    claims.print_block(block)
+    print(block(*sys.argv[1:]))

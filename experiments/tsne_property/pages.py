@@ -6,14 +6,14 @@ python -m experiments.tsne_property.pages claims
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from drjax.core import validate
 from drjax.reports import records
 from experiments import claims
-from experiments.markdown import markdown_table
+from experiments.markdown import Tables, markdown_table
 from experiments.sweep import RESULTS
 from experiments.tsne_property.claim_tests import DESCRIPTORS, LFW, MALE, MEAN, PICTURE, Rows, Score
 from experiments.tsne_property.claims import judged_claims
@@ -29,17 +29,22 @@ ATTACKS = {
     MEAN: "reference: mean embedding",
 }
 
+made = Tables()
+block = made.block
+
 
 @functools.cache
 def _rows(folder: Path = FOLDER) -> list[dict[str, Any]]:
     return records.read_records(folder / RESULTS)
 
 
+@made
 def claims_table() -> str:
     """Every claim of the paper."""
     return claims.table(judged_claims(_rows(), _rows(FOLDER / "cpu")))
 
 
+@made
 def main_table() -> str:
     """Setting 1, a row for each attack."""
     found = Rows(_rows())
@@ -58,6 +63,7 @@ def main_table() -> str:
     return markdown_table(heads, rows)
 
 
+@made
 def defences_table() -> str:
     """A row for each defence of tables 5 and 6."""
     rows = []
@@ -78,14 +84,5 @@ def _error(cells: Sequence[Record]) -> str:
     return f"{summary(cells, 'error')}; by seed {seeds}"
 
 
-TABLES = {"claims": claims_table, "main": main_table, "defences": defences_table}
-
-
-def block(name: str) -> str:
-    """A table by its name, see docs/generated.py."""
-    validate.one_of(TABLES, name=name)
-    return TABLES[name]()
-
-
 if __name__ == "__main__":
-    claims.print_block(block)
+    print(block(*sys.argv[1:]))

@@ -157,7 +157,6 @@ def test_bad_switches_name_themselves(change, match):
         ({"known_features": ("age",)}, "known_features must be numbers from 0 to 63"),
         ({"known_features": ("64",)}, "known_features must be numbers"),
         ({"known_features": tuple(map(str, range(64)))}, "must leave a feature unknown"),
-        ({"public_data": "census"}, "public_data must have records of the same form"),
         ({"public_data": "digits", "n_shadow": 1790}, "public_data must have n_shadow"),
         ({"method": "tsne", "attacks": ("ridge",), "assumed": ("perplexity=500",)}, "perplexity must be < n"),
         ({"public_data": "nothing"}, "nothing"),
@@ -166,6 +165,13 @@ def test_bad_switches_name_themselves(change, match):
 def test_switches_that_do_not_fit_the_data_write_nothing(tmp_path, change, match):
     with pytest.raises((ValueError, OSError), match=match):
         run(dataclasses.replace(SMALL, **change), tmp_path / "o")
+    assert not (tmp_path / "o").exists()
+
+
+def test_public_records_of_another_form_write_nothing(tmp_path):
+    np.save(tmp_path / "others.npy", np.random.default_rng(0).random((200, 5)))
+    with pytest.raises(ValueError, match="public_data must have records of the same form"):
+        run(dataclasses.replace(SMALL, public_data=str(tmp_path / "others.npy")), tmp_path / "o")
     assert not (tmp_path / "o").exists()
 
 

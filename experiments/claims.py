@@ -45,7 +45,7 @@ def outcome(answers: Iterable[bool | None], *, lacks: bool = False) -> str:
     """What comparisons say of a claim that all of them hold.
 
     Args:
-        answers: Of each comparison whether it is for the claim; None if it does not count.
+        answers: Whether each comparison is for the claim; None where it does not count.
         lacks: Whether comparisons that the claim is about could not be made.
     """
     found = list(answers)

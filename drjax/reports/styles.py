@@ -141,7 +141,7 @@ def label_ends(ax: Axes, ends: Sequence[End], *, size: float = 8.5, dx: float = 
     Args:
         ax: Panel.
         ends: Ends and names; those of nan are left out.
-        size: Of the text, in points.
+        size: Height of the text, in points.
         dx: Distance from the end, in points.
     """
     ax.autoscale_view()

@@ -184,29 +184,6 @@ def each_record() -> str:
     return markdown_table(("method", "MNIST", "closer", "digits", "closer"), rows)
 
 
-def weaker() -> str:
-    """What each adversary makes of PCA of MNIST."""
-    titles = {
-        "informed": "informed",
-        "two": "two unknown records",
-        "three": "three unknown records",
-        "five": "five unknown records",
-        "half": "half of the others known",
-        "shuffled": "rows shuffled",
-        "shuffled-five": "rows shuffled, five components",
-        "public": "public records: scikit-learn's digits, at 28 x 28",
-        "features": "half of the features known",
-    }
-    rows = []
-    for cell, title in titles.items():
-        found = attacks_of("weaker", cell)
-        own, best = found["closed-form-known"], found["closed-form"]
-        scores = (error(best), number(best["mse_median"]["estimate"]), share(best), share(best, "identification"))
-        rows.append((title, number(own["mse"]["estimate"]), *scores))
-    heads = ("adversary", "closed form, known only", "closed form with prior", "median", "closer", "identified")
-    return markdown_table(heads, rows)
-
-
 @made
 def prior() -> str:
     """One Gaussian and a mixture for a prior."""
@@ -270,35 +247,6 @@ def noise_digits() -> str:
 
 def _utility(point: Mapping[str, Any]) -> tuple[str, str]:
     return f"{point['trustworthiness']['estimate']:.3f}", percent(point["knn_accuracy"]["estimate"])
-
-
-def noise_mnist() -> str:
-    """Three defences of PCA of MNIST."""
-    rows = []
-    for cell, title in {"input": "input noise", "output": "output noise", "rounding": "rounding"}.items():
-        points = line_of("noise-mnist", cell)["curve"]
-        for place, point in enumerate(points if cell == "input" else points[1:]):
-            best, other = point["adaptive"], point["non_adaptive"]
-            is_none = not point["scale"]
-            name = "none" if is_none else title if place == (cell == "input") else ""
-            success = best["success"]
-            interval = ", ".join(f"{100 * success[end]:.1f}" for end in ("low", "high"))
-            rows.append(
-                (
-                    name,
-                    f"{point['scale']:g}",
-                    *_utility(point),
-                    number(best["mse"]["estimate"]),
-                    "" if is_none else number(other["mse"]["estimate"]),
-                    f"{percent(success['estimate'])} [{interval}]",
-                    share(best, "identification"),
-                )
-            )
-    heads = (
-        "defence", "scale", "trustworthiness", "labels right", "MSE, adaptive", "MSE, non-adaptive",
-        "success, adaptive", "identified, adaptive",
-    )  # fmt: skip
-    return markdown_table(heads, rows)
 
 
 @made

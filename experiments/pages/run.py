@@ -1,7 +1,7 @@
 """Figures of the pages that belong to no other experiment, each from the command or function that the page names.
 
     python -m experiments.pages.run --list                                # the cells: TABLE/CELL
-    python -m experiments.pages.run --only 'erm/*' 'weaker/*'             # the cells of two tables
+    python -m experiments.pages.run --only 'erm/*' 'ranges/*'             # the cells of two tables
     python -m experiments.pages.run --scale smoke --only 'erm/0.1'        # with few targets, to try it
 
 Every cell is one line of `results.jsonl`, kept when it is done; the same command goes on with an interrupted run.

@@ -43,8 +43,8 @@ class Rows:
     """All rows.
 
     Attributes:
-        attacks: Of figure 1, without noise.
-        cells: Of figures 2 to 6.
+        attacks: Cells of figure 1, without noise.
+        cells: Cells of figures 2 to 6.
     """
 
     attacks: Sequence[Mapping[str, Any]]

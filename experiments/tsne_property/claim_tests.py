@@ -46,7 +46,7 @@ class Rows:
     """The cells of one scale.
 
     Attributes:
-        records: Of the run, then cells.
+        records: Lines of results: the run, then its cells.
     """
 
     records: Sequence[Mapping[str, Any]]
@@ -76,7 +76,7 @@ class Rows:
         """Accuracy of five or error of regression, over seeds; None without cells.
 
         Args:
-            part: Of the sweep.
+            part: Name of the part of the sweep.
             field: "accuracy" or "error".
             test: Data set and property that it was tried on.
             train: Those it was trained on first, if others.

@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+from scipy.optimize import isotonic_regression
 
 from drjax.reports.ladder import number
 
@@ -41,9 +42,9 @@ class End(NamedTuple):
     """A line's end and its name.
 
     Attributes:
-        x: Place of the end, in the units of the data.
-        y: The same.
-        text: Name.
+        x: Horizontal place of the end, in the units of the data.
+        y: Height of the end, in the units of the data.
+        text: Name of the line.
         color: Colour of the line.
     """
 
@@ -169,13 +170,7 @@ def spread(wanted: np.ndarray, heights: np.ndarray) -> np.ndarray:
     tall = heights[order]
     # Where each would be if all touched: what is left may only grow, and is the isotonic fit of what was wanted.
     offsets = np.cumsum(tall) - tall / 2
-    blocks: list[list[float]] = []
-    for value in wanted[order] - offsets:
-        blocks.append([value, 1.0])
-        while len(blocks) > 1 and blocks[-2][0] > blocks[-1][0]:
-            (a, n), (b, m) = blocks[-2:]
-            blocks[-2:] = [[(a * n + b * m) / (n + m), n + m]]
-    fitted = np.concatenate([np.full(int(n), value) for value, n in blocks]) if blocks else np.empty(0)
+    fitted = isotonic_regression(wanted[order] - offsets).x if len(wanted) else np.empty(0)
     places = np.empty(len(wanted))
     places[order] = fitted + offsets
     return places

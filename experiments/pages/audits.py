@@ -15,7 +15,9 @@ from drjax.cli.main import main
 from drjax.data import load
 from drjax.reports import records
 
-PCA_OF_MNIST = "audit --data mnist --n-shadow 1300 --n-validation 200 --n-targets 300 --attacks closed-form"
+PCA_OF_DIGITS = (
+    "audit --n-known 199 --n-shadow 800 --n-validation 200 --n-targets 200 --attacks closed-form closed-form-known"
+)
 
 DEFENDED = "audit --data mnist --n-known 99 --n-targets 200 --attacks ridge closed-form --defense"
 
@@ -23,15 +25,21 @@ NOISY = "--defense input-noise --defense-scale"
 
 COMMANDS: Mapping[str, Mapping[str, str]] = {
     "weaker": {
-        "informed": f"{PCA_OF_MNIST} closed-form-known",
-        "two": f"{PCA_OF_MNIST} closed-form-known --n-unknown 2",
-        "three": f"{PCA_OF_MNIST} closed-form-known --n-unknown 3",
-        "five": f"{PCA_OF_MNIST} closed-form-known --n-unknown 5",
-        "half": f"{PCA_OF_MNIST} closed-form-known --known-fraction 0.5",
-        "shuffled": f"{PCA_OF_MNIST} closed-form-known --shuffled",
-        "shuffled-five": f"{PCA_OF_MNIST} closed-form-known --shuffled --n-components 5",
-        "public": f"{PCA_OF_MNIST} closed-form-known --public-data digits28.npy",
-        "features": f"{PCA_OF_MNIST} closed-form-known --known-features 0.5",
+        "informed": PCA_OF_DIGITS,
+        "two": f"{PCA_OF_DIGITS} --n-unknown 2",
+        "three": f"{PCA_OF_DIGITS} --n-unknown 3",
+        "five": f"{PCA_OF_DIGITS} --n-unknown 5",
+        "half": f"{PCA_OF_DIGITS} --known-fraction 0.5",
+        "shuffled": f"{PCA_OF_DIGITS} --shuffled",
+        "shuffled-five": f"{PCA_OF_DIGITS} --shuffled --n-components 5",
+        "public": f"{PCA_OF_DIGITS} --public-data mnist8.npy",
+        "features": f"{PCA_OF_DIGITS} --known-features 0.5",
+    },
+    "seed": {
+        f"{name}{ending}": f"audit --method {words}{switch} --n-known 199 --n-shadow 500 --n-validation 100"
+        " --n-targets 200 --attacks ridge invariant"
+        for name, words in {"mds": "mds", "tsne": "tsne --init random", "umap": "umap"}.items()
+        for ending, switch in (("", ""), ("-known", " --seed-known"))
     },
     "each-record": {
         f"{data}-{method}": f"audit --each-record --data {data}200.npy --method {method} --attacks {attack}"
@@ -80,16 +88,16 @@ def two_hundred(name: str) -> np.ndarray:
     return x[np.random.default_rng(0).permutation(len(x))[:200]]
 
 
-def large_digits() -> np.ndarray:
-    """scikit-learn's digits at 28 x 28, by bilinear interpolation."""
-    x = load("digits").x.reshape(-1, 8, 8)
-    return np.clip(np.asarray(zoom(x, (1, 3.5, 3.5), order=1)), 0, 1)
+def small_mnist() -> np.ndarray:
+    """1,000 images of MNIST at 8 x 8, by bilinear interpolation."""
+    x = load("mnist").x[:1000].reshape(-1, 28, 28)
+    return np.clip(np.asarray(zoom(x, (1, 2 / 7, 2 / 7), order=1)), 0, 1)
 
 
 FILES: Mapping[str, Callable[[], np.ndarray]] = {
     "mnist200.npy": functools.partial(two_hundred, "mnist"),
     "digits200.npy": functools.partial(two_hundred, "digits"),
-    "digits28.npy": large_digits,
+    "mnist8.npy": small_mnist,
 }
 """Files that commands name."""
 

@@ -42,6 +42,19 @@ OTHERS = {
     "lap-pca": "`LapPCA` (delta 0)",
 }
 
+WEAKER = {
+    "informed": "informed",
+    "two": "two unknown records",
+    "three": "three unknown records",
+    "five": "five unknown records",
+    "half": "half of the others known",
+    "shuffled": "rows shuffled",
+    "shuffled-five": "rows shuffled, five components",
+    "public": "public records: MNIST, at 8 x 8",
+    "features": "half of the features known",
+}
+"""Adversaries by their cell."""
+
 
 @functools.cache
 def lines() -> Mapping[tuple[str, str], Line]:
@@ -257,6 +270,48 @@ def pca_of_mnist() -> str:
         median = number(attack["mse_median"]["estimate"])
         rows.append((attack["label"], error(attack), median, share(attack), share(attack, "identification")))
     return markdown_table(("attack", "MSE, mean (95% interval)", "median", "closer than nearest", "identified"), rows)
+
+
+@made
+def weaker() -> str:
+    """What adversaries who know less, or more, take back of PCA of digits."""
+    rows = []
+    for cell, title in WEAKER.items():
+        known, prior = (attacks_of("weaker", cell)[name] for name in ("closed-form-known", "closed-form"))
+        median = number(prior["mse_median"]["estimate"])
+        named = share(prior, "identification")
+        rows.append((title, number(known["mse"]["estimate"]), error(prior), median, share(prior), named))
+    heads = ("adversary", "closed form, known only", "closed form with prior", "median", "closer", "identified")
+    return markdown_table(heads, rows)
+
+
+@made
+def weaker_in_words() -> str:
+    """The same of some, in the words of docs/explain."""
+    titles = {
+        "informed": "knows all others",
+        "two": "does not know one more",
+        "three": "does not know two more",
+        "half": "knows half of the others",
+        "shuffled": "does not know whose row is whose",
+    }
+    rows = []
+    for cell, title in titles.items():
+        prior = attacks_of("weaker", cell)["closed-form"]
+        rows.append((title, number(prior["mse"]["estimate"]), share(prior, "identification")))
+    rows.append(("guesses the mean record", number(attacks_of("weaker", "informed")["mean"]["mse"]["estimate"]), ""))
+    return markdown_table(("the adversary", "mean squared error", "picked out of 1,001 records"), rows)
+
+
+@made
+def seed() -> str:
+    """Attacks that are trained on shadows, by whether the adversary knows the seed."""
+    rows = []
+    for method, title in {"mds": "MDS", "tsne": "t-SNE, random start", "umap": "UMAP"}.items():
+        for ending, said in {"": "unknown", "-known": "known"}.items():
+            found = attacks_of("seed", f"{method}{ending}")
+            rows.append((title, said, *(error(found[name]) for name in ("ridge", "invariant"))))
+    return markdown_table(("method", "seed", "ridge on raw coordinates", "kernel on invariant features"), rows)
 
 
 if __name__ == "__main__":

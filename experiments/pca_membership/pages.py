@@ -47,6 +47,15 @@ def claims_table() -> str:
     return claims.table(judged_claims(_rows(RESULTS), _rows(private.RESULTS)))
 
 
+def attack_of(data: str, n: int, attack: str) -> dict[str, Any]:
+    """The committed row of an attack on the components of n records.
+
+    Raises:
+        StopIteration: there is none.
+    """
+    return next(r for r in _rows(RESULTS)[1:] if (r["data"], r["n"], r["attack"]) == (data, n, attack))
+
+
 @made
 def attacks_table(*places: str) -> str:
     """Both attacks side by side.
@@ -59,8 +68,7 @@ def attacks_table(*places: str) -> str:
         data, _, n = place.partition(":")
         row = [f"{NAMES[data]}, N = {int(n):,}"]
         for attack in ATTACKS:
-            wanted = (data, int(n), attack)
-            cell = next(r for r in _rows(RESULTS)[1:] if (r["data"], r["n"], r["attack"]) == wanted)
+            cell = attack_of(data, int(n), attack)
             row += [f"{_pm(cell['best'])} (k = {cell['best_k']})", _pm(cell["tpr"][RATE]), str(cell["trials"])]
         rows.append(row)
     heads = [head for label in ATTACKS.values() for head in (f"{label}: AUC", "TPR at 1% FPR", "trials")]

@@ -38,7 +38,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
     "seed": {
         f"{name}{ending}": f"audit --method {words}{switch} --n-known 199 --n-shadow 500 --n-validation 100"
         " --n-targets 200 --attacks ridge invariant"
-        for name, words in {"mds": "mds", "tsne": "tsne --init random"}.items()
+        for name, words in {"mds": "mds", "tsne": "tsne --init random", "umap": "umap"}.items()
         for ending, switch in (("", ""), ("-known", " --seed-known"))
     },
     "each-record": {

@@ -307,7 +307,7 @@ def weaker_in_words() -> str:
 def seed() -> str:
     """Attacks that are trained on shadows, by whether the adversary knows the seed."""
     rows = []
-    for method, title in {"mds": "MDS", "tsne": "t-SNE, random start"}.items():
+    for method, title in {"mds": "MDS", "tsne": "t-SNE, random start", "umap": "UMAP"}.items():
         for ending, said in {"": "unknown", "-known": "known"}.items():
             found = attacks_of("seed", f"{method}{ending}")
             rows.append((title, said, *(error(found[name]) for name in ("ridge", "invariant"))))

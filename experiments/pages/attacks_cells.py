@@ -1,0 +1,49 @@
+"""What attacks leave of a map behind a scaler, and what is believed of maps of many kinds: figures of docs/attacks."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import tempfile
+from typing import Any
+
+import numpy as np
+from sklearn.datasets import load_breast_cancer
+from sklearn.manifold import TSNE
+from sklearn.preprocessing import StandardScaler
+
+from experiments.pages import audits
+from experiments.pipelines import recognition
+
+N_KNOWN = 99
+
+KINDS = ("foreign", "multiplied")
+"""Sets of maps of `recognition.SETS`."""
+
+
+def behind_a_scaler(is_toy: bool) -> dict[str, Any]:
+    """Scores of an audit that is told nothing of scikit-learn's t-SNE of scikit-learn's breast cancer, standardised."""
+    found: Any = load_breast_cancer()
+    coords = TSNE(perplexity=25, random_state=0).fit_transform(StandardScaler().fit_transform(found.data))
+    words = f"--max-records {4 if is_toy else 40} --options False"
+    with tempfile.TemporaryDirectory() as folder:
+        for name, heads, rows in (("bc", found.feature_names, found.data), ("map", ("a", "b"), coords)):
+            head = ",".join(heads)
+            np.savetxt(f"{folder}/{name}.csv", rows, fmt="%.9g", delimiter=",", header=head, comments="")
+        scores = audits.audited(f"audit --data {folder}/bc.csv --released {folder}/map.csv {words}")
+    return scores | {"command": f"drjax audit --data bc.csv --released map.csv {words}"}
+
+
+def believed(maps: str, name: str, is_toy: bool) -> dict[str, Any]:
+    """How many maps of a data set are named right, and what is believed of the others."""
+    verdicts = recognition.SETS[maps](name, n_known=N_KNOWN, seed=0)
+    found = list(itertools.islice(verdicts, 2 if is_toy else None))
+    others = [{"kind": kind, "believed": title} for kind, title, is_right in found if not is_right]
+    return {"n_known": N_KNOWN, "n_maps": len(found), "n_right": len(found) - len(others), "others": others}
+
+
+TABLES = {
+    "near-forces": {"breast-cancer": behind_a_scaler},
+    "recognition": {f"{maps}-wine": functools.partial(believed, maps, "wine") for maps in KINDS},
+}
+"""What computes the facts of a cell, by table and cell."""

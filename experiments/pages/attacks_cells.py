@@ -8,10 +8,13 @@ import tempfile
 from typing import Any
 
 import numpy as np
-from sklearn.datasets import load_breast_cancer
+from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.manifold import TSNE
 from sklearn.preprocessing import StandardScaler
 
+from drjax.attacks.reconstruction import directions
+from drjax.attacks.reconstruction.priors import GaussianPrior
+from drjax.dr import metrics
 from experiments.pages import audits
 from experiments.pipelines import recognition
 
@@ -42,8 +45,35 @@ def believed(maps: str, name: str, is_toy: bool) -> dict[str, Any]:
     return {"n_known": N_KNOWN, "n_maps": len(found), "n_right": len(found) - len(others), "others": others}
 
 
+def sizes(name: str, _: bool) -> dict[str, Any]:
+    """What is left of the mean record's error where a record's direction is known: by the regression of sizes, and by
+    the most probable size under a Gaussian prior."""
+    x = RECORDS[name]()
+    x = x[np.random.default_rng(0).permutation(len(x))]
+    public, targets = x[:300], x[300:500]
+    rays, prior = metrics.prepared("cosine", targets), GaussianPrior.fit(public)
+    weighed = rays @ np.linalg.pinv(prior.covariance, hermitian=True)
+    most_probable = (weighed @ prior.mean / (weighed * rays).sum(axis=1))[:, None] * rays
+    found = {"regression": directions.fit("cosine", public).records(rays), "most_probable": most_probable}
+    of_mean = np.mean((public.mean(axis=0) - targets) ** 2)
+    return {name: float(np.mean((rows - targets) ** 2) / of_mean) for name, rows in found.items()}
+
+
+def _scaled_tumours() -> np.ndarray:
+    found: Any = load_breast_cancer()
+    return StandardScaler().fit_transform(found.data)
+
+
+def _digits() -> np.ndarray:
+    found: Any = load_digits()
+    return found.data / 16
+
+
+RECORDS = {"digits": _digits, "breast-cancer": _scaled_tumours}
+
 TABLES = {
     "near-forces": {"breast-cancer": behind_a_scaler},
     "recognition": {f"{maps}-wine": functools.partial(believed, maps, "wine") for maps in KINDS},
+    "sizes": {name: functools.partial(sizes, name) for name in RECORDS},
 }
 """What computes the facts of a cell, by table and cell."""

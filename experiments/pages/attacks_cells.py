@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.dr import metrics
 from experiments.pages import audits
 from experiments.pipelines import recognition
+from tests.data import messy
 
 N_KNOWN = 99
 
@@ -35,6 +37,15 @@ def behind_a_scaler(is_toy: bool) -> dict[str, Any]:
             np.savetxt(f"{folder}/{name}.csv", rows, fmt="%.9g", delimiter=",", header=head, comments="")
         scores = audits.audited(f"audit --data {folder}/bc.csv --released {folder}/map.csv {words}")
     return scores | {"command": f"drjax audit --data bc.csv --released map.csv {words}"}
+
+
+def patients(is_toy: bool) -> dict[str, Any]:
+    """Scores of an audit of some of the 3,000 patients in a t-SNE map of all."""
+    words = f"--method tsne --max-records {4 if is_toy else 220} --options False"
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "patients.csv").write_text(messy.patients().text, encoding="utf-8")
+        scores = audits.audited(f"audit --data {folder}/patients.csv {words}")
+    return scores | {"command": f"drjax audit --data patients.csv {words}"}
 
 
 def believed(maps: str, name: str, is_toy: bool) -> dict[str, Any]:
@@ -72,7 +83,7 @@ def _digits() -> np.ndarray:
 RECORDS = {"digits": _digits, "breast-cancer": _scaled_tumours}
 
 TABLES = {
-    "near-forces": {"breast-cancer": behind_a_scaler},
+    "near-forces": {"breast-cancer": behind_a_scaler, "patients": patients},
     "recognition": {f"{maps}-wine": functools.partial(believed, maps, "wine") for maps in KINDS},
     "sizes": {name: functools.partial(sizes, name) for name in RECORDS},
 }

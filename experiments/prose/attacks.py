@@ -59,6 +59,18 @@ def near_forces() -> Sequence[float]:
 
 
 @figures
+def near_forces_behind() -> Sequence[float]:
+    """Records of a standardised map rebuilt, with the interval, and identified; both by places alone."""
+    found = pages.attacks_of("near-forces", "breast-cancer")
+    shares = [
+        found[attack][score]["estimate"]
+        for attack in ("near-forces-behind-steps", "map")
+        for score in ("success", "identification")
+    ]
+    return *_interval(found["near-forces-behind-steps"]["success"]), *shares[1:]
+
+
+@figures
 def isomap() -> Sequence[float]:
     """Scores of geodesics on MNIST: error, mean record, nearest record, certified, closer, identified, seconds."""
     row = "Isomap"

@@ -3,6 +3,7 @@
 python -m experiments.pipelines.report cells      # every cell
 python -m experiments.pipelines.report pca        # PCA behind steps, a column for each data set
 python -m experiments.pipelines.report maps       # other maps behind steps
+python -m experiments.pipelines.report metrics    # maps by other distances than Euclidean ones
 python -m experiments.pipelines.report answers    # how many answers of each status are worse than the mean record
 """
 
@@ -125,6 +126,13 @@ def pca() -> str:
 def maps() -> str:
     """Other maps behind steps."""
     return short_table([line for line in records.read_records(HERE / RESULTS)[1:] if not is_pca(line)])
+
+
+@made
+def metrics() -> str:
+    """Maps by other distances than Euclidean ones."""
+    lines = records.read_records(HERE / RESULTS)[1:]
+    return short_table([line for line in lines if line["map"].endswith(("cosine", "manhattan"))])
 
 
 if __name__ == "__main__":

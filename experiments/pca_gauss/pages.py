@@ -14,9 +14,9 @@ from typing import Any
 from drjax.reports import records
 from experiments import claims as page_claims
 from experiments.markdown import Tables, markdown_table
-from experiments.pca_gauss import claims, practice
+from experiments.pca_gauss import claims, practice, theory
 from experiments.pca_gauss.paper_claims import Line, Place, judged_claims, places
-from experiments.pca_gauss.report import LABELS, ORDER
+from experiments.pca_gauss.report import CENTRES, LABELS, ORDER, SMALL_SAMPLES
 from experiments.sweep import RESULTS
 
 FOLDER = Path(__file__).parent / "results"
@@ -44,6 +44,19 @@ def _value(line: Line | None, digits: int) -> str:
     if line is None:
         return ""
     return f"{line['mean']:.{digits}f}" + ("" if line["half"] is None else f" ± {line['half']:.{digits}f}")
+
+
+def accuracy(data: str, method: str, p: int | None) -> float:
+    """Mean accuracy in table III, from the committed row.
+
+    Raises:
+        LookupError: there is none.
+    """
+    for place in _places("classification"):
+        for line in place.lines:
+            if (line["data"], line["method"], line["p"]) == (data, method, p):
+                return float(line["mean"])
+    raise LookupError(f"results must hold {method} on {data} at p = {p}, got no such line")
 
 
 @made
@@ -102,6 +115,17 @@ def _trials(lines: Sequence[Line]) -> int:
 
 
 @made
+def theorems_table() -> str:
+    """n times the sensitivities of theorems 4 and 5 for a = 1, by the centre."""
+    rows = [
+        (f"{row['name']}, p = {row['p']}, n = {n:,}", *(f"{row[centre]:.4g}" for centre in CENTRES))
+        for n in SMALL_SAMPLES
+        for row in theory.theorems_4_and_5(n)
+    ]
+    return markdown_table(("sensitivity times n", *CENTRES.values()), rows)
+
+
+@made
 def practice_table(*wanted: str) -> str:
     """Adult beside what practitioners use.
 
@@ -123,6 +147,19 @@ def practice_table(*wanted: str) -> str:
     return markdown_table(heads, rows)
 
 
+def practice_line(method: str, p: int | None) -> Line:
+    """The committed row of a method on Adult beside what practitioners use.
+
+    Raises:
+        LookupError: there is not one.
+    """
+    lines = [line for line in _rows() if line.get("table") == "adult"]
+    own = [line for line in lines if (line["method"], line["p"]) == (method, p)]
+    if len(own) != 1:
+        raise LookupError(f"results must hold {method} on Adult once, got {len(own)} lines")
+    return own[0]
+
+
 @made
 def costs() -> str:
     """Accuracy of a model that is trained on a table of Adult, and the error of its columns."""
@@ -132,13 +169,10 @@ def costs() -> str:
         ("AIM, told of the target", "aim-target", None),
         ("MST", "mst", None),
     )
-    lines = [line for line in _rows() if line.get("table") == "adult"]
     rows = []
     for title, method, p in shown:
-        own = [line["measures"] for line in lines if (line["method"], line["p"]) == (method, p)]
-        if len(own) != 1:
-            raise LookupError(f"results must hold {method} on Adult once, got {len(own)} lines")
-        rows.append((title, *(f"{own[0][name]['mean']:.3f}" for name in ("logistic", "one_way"))))
+        measures = practice_line(method, p)["measures"]
+        rows.append((title, *(f"{measures[name]['mean']:.3f}" for name in ("logistic", "one_way"))))
     heads = ("table", "accuracy of a model trained on it", "error of single columns (total variation)")
     return markdown_table(heads, rows)
 

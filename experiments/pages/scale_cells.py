@@ -29,7 +29,7 @@ RECORDS = {
 
 N_KNOWN, N_LANDMARKS, N_TARGETS = 99, 1000, 400
 
-SHADOWS = (1000, 4000, 20_000)
+SHADOWS = (1000, 8000)
 
 
 def pairs(name: str, is_toy: bool) -> dict[str, Any]:

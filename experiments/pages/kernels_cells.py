@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 from typing import Any
 
 import jax
@@ -80,6 +81,7 @@ def spectral_starts(is_toy: bool) -> dict[str, Any]:
     """Of how many MNIST sets of 100 records umap-learn's start leaves out the leading nontrivial eigenvector."""
     import scipy
     import umap
+    from umap.spectral import spectral_layout
 
     x, sets, missed, connected = mnist(), 2 if is_toy else 30, 0, 0
     for i in range(sets):
@@ -93,7 +95,7 @@ def spectral_starts(is_toy: bool) -> dict[str, Any]:
         weights = graph.toarray()
         root = 1 / np.sqrt(weights.sum(axis=1))
         leading = np.linalg.eigh(root[:, None] * weights * root)[1][:, -2]
-        start = umap.spectral.spectral_layout(None, graph, 2, np.random.RandomState(i))
+        start = spectral_layout(None, graph, 2, np.random.RandomState(i))
         basis, _ = np.linalg.qr(start)
         missed += bool(np.linalg.norm(basis.T @ leading) < 0.5)
     return {"missed": missed, "sets": connected, "scipy": scipy.__version__, "umap_learn": umap.__version__}
@@ -101,8 +103,9 @@ def spectral_starts(is_toy: bool) -> dict[str, Any]:
 
 def repulsion(n: int, is_toy: bool) -> dict[str, Any]:
     """Errors of the repulsion between the points of a t-SNE map, and of its normaliser, by three ways."""
-    from openTSNE import _tsne
     from openTSNE.quad_tree import QuadTree
+
+    compiled = importlib.import_module("openTSNE._tsne")
 
     made = TSNE(gradient="mesh").fit_transform(jax.random.key(0), mnist()[: 500 if is_toy else n])
     y = np.ascontiguousarray(made.coords, np.float64)
@@ -115,8 +118,8 @@ def repulsion(n: int, is_toy: bool) -> dict[str, Any]:
     single = y.astype(np.float32)
     sums = {
         "mesh": Mesh(len(y), single.dtype).repulsion(single, found["mesh"]),
-        "fft": _tsne.estimate_negative_gradient_fft_2d(y, found["fft"]),
-        "tree": _tsne.estimate_negative_gradient_bh(QuadTree(y), y, found["tree"], theta=0.5, dof=1, num_threads=1),
+        "fft": compiled.estimate_negative_gradient_fft_2d(y, found["fft"]),
+        "tree": compiled.estimate_negative_gradient_bh(QuadTree(y), y, found["tree"], theta=0.5, dof=1, num_threads=1),
     }
     out: dict[str, Any] = {}
     for name, force in found.items():

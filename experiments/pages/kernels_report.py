@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 
-from drjax.reports.ladder import percent
 from experiments.markdown import Tables, markdown_table
 from experiments.pages.kernels_cells import LANES
 from experiments.pages.report import line_of
@@ -33,9 +32,9 @@ def lanes() -> str:
 def passing() -> str:
     """Error left by an attack that learns from shadows that are kept or added up."""
     line = line_of("passing", "mds")
-    kept = (f"{line['landmarks']:,}, all held (`invariant.fit`)", percent(line["held"]))
-    rows = [kept, *((f"{m:,}, added up", percent(line["left"][str(m)])) for m in SHADOWS)]
-    return markdown_table(("shadows of MDS", "error left, of the mean record's"), rows)
+    kept = (f"{line['landmarks']:,}, all held (`invariant.fit`)", f"{line['held']:.2f}")
+    rows = [kept, *((f"{m:,}, added up", f"{line['left'][str(m)]:.2f}") for m in SHADOWS)]
+    return markdown_table(("shadows of MDS", "error, times the mean record's"), rows)
 
 
 if __name__ == "__main__":

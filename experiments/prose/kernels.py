@@ -129,13 +129,6 @@ def pca_head() -> Sequence[float]:
 
 
 @figures
-def lanes(cell: str) -> Sequence[float]:
-    """Iterations of SMACOF's lanes, and steps over those needed, of one setting."""
-    line = line_of("lanes", cell)
-    return [line[name] for name in ("least", "median", "most", "vmap", "compacted")]
-
-
-@figures
 def isomap_changes() -> Sequence[float]:
     """Share of the pairs whose shortest path a record of MNIST changes among 999 others."""
     return (line_of("isomap-changes", "1000")["share"],)

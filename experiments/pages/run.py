@@ -19,7 +19,7 @@ from typing import Any
 from drjax.data import Dataset, load
 from experiments import command
 from experiments.cells import Cell, Computed, Group, Line, by, cell_of
-from experiments.pages import attacks_cells, audits, mechanisms, models, release_cells, synthesis_cells
+from experiments.pages import attacks_cells, audits, kernels_cells, mechanisms, models, release_cells, scale_cells, synthesis_cells
 from experiments.sweep import Asked, Sweep, cell_name
 from experiments.tsne_property import generated
 
@@ -39,6 +39,8 @@ TABLES: Mapping[str, Mapping[str, Callable[[bool], Mapping[str, Any]]]] = {
     "property": {kind: functools.partial(_of_plots, kind) for kind in KINDS},
     **audits.TABLES,
     **attacks_cells.TABLES,
+    **kernels_cells.TABLES,
+    **scale_cells.TABLES,
 }
 """What computes the facts of a cell, by table and cell; told whether to take as few targets as do."""
 

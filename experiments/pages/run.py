@@ -19,7 +19,16 @@ from typing import Any
 from drjax.data import Dataset, load
 from experiments import command
 from experiments.cells import Cell, Computed, Group, Line, by, cell_of
-from experiments.pages import attacks_cells, audits, kernels_cells, mechanisms, models, release_cells, scale_cells, synthesis_cells
+from experiments.pages import (
+    attacks_cells,
+    audits,
+    kernels_cells,
+    mechanisms,
+    models,
+    release_cells,
+    scale_cells,
+    synthesis_cells,
+)
 from experiments.sweep import Asked, Sweep, cell_name
 from experiments.tsne_property import generated
 

@@ -33,7 +33,8 @@ def mnist_and_adult() -> Sequence[float]:
 def speed() -> Sequence[float]:
     """Seconds of one trial at 1,000 records of MNIST, and how many times longer a loop over scikit-learn takes."""
     ours, theirs = (
-        tables.newest(tables.rows_of(BENCHMARK), name=f"membership/{name}", n=1000) for name in ("drjax", "scikit-learn")
+        tables.newest(tables.rows_of(BENCHMARK), name=f"membership/{name}", n=1000)
+        for name in ("drjax", "scikit-learn")
     )
     return ours["run_s"], theirs["all_ks_s"] / ours["run_s"]
 

@@ -20,6 +20,8 @@ from experiments.informed_adversary.report import by_setting
 from experiments.markdown import Tables, markdown_table
 from experiments.sweep import RESULTS
 
+FOLDER = Path(__file__).parent / "results"
+
 LABELS = {
     "mean": "*mean record*",
     NEAREST: "*nearest neighbour*",
@@ -35,7 +37,7 @@ block = made.block
 
 @functools.cache
 def _rows() -> list[dict[str, Any]]:
-    return records.read_records(Path(__file__).parent / "results" / RESULTS)
+    return records.read_records(FOLDER / RESULTS)
 
 
 @made

@@ -8,7 +8,7 @@ they leave with the noise of the map, and how much with next to none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -44,18 +44,49 @@ def main(
         seed: Seed of the order of records and of the release.
     """
     x = releases.dataset("mnist", seed, max(n)).x
-    print(markdown_table(HEADS, list(rows(x, n, targets, published, seed))))
+    rows = [words(count, measured(x, count, targets, published, seed)) for count in n]
+    print(markdown_table(HEADS, rows))
 
 
-def rows(x: np.ndarray, n: Sequence[int], targets: int, published: str, seed: int) -> Iterator[tuple[str, ...]]:
-    """The rows of the table."""
+class Found(NamedTuple):
+    """Medians over targets; errors as shares of the mean record's.
+
+    Attributes:
+        noise: Of a force.
+        places: Error that is left by the prior that places give.
+        forces: Error to expect with the forces, too.
+        less: The same, with `LESS` of the noise.
+        directions: How many directions of a record stand above the noise.
+    """
+
+    noise: float
+    places: float
+    forces: float
+    less: float
+    directions: float
+
+
+def words(count: int, found: Found) -> tuple[str, ...]:
+    """The row of a number of records."""
+    return f"{count:,}", f"{found.noise:.2g}", *(number(one) for one in found[1:4]), f"{found.directions:.0f}"
+
+
+def measured(x: np.ndarray, count: int, targets: int = 20, published: str = "3 decimals", seed: int = 0) -> Found:
+    """What places and forces tell of the first records of a t-SNE map.
+
+    Args:
+        x: Records in their order.
+        count: Records of the map, the first ones.
+        targets: Records looked at, the first ones.
+        published: Key of `releases.PUBLISHED`.
+        seed: Seed of the release.
+    """
     way = releases.WAYS["t-SNE"]
-    for count in n:
-        coords = releases.rounded(releases.released(way, x, count, targets, seed), published)
-        with jax.enable_x64(True):
-            made = map_forces.prepared(x[:count], coords, float(getattr(way.method, "perplexity", 0.0)))
-            found = np.median([told(made, row) for row in range(targets)], axis=0)
-        yield f"{count:,}", f"{made.noise:.2g}", *(number(float(one)) for one in found[:3]), f"{found[3]:.0f}"
+    coords = releases.rounded(releases.released(way, x, count, targets, seed), published)
+    with jax.enable_x64(True):
+        made = map_forces.prepared(x[:count], coords, float(getattr(way.method, "perplexity", 0.0)))
+        found = np.median([told(made, row) for row in range(targets)], axis=0)
+    return Found(float(made.noise), *map(float, found))
 
 
 def told(made: map_forces.Map, row: int) -> tuple[float, float, float, float]:

@@ -163,7 +163,15 @@ def released(way: Way, x: np.ndarray, n: int, targets: int, seed: int) -> np.nda
     return coords[0] if way.each else coords
 
 
-def attacked(way: Way, x: np.ndarray, coords: np.ndarray, targets: int, published: str, seed: int) -> dict[str, Any]:
+def attacked(
+    way: Way,
+    x: np.ndarray,
+    coords: np.ndarray,
+    targets: int,
+    published: str,
+    seed: int,
+    bounds: tuple[float, float] | None = BOUNDS,
+) -> dict[str, Any]:
     """What the attack takes out of published coordinates: errors of every target, as a share of a feature's range.
 
     Args:
@@ -173,6 +181,7 @@ def attacked(way: Way, x: np.ndarray, coords: np.ndarray, targets: int, publishe
         targets: Records attacked, the first ones.
         published: Key of `PUBLISHED`.
         seed: Seed of the attack.
+        bounds: What the adversary knows of the values of a feature.
     """
     key, begun = jax.random.key(seed), time.perf_counter()
     facts: dict[str, Any] = {"method": way.method, "decimals": PUBLISHED[published][1], "dtype": way.dtype}
@@ -182,12 +191,12 @@ def attacked(way: Way, x: np.ndarray, coords: np.ndarray, targets: int, publishe
         if way.each:
             stand_ins = functools.partial(_stand_ins, way, seed, facts["decimals"])
             own = coords if way.is_typed else coords.astype(np.float64)
-            every = EveryRecord(x=release, coords=own, rows=rows, stand_ins=stand_ins, bounds=BOUNDS, **facts)
+            every = EveryRecord(x=release, coords=own, rows=rows, stand_ins=stand_ins, bounds=bounds, **facts)
             found, others = way.attack.run_each(key, every), release
         else:
             known, public = x[targets : targets + n - 1], x[len(x) - way.public :] if way.public else None
             shadows = functools.partial(_shadows, way, seed, facts["decimals"], known, public)
-            threat = EmbeddingThreat(known=known, coords=coords, shadows=shadows, public=public, bounds=BOUNDS, **facts)
+            threat = EmbeddingThreat(known=known, coords=coords, shadows=shadows, public=public, bounds=bounds, **facts)
             found = answer(way.attack, key, threat)
             others = known if public is None else np.concatenate([known, public])
     seconds = time.perf_counter() - begun

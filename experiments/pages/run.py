@@ -23,6 +23,7 @@ from experiments.pages import (
     attacks_cells,
     audits,
     kernels_cells,
+    leak_cells,
     mechanisms,
     models,
     release_cells,
@@ -50,6 +51,7 @@ TABLES: Mapping[str, Mapping[str, Callable[[bool], Mapping[str, Any]]]] = {
     **attacks_cells.TABLES,
     **kernels_cells.TABLES,
     **scale_cells.TABLES,
+    **leak_cells.TABLES,
 }
 """What computes the facts of a cell, by table and cell; told whether to take as few targets as do."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -147,14 +147,14 @@ def practice_table(*wanted: str) -> str:
     return markdown_table(heads, rows)
 
 
-def practice_line(method: str, p: int | None) -> Line:
-    """The committed row of a method on Adult beside what practitioners use.
+def measures_on_adult(method: str, p: int | None = None) -> Mapping[str, Any]:
+    """What a synthetic table of Adult by a method keeps, by measure.
 
     Raises:
-        LookupError: there is not one.
+        LookupError: it is not there, or more than once.
     """
     lines = [line for line in _rows() if line.get("table") == "adult"]
-    own = [line for line in lines if (line["method"], line["p"]) == (method, p)]
+    own = [line["measures"] for line in lines if (line["method"], line["p"]) == (method, p)]
     if len(own) != 1:
         raise LookupError(f"results must hold {method} on Adult once, got {len(own)} lines")
     return own[0]
@@ -171,7 +171,7 @@ def costs() -> str:
     )
     rows = []
     for title, method, p in shown:
-        measures = practice_line(method, p)["measures"]
+        measures = measures_on_adult(method, p)
         rows.append((title, *(f"{measures[name]['mean']:.3f}" for name in ("logistic", "one_way"))))
     heads = ("table", "accuracy of a model trained on it", "error of single columns (total variation)")
     return markdown_table(heads, rows)

@@ -37,7 +37,8 @@ def _rows(file: str) -> list[dict[str, Any]]:
 
 
 @functools.cache
-def _private() -> Cells:
+def private_cells() -> Cells:
+    """The committed attacks on components with noise."""
     return Cells([row for row in _rows(private.RESULTS) if row["kind"] == "attack"])
 
 
@@ -45,15 +46,6 @@ def _private() -> Cells:
 def claims_table() -> str:
     """Every claim of the paper."""
     return claims.table(judged_claims(_rows(RESULTS), _rows(private.RESULTS)))
-
-
-def attack_of(data: str, n: int, attack: str) -> dict[str, Any]:
-    """The committed row of an attack on the components of n records.
-
-    Raises:
-        StopIteration: there is none.
-    """
-    return next(r for r in _rows(RESULTS)[1:] if (r["data"], r["n"], r["attack"]) == (data, n, attack))
 
 
 @made
@@ -68,11 +60,23 @@ def attacks_table(*places: str) -> str:
         data, _, n = place.partition(":")
         row = [f"{NAMES[data]}, N = {int(n):,}"]
         for attack in ATTACKS:
-            cell = attack_of(data, int(n), attack)
+            cell = without_noise(data, int(n), attack)
             row += [f"{_pm(cell['best'])} (k = {cell['best_k']})", _pm(cell["tpr"][RATE]), str(cell["trials"])]
         rows.append(row)
     heads = [head for label in ATTACKS.values() for head in (f"{label}: AUC", "TPR at 1% FPR", "trials")]
     return markdown_table(("components of", *heads), rows)
+
+
+def without_noise(data: str, n: int, attack: str) -> dict[str, Any]:
+    """The committed cell of an attack on components without noise.
+
+    Raises:
+        LookupError: there is none.
+    """
+    for row in _rows(RESULTS)[1:]:
+        if (row["data"], row["n"], row["attack"]) == (data, n, attack):
+            return row
+    raise LookupError(f"results must hold {attack} on {n} records of {data}, got no such cell")
 
 
 def _pm(value: dict[str, float]) -> str:
@@ -87,10 +91,10 @@ def gains_table(*epsilons: str) -> str:
         *epsilons: At which.
     """
     rows = []
-    for name in _private().names:
+    for name in private_cells().names:
         for epsilon in map(float, epsilons):
             old, new, old_replaced, new_replaced = (
-                _private().values(_private().main(name, curator, PUBLIC, relation), epsilon, "utility")
+                private_cells().values(private_cells().main(name, curator, PUBLIC, relation), epsilon, "utility")
                 for relation in ("zero_out", "replace_one")
                 for curator in ("analyze_gauss", "analytic_gauss")
             )
@@ -115,7 +119,7 @@ def stronger_table(*places: str) -> str:
         data, family, epsilon = place.split(":")
         curators = ("analytic_gauss", "analyze_gauss_tight") if family == "gauss" else ("laplace_vector",) * 2
         ratio, game = (
-            _point(data, attack, curator, float(epsilon))
+            point_of(data, attack, curator, float(epsilon))
             for attack, curator in zip(("ratio", "informed"), curators, strict=True)
         )
         seen = ["", ""] if ratio is None else [shown(ratio["reconstruction"]["best"]), shown(ratio["best"])]
@@ -128,10 +132,11 @@ def stronger_table(*places: str) -> str:
     return markdown_table(("", "epsilon", *ATTACKS.values(), "all but one known", "ceiling"), rows)
 
 
-def _point(data: str, attack: str, curator: str, epsilon: float) -> dict[str, Any] | None:
+def point_of(data: str, attack: str, curator: str, epsilon: float) -> dict[str, Any] | None:
+    """What an attack finds under the noise of a curator at an epsilon; None if it was not run."""
     points = (
         point
-        for cell in _private().all
+        for cell in private_cells().all
         if (cell["data"], cell["attack"], cell["curator"]) == (data, attack, curator)
         for point in cell["points"]
     )
@@ -141,7 +146,7 @@ def _point(data: str, attack: str, curator: str, epsilon: float) -> dict[str, An
 @made
 def energies() -> str:
     """Captured energy at the same epsilon, delta and relation; gain and cost are paired, with their 95% interval."""
-    cells, rows = _private(), []
+    cells, rows = private_cells(), []
     for name in cells.names:
         for epsilon in (0.1, 1.0, 3.0):
 

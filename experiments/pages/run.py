@@ -19,7 +19,7 @@ from typing import Any
 from drjax.data import Dataset, load
 from experiments import command
 from experiments.cells import Cell, Computed, Group, Line, by, cell_of
-from experiments.pages import audits, mechanisms, models
+from experiments.pages import audits, dp_pca_cells, mechanisms, models, options_cells, property_cells
 from experiments.sweep import Asked, Sweep, cell_name
 from experiments.tsne_property import generated
 
@@ -33,9 +33,12 @@ def _of_plots(kind: str, is_toy: bool) -> Mapping[str, Any]:
 
 TABLES: Mapping[str, Mapping[str, Callable[[bool], Mapping[str, Any]]]] = {
     **mechanisms.TABLES,
+    **dp_pca_cells.TABLES,
     **models.TABLES,
     "property": {kind: functools.partial(_of_plots, kind) for kind in KINDS},
     **audits.TABLES,
+    **options_cells.TABLES,
+    **property_cells.TABLES,
 }
 """What computes the facts of a cell, by table and cell; told whether to take as few targets as do."""
 

@@ -37,7 +37,8 @@ def _rows(file: str) -> list[dict[str, Any]]:
 
 
 @functools.cache
-def _private() -> Cells:
+def private_cells() -> Cells:
+    """The committed cells of private curators."""
     return Cells([row for row in _rows(private.RESULTS) if row["kind"] == "attack"])
 
 
@@ -79,10 +80,10 @@ def gains_table(*epsilons: str) -> str:
         *epsilons: At which.
     """
     rows = []
-    for name in _private().names:
+    for name in private_cells().names:
         for epsilon in map(float, epsilons):
             old, new, old_replaced, new_replaced = (
-                _private().values(_private().main(name, curator, PUBLIC, relation), epsilon, "utility")
+                private_cells().values(private_cells().main(name, curator, PUBLIC, relation), epsilon, "utility")
                 for relation in ("zero_out", "replace_one")
                 for curator in ("analyze_gauss", "analytic_gauss")
             )
@@ -123,7 +124,7 @@ def stronger_table(*places: str) -> str:
 def _point(data: str, attack: str, curator: str, epsilon: float) -> dict[str, Any] | None:
     points = (
         point
-        for cell in _private().all
+        for cell in private_cells().all
         if (cell["data"], cell["attack"], cell["curator"]) == (data, attack, curator)
         for point in cell["points"]
     )
@@ -133,7 +134,7 @@ def _point(data: str, attack: str, curator: str, epsilon: float) -> dict[str, An
 @made
 def energies() -> str:
     """Captured energy at the same epsilon, delta and relation; gain and cost are paired, with their 95% interval."""
-    cells, rows = _private(), []
+    cells, rows = private_cells(), []
     for name in cells.names:
         for epsilon in (0.1, 1.0, 3.0):
 

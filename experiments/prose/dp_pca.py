@@ -10,7 +10,7 @@ import numpy as np
 from drjax.defenses import dp_pca_sensitivity as sensitivity
 from drjax.defenses.dp_pca import PAPER, PUBLIC, AnalyticGauss, LaplaceVector
 from experiments.markdown import Figures
-from experiments.pages import mechanisms, report
+from experiments.pages import dp_pca_cells, mechanisms, report
 from experiments.pca_membership.claim_tests import NAMES
 from experiments.pca_membership.crossing import crossing
 from experiments.pca_membership.pages import private_cells
@@ -141,6 +141,19 @@ def as_printed(*epsilons: str) -> tuple[float, ...]:
 def kept_at_one(curator: str) -> tuple[float, ...]:
     """Captured energy of a sound curator at epsilon 1, by data set."""
     return tuple(_energies(name, curator, PUBLIC)[1.0] for name in NAMES)
+
+
+@figures
+def norms(*cells: str) -> tuple[float, ...]:
+    """Captured variance of a release with a smaller norm bound and with the farthest corner's, by cell."""
+    found = (report.line_of("norms", cell)["kept"] for cell in cells)
+    return tuple(kept[f"{share:g}"] for kept in found for share in (dp_pca_cells.SHARE, 1))
+
+
+@figures
+def weights(cell: str, *shown: str) -> tuple[float, ...]:
+    """Captured variance of a release of Adult by the weight of the mean."""
+    return tuple(report.line_of("weights", cell)["kept"][weight] for weight in shown)
 
 
 @figures

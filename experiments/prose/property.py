@@ -26,6 +26,15 @@ def _interval(found: Score | None) -> Interval:
 
 
 @figures
+def coordinates() -> tuple[float, ...]:
+    """Answer, ends of the interval, error with its deviation, and p of the example from coordinates."""
+    found = report.line_of("example", "coords")["outcome"]
+    (one,) = found["findings"]
+    said = (one[name] for name in ("proportion", "low", "high", "error", "error_deviation"))
+    return (*said, found["typicality"])
+
+
+@figures
 def thirds_of_xrays(splits: str) -> tuple[float, ...]:
     """Shares of a victim's maps of chest X-rays that the intervals hold, by thirds of the shares."""
     labels = {"data": "nih_chest_xray", "maps": 200, "splits": int(splits)}

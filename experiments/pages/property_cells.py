@@ -21,6 +21,7 @@ def _publish(folder: Path) -> None:
     adult = load("adult")
     rng = np.random.default_rng(0)
     mine, theirs = np.array_split(rng.permutation(len(adult.x)), 2)
+    assert adult.y is not None
     assert adult.class_names is not None
     np.savez(folder / "shadow.npz", x=adult.x[theirs], y=np.array(adult.class_names)[adult.y[theirs]])
     rich, others = mine[adult.y[mine] == 1], mine[adult.y[mine] == 0]

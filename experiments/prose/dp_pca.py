@@ -30,7 +30,8 @@ def _every(what: str) -> Iterator[float]:
     """A fact of all mechanisms, relations and epsilons on digits."""
     for cell in mechanisms.TABLES["dp-digits"]:
         if cell != "without":
-            yield from _by_epsilon(*cell.split("-", 1), what)
+            relation, name = cell.split("-", 1)
+            yield from _by_epsilon(relation, name, what)
 
 
 @figures

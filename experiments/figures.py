@@ -17,6 +17,7 @@ from experiments import drawings
 from experiments.dr_reconstruction import report as dr_reconstruction
 from experiments.informed_adversary import report as informed_adversary
 from experiments.leak_vs_n import figures as leak_vs_n
+from experiments.pages import figures as pages
 from experiments.pca_gauss import figures as pca_gauss
 from experiments.pca_membership import private_report
 from experiments.pca_membership import report as pca_membership
@@ -41,6 +42,7 @@ FIGURES: dict[str, tuple[Path, Callable[[Path], dict[str, Figure]]]] = {
     "dr_reconstruction": (HERE / "dr_reconstruction" / ROWS / dr_reconstruction.FIGURES, dr_reconstruction.drawn),
     "informed_adversary": (HERE / "informed_adversary" / ROWS, informed_adversary.drawn),
     "leak_vs_n": (HERE.parent / "docs" / "images", leak_vs_n.drawn),
+    "pages": (HERE.parent / "docs" / "images", pages.drawn),
     "pca_gauss": (HERE / "pca_gauss" / ROWS, _pca_gauss),
     "pca_membership": (HERE / "pca_membership" / ROWS, _pca_membership),
     "private_embeddings": (HERE / "private_embeddings" / ROWS, private_embeddings.drawn),

@@ -314,5 +314,26 @@ def seed() -> str:
     return markdown_table(("method", "seed", "ridge on raw coordinates", "kernel on invariant features"), rows)
 
 
+def options_of_each_kind() -> list[Mapping[str, Any]]:
+    """Of each kind of thing to publish instead the one that passes and keeps most, in the order of the search."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for option in line_of("options", "patients")["options"]:
+        found.setdefault(option["kind"], option)
+    return list(found.values())
+
+
+@made
+def options() -> str:
+    """What to publish instead of a map of patients."""
+    rows = []
+    for place, option in enumerate(options_of_each_kind(), 1):
+        rule = "guaranteed" if option["guarantee"] else "passes" if option["passes"] else "high"
+        held = {True: ", holds", False: ", fails the final check", None: ""}[option["held"]]
+        label = f"**{option['label']}**" if option["is_recommended"] else option["label"]
+        scores = (percent(option[name]) for name in ("taken", "identified", "usefulness"))
+        rows.append((str(place), label, f"{rule}{held}", *scores))
+    return markdown_table(("", "option", "by the rule", "error taken away", "identified", "usefulness"), rows)
+
+
 if __name__ == "__main__":
     print(block(*sys.argv[1:]))

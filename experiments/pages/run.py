@@ -22,10 +22,13 @@ from experiments.cells import Cell, Computed, Group, Line, by, cell_of
 from experiments.pages import (
     attacks_cells,
     audits,
+    dp_pca_cells,
     kernels_cells,
     leak_cells,
     mechanisms,
     models,
+    options_cells,
+    property_cells,
     release_cells,
     scale_cells,
     synthesis_cells,
@@ -43,6 +46,7 @@ def _of_plots(kind: str, is_toy: bool) -> Mapping[str, Any]:
 
 TABLES: Mapping[str, Mapping[str, Callable[[bool], Mapping[str, Any]]]] = {
     **mechanisms.TABLES,
+    **dp_pca_cells.TABLES,
     **models.TABLES,
     **release_cells.TABLES,
     **synthesis_cells.TABLES,
@@ -52,6 +56,8 @@ TABLES: Mapping[str, Mapping[str, Callable[[bool], Mapping[str, Any]]]] = {
     **kernels_cells.TABLES,
     **scale_cells.TABLES,
     **leak_cells.TABLES,
+    **options_cells.TABLES,
+    **property_cells.TABLES,
 }
 """What computes the facts of a cell, by table and cell; told whether to take as few targets as do."""
 

@@ -12,6 +12,7 @@ the share of further releases in the range announced from 400 draws. Printed as 
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import jax
 import numpy as np
@@ -54,33 +55,42 @@ def digits() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return x, np.zeros(x.shape[1]), np.full(x.shape[1], float(x.max()))
 
 
+def bounds_of(lower: np.ndarray, upper: np.ndarray, share: float = 1.0) -> Bounds:
+    """Bounds of a release that knows ranges alone, as standardised; the norm is a share of the farthest corner's."""
+    middle, scale = (lower + upper) / 2, (upper - lower) / 2
+    return Bounds(lower, upper, middle, scale, share * float(np.sqrt(len(lower))), {}, True, finds_mean=True)
+
+
+def calibrated(bounds: Bounds, epsilon: float = EPSILON) -> Any:
+    """The mechanism of `drjax release pca`."""
+    return mechanism.calibrated(
+        "analytic-gauss", epsilon, DELTA, neighbouring="replace_one", bounds=bounds, n_components=K, divisor=None
+    )
+
+
+def kept(made: Any, z: np.ndarray, n_trials: int, seed: int) -> np.ndarray:
+    """q of draws (n_trials,) of a mechanism for records (n, d) in its units."""
+    away = z - z.mean(axis=0)
+    fits = pca_utility.trials(jax.random.key(seed), made, z.astype(np.float32), n_trials)
+    return np.asarray(pca_utility.energy_ratio(fits.components, away.T @ away / len(z)))
+
+
 def row(x: np.ndarray, lower: np.ndarray, upper: np.ndarray, n_releases: int) -> dict[str, float]:
     """Mean q of each way over `ANNOUNCED` draws, and the share of n_releases further ones in the announced range."""
-    middle, scale = (lower + upper) / 2, (upper - lower) / 2
-    bounds = Bounds(lower, upper, middle, scale, float(np.sqrt(len(lower))), {}, True, finds_mean=True)
+    bounds = bounds_of(lower, upper)
     z = bounds.scaled(x)
 
-    def calibrate(epsilon: float, **fields: bool) -> object:
-        made = dataclasses.replace(bounds, **fields)
-        return mechanism.calibrated(
-            "analytic-gauss", epsilon, DELTA, neighbouring="replace_one", bounds=made, n_components=K, divisor=None
-        )
+    def calibrate(epsilon: float, **fields: bool) -> Any:
+        return calibrated(dataclasses.replace(bounds, **fields), epsilon)
 
     private = calibrate(EPSILON)
     told = expected.utility(jax.random.key(0), private, calibrate, EPSILON, z, n_trials=ANNOUNCED)
-    away = z - z.mean(axis=0)
-    covariance = away.T @ away / len(z)
-
-    def kept(made: object, n_trials: int, seed: int) -> np.ndarray:
-        fits = pca_utility.trials(jax.random.key(seed), made, z.astype(np.float32), n_trials)
-        return np.asarray(pca_utility.energy_ratio(fits.components, covariance))
-
-    raw = dataclasses.replace(private, lower=None, upper=None)  # pyright: ignore[reportArgumentType]
-    later = kept(private, n_releases, 1)
+    raw = dataclasses.replace(private, lower=None, upper=None)
+    later = kept(private, z, n_releases, 1)
     return {
         "random": told.random,
-        "middle": float(kept(calibrate(EPSILON, finds_mean=False), ANNOUNCED, 2).mean()),
-        "mean": float(kept(raw, ANNOUNCED, 3).mean()),
+        "middle": float(kept(calibrate(EPSILON, finds_mean=False), z, ANNOUNCED, 2).mean()),
+        "mean": float(kept(raw, z, ANNOUNCED, 3).mean()),
         "steadied": told.chosen.estimate,
         "low": told.chosen.low,
         "high": told.chosen.high,

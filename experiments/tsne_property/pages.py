@@ -34,20 +34,21 @@ block = made.block
 
 
 @functools.cache
-def _rows(folder: Path = FOLDER) -> list[dict[str, Any]]:
+def rows_of(folder: Path = FOLDER) -> list[dict[str, Any]]:
+    """The committed lines of a folder: the run, then its cells."""
     return records.read_records(folder / RESULTS)
 
 
 @made
 def claims_table() -> str:
     """Every claim of the paper."""
-    return claims.table(judged_claims(_rows(), _rows(FOLDER / "cpu")))
+    return claims.table(judged_claims(rows_of(), rows_of(FOLDER / "cpu")))
 
 
 @made
 def main_table() -> str:
     """Setting 1, a row for each attack."""
-    found = Rows(_rows())
+    found = Rows(rows_of())
     places = [(prop, field) for prop in (MALE, LFW) for field in ("accuracy", "error")]
 
     def cell(score: Score | None) -> str:
@@ -67,7 +68,7 @@ def main_table() -> str:
 def defences_table() -> str:
     """A row for each defence of tables 5 and 6."""
     rows = []
-    for name, kinds in defended(_rows()[1:]).items():
+    for name, kinds in defended(rows_of()[1:]).items():
         scores = ["" if k not in kinds else _error(kinds[k]) for k in ("not adaptive", "adaptive")]
         paper = ["" if value is None else f"{value:.2f}" for value in PAPER_DEFENCES[name]]
         worth = [

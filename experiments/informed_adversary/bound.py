@@ -36,16 +36,23 @@ def kappa_of(public: np.ndarray, mse: float) -> EmpiricalKappa:
     return kappa_empirical(public, float(np.sqrt(mse * public.shape[1])))
 
 
-def rows(cells: Sequence[Mapping[str, Any]], public: np.ndarray) -> list[dict[str, Any]]:
+def radius_of(cells: Sequence[Mapping[str, Any]]) -> float:
+    """The error that counts as success: the mean of the nearest neighbour's.
+
+    Args:
+        cells: Records of the factor "privacy".
+    """
+    return float(np.mean(next(c for c in cells if c["attack"] == "nearest")["errors"]))
+
+
+def rows(cells: Sequence[Mapping[str, Any]], kappa: EmpiricalKappa) -> list[dict[str, Any]]:
     """One row for each attack on each setting of DP-GD: mu, epsilon, attack, accuracy, MSE, success, bound, estimate.
 
     Args:
         cells: Records of the factor "privacy".
-        public: (N, d) records of the adversary.
+        kappa: What guesses reach at the radius of `radius_of`.
     """
-    nearest = next(c for c in cells if c["attack"] == "nearest")
-    radius = float(np.mean(nearest["errors"]))
-    kappa = kappa_of(public, radius)
+    radius = radius_of(cells)
     accuracies = {c["setting"]: c["accuracy"] for c in cells if c["attack"] == "mean"}
     found = []
     for cell in cells:
@@ -110,7 +117,8 @@ def main(*, results: Path) -> None:
     cells = [r for r in written if r["kind"] == "attack" and r["factor"] == "privacy"]
     if not cells:
         raise ValueError(f"results must hold the factor 'privacy', got none in {results}")
-    found = rows(cells, data.x[parts.shadow[:N_PRIOR]].reshape(min(N_PRIOR, len(parts.shadow)), -1))
+    public = data.x[parts.shadow[:N_PRIOR]]
+    found = rows(cells, kappa_of(public.reshape(len(public), -1), radius_of(cells)))
     text = to_markdown(found)
     with records.atomic_open(results / "bounds.md") as file:
         file.write(text.encode())

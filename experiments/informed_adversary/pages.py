@@ -34,20 +34,21 @@ block = made.block
 
 
 @functools.cache
-def _rows() -> list[dict[str, Any]]:
+def lines() -> list[dict[str, Any]]:
+    """The committed lines, the first with the configuration."""
     return records.read_records(Path(__file__).parent / "results" / RESULTS)
 
 
 @made
 def claims_table() -> str:
     """Every claim of the paper."""
-    return claims.table(judged_claims(_rows()))
+    return claims.table(judged_claims(lines()))
 
 
 @made
 def default_table() -> str:
     """The default setting, a row for each attack."""
-    cells = by_setting([row for row in _rows() if row["kind"] == "attack"])[DEFAULT]
+    cells = by_setting([row for row in lines() if row["kind"] == "attack"])[DEFAULT]
     rows = []
     for name, label in LABELS.items():
         cell, scores = cells[name], cells[name]["scores"]
@@ -80,12 +81,12 @@ def shadows() -> str:
         "quadratic kernel": ("quadratic", None),
         "RecoNN, fast recipe": ("fast", None),
     }
-    lines = [line for line in _rows() if line.get("factor") in ("default", "shadows")]
+    found = [line for line in lines() if line.get("factor") in ("default", "shadows")]
     rows = []
     for title, (attack, epochs) in kinds.items():
         own = {
             line["of"]["n_shadow"]: line
-            for line in lines
+            for line in found
             if line["attack"] == attack and (line["of"].get("learned_epochs") is None) == (epochs is None)
         }
         is_baseline = attack in ("mean", NEAREST)

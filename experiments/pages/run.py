@@ -19,7 +19,7 @@ from typing import Any
 from drjax.data import Dataset, load
 from experiments import command
 from experiments.cells import Cell, Computed, Group, Line, by, cell_of
-from experiments.pages import audits, mechanisms, models
+from experiments.pages import attacks_inversion_cells, audits, mechanisms, models, models_cells
 from experiments.sweep import Asked, Sweep, cell_name
 from experiments.tsne_property import generated
 
@@ -34,6 +34,8 @@ def _of_plots(kind: str, is_toy: bool) -> Mapping[str, Any]:
 TABLES: Mapping[str, Mapping[str, Callable[[bool], Mapping[str, Any]]]] = {
     **mechanisms.TABLES,
     **models.TABLES,
+    **models_cells.TABLES,
+    **attacks_inversion_cells.TABLES,
     "property": {kind: functools.partial(_of_plots, kind) for kind in KINDS},
     **audits.TABLES,
 }

@@ -83,7 +83,7 @@ def to_markdown(found: Sequence[Mapping[str, Any]]) -> str:
     lines = [
         f"Success is an MSE of at most {found[0]['radius']:.4f}. Without the release the best guess that was found has "
         f"{kappa.kappa:.4f} (95% on each side: {kappa.lower:.4f} to {kappa.upper:.4f}), and no guess has more than "
-        f"{_upward(kappa.upper_of_all)} (certified with 95% confidence).",
+        f"{upward(kappa.upper_of_all)} (certified with 95% confidence).",
         "",
         'The column "bound" holds for every attack, with that confidence. "With the best guess found" is an estimate '
         "from below: it would be the bound if no guess were better than the one that was found.",
@@ -96,12 +96,12 @@ def to_markdown(found: Sequence[Mapping[str, Any]]) -> str:
         share = row["success"]
         lines.append(
             f"| {row['mu']:g} | {row['epsilon']:.3g} | {row['accuracy']:.3f} | {row['attack']} | {row['mse']:.4f} | "
-            f"{share[0]:.2f} ({share[1]:.2f} to {share[2]:.2f}) | {_upward(row['bound'])} | {row['estimate']:.3f} |"
+            f"{share[0]:.2f} ({share[1]:.2f} to {share[2]:.2f}) | {upward(row['bound'])} | {row['estimate']:.3f} |"
         )
     return "\n".join(lines) + "\n"
 
 
-def _upward(share: float) -> str:
+def upward(share: float) -> str:
     """Three digits, rounded up: what is printed holds too."""
     return f"{min(math.ceil(share * 1000) / 1000, 1):.3f}"
 

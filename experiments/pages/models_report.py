@@ -12,7 +12,6 @@ from statistics import median
 
 from drjax.reports.ladder import number
 from experiments.markdown import Tables, markdown_table
-from experiments.pages.attacks_inversion_cells import MADE_BY
 from experiments.pages.models_cells import MISTAKES
 from experiments.pages.report import line_of, lines
 
@@ -70,15 +69,14 @@ def glm_grid() -> str:
 
 @made
 def forces() -> str:
-    """Norms of the gradient of t-SNE maps under three forces, medians over maps."""
+    """Norms of the gradient of exact t-SNE maps under three forces, medians over maps."""
     titles = {"all": "all affinities", "cut": "affinities cut", "groups": "cut, repulsion by groups"}
     rows = []
-    for kind in MADE_BY:
-        found = line_of("tsne-forces", kind)["by_forces"]
-        for name, title in titles.items():
-            values = (median(found[name][what]) for what in ("truth", "mean", "median_known"))
-            rows.append((f"scikit-learn, {kind}", title, *map(number, values)))
-    heads = ("maps", "forces", "with the target", "with the mean record", "median known record")
+    found = line_of("tsne-forces", "exact")["by_forces"]
+    for name, title in titles.items():
+        values = (median(found[name][what]) for what in ("truth", "mean", "median_known"))
+        rows.append((title, *map(number, values)))
+    heads = ("forces, of exact maps", "with the target", "with the mean record", "median known record")
     return markdown_table(heads, rows)
 
 

@@ -26,6 +26,13 @@ def audit_time() -> Sequence[float]:
 
 
 @figures
+def membership_game(n: str) -> Sequence[float]:
+    """Share of games that are won at n records, with its interval."""
+    accuracy = line_of("membership-game", n)["accuracy"]
+    return accuracy["estimate"], accuracy["low"], accuracy["high"]
+
+
+@figures
 def erm_time() -> Sequence[float]:
     """Processor time a target of searches for records of a network at rest."""
     return (line_of("erm", "0")["processor_s"] / N_TARGETS,)

@@ -147,6 +147,7 @@ def rounded(dtype: str, is_toy: bool) -> dict[str, Any]:
 def game(n: int, is_toy: bool) -> dict[str, Any]:
     """Membership games of networks of n digits, each from a start that the adversary does not know."""
     data = load("digits")
+    assert data.y is not None
     order = np.random.default_rng(0).permutation(len(data.x))
     x, y = data.x[order], data.y[order]
     pairs = np.random.default_rng(1).integers(n, len(x), (4 if is_toy else 300, 2))

@@ -12,12 +12,13 @@ from pathlib import Path
 
 from drjax.core import validate
 from drjax.reports import records
+from drjax.reports.ladder import number, percent
 from experiments import claims
 from experiments.dr_reconstruction import report
 from experiments.dr_reconstruction.claims import CLAIMS, LENSES, judged_claims
 from experiments.dr_reconstruction.results import Results
 from experiments.dr_reconstruction.verdicts import NOT_TESTED
-from experiments.markdown import Tables
+from experiments.markdown import Tables, markdown_table
 from experiments.sweep import RESULTS, Claim
 
 FILE = Path(__file__).parent / "results" / RESULTS
@@ -53,6 +54,33 @@ def _row(claim: Claim, text: str) -> Claim:
         return replace(claim, claim=text, paper=section)
     # What is said of it is what was not run.
     return replace(claim, claim=text, paper=section, ours="", verdict=claims.NOT_RUN, note=claim.ours)
+
+
+@made
+def tsne() -> str:
+    """Attacks on t-SNE maps of MNIST with 199 known records, of the repeat that inversion was run on."""
+    titles = {
+        "mean": "mean record",
+        "nearest": "nearest of {n_pool} records (known and shadow)",
+        "invariant": "kernel on invariant features",
+        "residual-network": "the same with a network",
+        "affinities": "kernel on stationary affinities",
+        "inversion": "inversion, no shadows",
+    }
+    rows = []
+    for attack, title in titles.items():
+        found = _results().records("mnist", "tsne", 199, attack)[0]
+        scores = found["scores"]
+        mse = scores["mse"]
+        rows.append((
+            title.format(n_pool=found["n_pool"]),
+            str(scores["n_targets"]),
+            f"{number(mse['estimate'])} ({number(mse['low'])} to {number(mse['high'])})",
+            number(scores["mse_median"]["estimate"]),
+            "" if found["is_baseline"] else percent(scores["identification"]["estimate"]),
+            "" if found["is_baseline"] else number(scores["seconds_per_target"]),
+        ))  # fmt: skip
+    return markdown_table(("attack", "targets", "MSE", "median", "identified", "s a target"), rows)
 
 
 @made

@@ -36,16 +36,23 @@ def kappa_of(public: np.ndarray, mse: float) -> EmpiricalKappa:
     return kappa_empirical(public, float(np.sqrt(mse * public.shape[1])))
 
 
-def rows(cells: Sequence[Mapping[str, Any]], public: np.ndarray) -> list[dict[str, Any]]:
+def radius_of(cells: Sequence[Mapping[str, Any]]) -> float:
+    """The error that counts as success: the mean of the nearest neighbour's.
+
+    Args:
+        cells: Records of the factor "privacy".
+    """
+    return float(np.mean(next(c for c in cells if c["attack"] == "nearest")["errors"]))
+
+
+def rows(cells: Sequence[Mapping[str, Any]], kappa: EmpiricalKappa) -> list[dict[str, Any]]:
     """One row for each attack on each setting of DP-GD: mu, epsilon, attack, accuracy, MSE, success, bound, estimate.
 
     Args:
         cells: Records of the factor "privacy".
-        public: (N, d) records of the adversary.
+        kappa: What guesses reach at the radius of `radius_of`.
     """
-    nearest = next(c for c in cells if c["attack"] == "nearest")
-    radius = float(np.mean(nearest["errors"]))
-    kappa = kappa_of(public, radius)
+    radius = radius_of(cells)
     accuracies = {c["setting"]: c["accuracy"] for c in cells if c["attack"] == "mean"}
     found = []
     for cell in cells:
@@ -76,7 +83,7 @@ def to_markdown(found: Sequence[Mapping[str, Any]]) -> str:
     lines = [
         f"Success is an MSE of at most {found[0]['radius']:.4f}. Without the release the best guess that was found has "
         f"{kappa.kappa:.4f} (95% on each side: {kappa.lower:.4f} to {kappa.upper:.4f}), and no guess has more than "
-        f"{_upward(kappa.upper_of_all)} (certified with 95% confidence).",
+        f"{upward(kappa.upper_of_all)} (certified with 95% confidence).",
         "",
         'The column "bound" holds for every attack, with that confidence. "With the best guess found" is an estimate '
         "from below: it would be the bound if no guess were better than the one that was found.",
@@ -89,12 +96,12 @@ def to_markdown(found: Sequence[Mapping[str, Any]]) -> str:
         share = row["success"]
         lines.append(
             f"| {row['mu']:g} | {row['epsilon']:.3g} | {row['accuracy']:.3f} | {row['attack']} | {row['mse']:.4f} | "
-            f"{share[0]:.2f} ({share[1]:.2f} to {share[2]:.2f}) | {_upward(row['bound'])} | {row['estimate']:.3f} |"
+            f"{share[0]:.2f} ({share[1]:.2f} to {share[2]:.2f}) | {upward(row['bound'])} | {row['estimate']:.3f} |"
         )
     return "\n".join(lines) + "\n"
 
 
-def _upward(share: float) -> str:
+def upward(share: float) -> str:
     """Three digits, rounded up: what is printed holds too."""
     return f"{min(math.ceil(share * 1000) / 1000, 1):.3f}"
 
@@ -110,7 +117,8 @@ def main(*, results: Path) -> None:
     cells = [r for r in written if r["kind"] == "attack" and r["factor"] == "privacy"]
     if not cells:
         raise ValueError(f"results must hold the factor 'privacy', got none in {results}")
-    found = rows(cells, data.x[parts.shadow[:N_PRIOR]].reshape(min(N_PRIOR, len(parts.shadow)), -1))
+    public = data.x[parts.shadow[:N_PRIOR]]
+    found = rows(cells, kappa_of(public.reshape(len(public), -1), radius_of(cells)))
     text = to_markdown(found)
     with records.atomic_open(results / "bounds.md") as file:
         file.write(text.encode())

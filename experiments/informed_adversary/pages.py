@@ -10,14 +10,19 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from drjax.bounds.prior import EmpiricalKappa
 from drjax.reports import records
 from drjax.reports.ladder import number, percent
 from experiments import claims
 from experiments.cells import Line
+from experiments.informed_adversary import bound
 from experiments.informed_adversary.cells import INVERSION, NEAREST
 from experiments.informed_adversary.claims import DEFAULT, judged_claims
 from experiments.informed_adversary.report import by_setting
 from experiments.markdown import Tables, markdown_table
+from experiments.pages.report import line_of
 from experiments.sweep import RESULTS
 
 FOLDER = Path(__file__).parent / "results"
@@ -36,20 +41,21 @@ block = made.block
 
 
 @functools.cache
-def _rows() -> list[dict[str, Any]]:
+def lines() -> list[dict[str, Any]]:
+    """The committed lines, the first with the configuration."""
     return records.read_records(FOLDER / RESULTS)
 
 
 @made
 def claims_table() -> str:
     """Every claim of the paper."""
-    return claims.table(judged_claims(_rows()))
+    return claims.table(judged_claims(lines()))
 
 
 @made
 def default_table() -> str:
     """The default setting, a row for each attack."""
-    cells = by_setting([row for row in _rows() if row["kind"] == "attack"])[DEFAULT]
+    cells = by_setting([row for row in lines() if row["kind"] == "attack"])[DEFAULT]
     rows = []
     for name, label in LABELS.items():
         cell, scores = cells[name], cells[name]["scores"]
@@ -82,18 +88,42 @@ def shadows() -> str:
         "quadratic kernel": ("quadratic", None),
         "RecoNN, fast recipe": ("fast", None),
     }
-    lines = [line for line in _rows() if line.get("factor") in ("default", "shadows")]
+    found = [line for line in lines() if line.get("factor") in ("default", "shadows")]
     rows = []
     for title, (attack, epochs) in kinds.items():
         own = {
             line["of"]["n_shadow"]: line
-            for line in lines
+            for line in found
             if line["attack"] == attack and (line["of"].get("learned_epochs") is None) == (epochs is None)
         }
         is_baseline = attack in ("mean", NEAREST)
         cells = (_shown(own[n], is_baseline=is_baseline) if n in own else "not run" for n in sizes)
         rows.append((title, *cells))
     return markdown_table(("", *(f"{n:,} shadow models" for n in sizes)), rows)
+
+
+@made
+def privacy() -> str:
+    """Inversion and ridge regression under DP-GD, by mu, beside the bound and what it would be of the best guess."""
+    guess = line_of("guess", "privacy")
+    kappa = EmpiricalKappa(guess=np.empty(0), **{name: guess[name] for name in EmpiricalKappa._fields if name in guess})
+    found = {(r["mu"], r["attack"]): r for r in bound.rows([r for r in lines() if r.get("factor") == "privacy"], kappa)}
+    rows = []
+    for mu in dict.fromkeys(mu for mu, _ in found):
+        own, ridge = found[mu, INVERSION], found[mu, "ridge"]
+        share, low, high = own["success"]
+        rows.append((
+            f"{mu:g}", _three_digits(own["epsilon"]), f"{own['accuracy']:.2f}", number(own["mse"]),
+            f"{share:.0%} ({low:.0%} to {high:.0%})", f"{ridge['success'][0]:.0%}", bound.upward(own["bound"]),
+            f"{own['estimate']:.3f}",
+        ))  # fmt: skip
+    heads = ("mu", "epsilon at delta 1e-5", "accuracy", "inversion: MSE", "inversion: success",
+             "ridge on shadow models: success", "bound", "with the best guess found (no bound)")  # fmt: skip
+    return markdown_table(heads, rows)
+
+
+def _three_digits(value: float) -> str:
+    return f"{float(f'{value:.3g}'):,g}"
 
 
 def _shown(line: Line, *, is_baseline: bool) -> str:

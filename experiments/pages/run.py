@@ -21,12 +21,14 @@ from experiments import command
 from experiments.cells import Cell, Computed, Group, Line, by, cell_of
 from experiments.pages import (
     attacks_cells,
+    attacks_inversion_cells,
     audits,
     dp_pca_cells,
     kernels_cells,
     leak_cells,
     mechanisms,
     models,
+    models_cells,
     options_cells,
     property_cells,
     release_cells,
@@ -50,6 +52,8 @@ TABLES: Mapping[str, Mapping[str, Callable[[bool], Mapping[str, Any]]]] = {
     **models.TABLES,
     **release_cells.TABLES,
     **synthesis_cells.TABLES,
+    **models_cells.TABLES,
+    **attacks_inversion_cells.TABLES,
     "property": {kind: functools.partial(_of_plots, kind) for kind in KINDS},
     **audits.TABLES,
     **attacks_cells.TABLES,

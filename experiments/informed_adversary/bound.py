@@ -36,16 +36,29 @@ def kappa_of(public: np.ndarray, mse: float) -> EmpiricalKappa:
     return kappa_empirical(public, float(np.sqrt(mse * public.shape[1])))
 
 
-def rows(cells: Sequence[Mapping[str, Any]], public: np.ndarray) -> list[dict[str, Any]]:
+def radius_of(cells: Sequence[Mapping[str, Any]]) -> float:
+    """The mean squared error that counts as success: the nearest neighbour's, mean over targets.
+
+    Args:
+        cells: Records of the factor "privacy".
+    """
+    return float(np.mean(next(c for c in cells if c["attack"] == "nearest")["errors"]))
+
+
+def public_of(config: Mapping[str, Any]) -> np.ndarray:
+    """Records (N, d) of the adversary that kappa is estimated on; from the run's first line."""
+    data, parts = records_of(config)
+    return data.x[parts.shadow[:N_PRIOR]].reshape(min(N_PRIOR, len(parts.shadow)), -1)
+
+
+def rows(cells: Sequence[Mapping[str, Any]], kappa: EmpiricalKappa) -> list[dict[str, Any]]:
     """One row for each attack on each setting of DP-GD: mu, epsilon, attack, accuracy, MSE, success, bound, estimate.
 
     Args:
         cells: Records of the factor "privacy".
-        public: (N, d) records of the adversary.
+        kappa: What guesses reach without the release, at the radius of the cells.
     """
-    nearest = next(c for c in cells if c["attack"] == "nearest")
-    radius = float(np.mean(nearest["errors"]))
-    kappa = kappa_of(public, radius)
+    radius = radius_of(cells)
     accuracies = {c["setting"]: c["accuracy"] for c in cells if c["attack"] == "mean"}
     found = []
     for cell in cells:
@@ -106,11 +119,10 @@ def main(*, results: Path) -> None:
         results: Folder of `results.jsonl`, with the factor "privacy".
     """
     written = records.read_records(results / RESULTS)
-    data, parts = records_of(written[0]["config"])
     cells = [r for r in written if r["kind"] == "attack" and r["factor"] == "privacy"]
     if not cells:
         raise ValueError(f"results must hold the factor 'privacy', got none in {results}")
-    found = rows(cells, data.x[parts.shadow[:N_PRIOR]].reshape(min(N_PRIOR, len(parts.shadow)), -1))
+    found = rows(cells, kappa_of(public_of(written[0]["config"]), radius_of(cells)))
     text = to_markdown(found)
     with records.atomic_open(results / "bounds.md") as file:
         file.write(text.encode())

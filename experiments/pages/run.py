@@ -19,7 +19,7 @@ from typing import Any
 from drjax.data import Dataset, load
 from experiments import command
 from experiments.cells import Cell, Computed, Group, Line, by, cell_of
-from experiments.pages import audits, mechanisms, models
+from experiments.pages import audits, behind_steps_cells, bounds_cells, mechanisms, models
 from experiments.sweep import Asked, Sweep, cell_name
 from experiments.tsne_property import generated
 
@@ -36,6 +36,8 @@ TABLES: Mapping[str, Mapping[str, Callable[[bool], Mapping[str, Any]]]] = {
     **models.TABLES,
     "property": {kind: functools.partial(_of_plots, kind) for kind in KINDS},
     **audits.TABLES,
+    **behind_steps_cells.TABLES,
+    **bounds_cells.TABLES,
 }
 """What computes the facts of a cell, by table and cell; told whether to take as few targets as do."""
 

@@ -17,10 +17,7 @@ from drjax.reports import records
 
 PCA_OF_MNIST = "audit --data mnist --n-shadow 1300 --n-validation 200 --n-targets 300 --attacks closed-form"
 
-DEFENDED = (
-    "audit --data mnist --n-known 99 --n-shadow 400 --n-validation 100 --n-targets 100 --attacks ridge closed-form"
-    " --defense"
-)
+DEFENDED = "audit --data mnist --n-known 99 --n-targets 200 --attacks ridge closed-form --defense"
 
 NOISY = "--defense input-noise --defense-scale"
 
@@ -62,9 +59,9 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         f" --attacks ridge invariant {NOISY} 0.05 0.1 0.2 0.4",
     },
     "noise-mnist": {
-        "input": f"{DEFENDED} input-noise --defense-scale 0.0157 0.0627 0.1255 0.3",
-        "output": f"{DEFENDED} output-noise --defense-scale 0.01 0.1 0.3",
-        "rounding": f"{DEFENDED} rounding --defense-scale 0.01 0.1 0.5",
+        "input": f"{DEFENDED} input-noise --defense-scale 0.00784 0.0157 0.0314 0.0627 0.1255 0.3",
+        "output": f"{DEFENDED} output-noise --defense-scale 0.001 0.01 0.1 0.3",
+        "rounding": f"{DEFENDED} rounding --defense-scale 0.001 0.01 0.1 0.5",
     },
     "pca-of-mnist": {
         "attacks": "audit --data mnist --n-known 199 --n-shadow 4000 --n-validation 500 --n-targets 1000"

@@ -29,7 +29,9 @@ def audits() -> Sequence[float]:
 @figures
 def exact_noise() -> Sequence[float]:
     """Microseconds a coordinate of Laplace and of Gaussian noise."""
-    found = [tables.newest(tables.rows_of("bounds.jsonl"), name="bounds/release", noise=n) for n in ("Laplace", "Gaussian")]
+    found = [
+        tables.newest(tables.rows_of("bounds.jsonl"), name="bounds/release", noise=n) for n in ("Laplace", "Gaussian")
+    ]
     return [1e6 * row["run_s"] / row["coordinates"] for row in found]
 
 
@@ -66,7 +68,11 @@ def noisy_embeddings() -> Sequence[float]:
     """Best share on the noisy records at mu = 10, on the map at 100, and the bound at 5."""
     lines = committed()
     best = [
-        max(line["success"]["estimate"] for line in lines if line["mu"] == mu and (line["attack"] in ON_THE_MAP) == is_map)
+        max(
+            line["success"]["estimate"]
+            for line in lines
+            if line["mu"] == mu and (line["attack"] in ON_THE_MAP) == is_map
+        )
         for mu, is_map in ((10, False), (100, True))
     ]
     return *best, next(line["bound"] for line in lines if line["mu"] == 5)

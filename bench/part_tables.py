@@ -112,11 +112,15 @@ def others() -> str:
     return "\n\n".join([markdown_table(heads, rows), "\n".join(f"- {_indented(text)}" for text in origins)])
 
 
+def last_audits() -> dict[float, Row]:
+    """The newest row of each mu that was audited."""
+    return {row["mu"]: row for row in sorted(tables.rows_of(AUDITS), key=lambda row: row["utc"])}
+
+
 @made
 def audits() -> str:
     """Which share of mu and epsilon the lower bounds of audits have, and how often a true claim is refuted."""
-    used = tables.rows_of(AUDITS)
-    last: dict[float, Row] = {row["mu"]: row for row in sorted(used, key=lambda row: row["utc"])}
+    last = last_audits()
     rows = [
         (
             f"{row['mu']:g}",

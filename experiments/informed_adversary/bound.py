@@ -37,7 +37,7 @@ def kappa_of(public: np.ndarray, mse: float) -> EmpiricalKappa:
 
 
 def radius_of(cells: Sequence[Mapping[str, Any]]) -> float:
-    """The error that counts as success: the mean of the nearest neighbour's.
+    """The mean squared error that counts as success: the nearest neighbour's, mean over targets.
 
     Args:
         cells: Records of the factor "privacy".
@@ -45,12 +45,18 @@ def radius_of(cells: Sequence[Mapping[str, Any]]) -> float:
     return float(np.mean(next(c for c in cells if c["attack"] == "nearest")["errors"]))
 
 
+def public_of(config: Mapping[str, Any]) -> np.ndarray:
+    """Records (N, d) of the adversary that kappa is estimated on; from the run's first line."""
+    data, parts = records_of(config)
+    return data.x[parts.shadow[:N_PRIOR]].reshape(min(N_PRIOR, len(parts.shadow)), -1)
+
+
 def rows(cells: Sequence[Mapping[str, Any]], kappa: EmpiricalKappa) -> list[dict[str, Any]]:
     """One row for each attack on each setting of DP-GD: mu, epsilon, attack, accuracy, MSE, success, bound, estimate.
 
     Args:
         cells: Records of the factor "privacy".
-        kappa: What guesses reach at the radius of `radius_of`.
+        kappa: What guesses reach without the release, at the radius of the cells.
     """
     radius = radius_of(cells)
     accuracies = {c["setting"]: c["accuracy"] for c in cells if c["attack"] == "mean"}
@@ -113,12 +119,10 @@ def main(*, results: Path) -> None:
         results: Folder of `results.jsonl`, with the factor "privacy".
     """
     written = records.read_records(results / RESULTS)
-    data, parts = records_of(written[0]["config"])
     cells = [r for r in written if r["kind"] == "attack" and r["factor"] == "privacy"]
     if not cells:
         raise ValueError(f"results must hold the factor 'privacy', got none in {results}")
-    public = data.x[parts.shadow[:N_PRIOR]]
-    found = rows(cells, kappa_of(public.reshape(len(public), -1), radius_of(cells)))
+    found = rows(cells, kappa_of(public_of(written[0]["config"]), radius_of(cells)))
     text = to_markdown(found)
     with records.atomic_open(results / "bounds.md") as file:
         file.write(text.encode())

@@ -41,21 +41,21 @@ block = made.block
 
 
 @functools.cache
-def lines() -> list[dict[str, Any]]:
-    """The committed lines, the first with the configuration."""
+def committed() -> list[dict[str, Any]]:
+    """The committed lines, the run's first."""
     return records.read_records(FOLDER / RESULTS)
 
 
 @made
 def claims_table() -> str:
     """Every claim of the paper."""
-    return claims.table(judged_claims(lines()))
+    return claims.table(judged_claims(committed()))
 
 
 @made
 def default_table() -> str:
     """The default setting, a row for each attack."""
-    cells = by_setting([row for row in lines() if row["kind"] == "attack"])[DEFAULT]
+    cells = by_setting([row for row in committed() if row["kind"] == "attack"])[DEFAULT]
     rows = []
     for name, label in LABELS.items():
         cell, scores = cells[name], cells[name]["scores"]
@@ -88,7 +88,7 @@ def shadows() -> str:
         "quadratic kernel": ("quadratic", None),
         "RecoNN, fast recipe": ("fast", None),
     }
-    found = [line for line in lines() if line.get("factor") in ("default", "shadows")]
+    lines = [line for line in committed() if line.get("factor") in ("default", "shadows")]
     rows = []
     for title, (attack, epochs) in kinds.items():
         own = {
@@ -105,9 +105,11 @@ def shadows() -> str:
 @made
 def privacy() -> str:
     """Inversion and ridge regression under DP-GD, by mu, beside the bound and what it would be of the best guess."""
-    guess = line_of("guess", "privacy")
+    guess = line_of("bound", "kappa")
     kappa = EmpiricalKappa(guess=np.empty(0), **{name: guess[name] for name in EmpiricalKappa._fields if name in guess})
-    found = {(r["mu"], r["attack"]): r for r in bound.rows([r for r in lines() if r.get("factor") == "privacy"], kappa)}
+    found = {
+        (r["mu"], r["attack"]): r for r in bound.rows([r for r in committed() if r.get("factor") == "privacy"], kappa)
+    }
     rows = []
     for mu in dict.fromkeys(mu for mu, _ in found):
         own, ridge = found[mu, INVERSION], found[mu, "ridge"]

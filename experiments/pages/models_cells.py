@@ -21,9 +21,6 @@ from drjax.core.types import Status, count_status
 from drjax.data import load
 from drjax.nets.classifier_training import Training, train_many
 from drjax.nets.classifiers import Classifier
-from experiments.informed_adversary import bound
-from experiments.informed_adversary.pages import lines
-from experiments.informed_adversary.run import records_of
 
 GAMES = (300, 1000)
 """Records of each network of the membership game."""
@@ -106,8 +103,6 @@ def mistaken(kind: str, is_toy: bool) -> dict[str, Any]:
     wrong[0] = (wrong[0] + 1) % 10
     changes: Mapping[str, Mapping[str, Any]] = {
         "right": {},
-        "rate-1%": {"guess": dataclasses.replace(SHORT, learning_rate=1.01 * SHORT.learning_rate)},
-        "rate-5%": {"guess": dataclasses.replace(SHORT, learning_rate=1.05 * SHORT.learning_rate)},
         "order": {"batches_seed": 2},
         "label": {"known_y": wrong},
         "start": {"init_seed": 2, "target_y": given.targets[1]},
@@ -156,18 +151,6 @@ def game(n: int, is_toy: bool) -> dict[str, Any]:
     return {"n_games": len(pairs), "accuracy": found.accuracy._asdict(), "auc": float(found.auc)}
 
 
-def guess(is_toy: bool) -> dict[str, Any]:
-    """What guesses reach without a release, at the radius of the experiment with DP-GD."""
-    head, *rest = lines()
-    cells = [line for line in rest if line["factor"] == "privacy"]
-    data, parts = records_of(head["config"])
-    public = data.x[parts.shadow[: 200 if is_toy else bound.N_PRIOR]]
-    radius = bound.radius_of(cells)
-    found = bound.kappa_of(public.reshape(len(public), -1), radius)
-    names = ("kappa", "lower", "upper", "upper_of_all", "confidence")
-    return {"radius": radius, **{name: float(getattr(found, name)) for name in names}}
-
-
 def glm_solver(solver: str, is_toy: bool) -> dict[str, Any]:
     """Outcomes of `bench.glm_grid` with one solver and one target: counts by tolerance, and actual over expected."""
     tolerances = glm_grid.TOLERANCES[:1] if is_toy or solver == "cholesky" else glm_grid.TOLERANCES
@@ -202,7 +185,6 @@ TABLES = {
     "relu": {f"{rate:g}": functools.partial(relu, rate) for rate in RELU_RATES},
     "rounding": {dtype: functools.partial(rounded, dtype) for dtype in ROUNDINGS},
     "membership-game": {str(n): functools.partial(game, n) for n in GAMES},
-    "guess": {"privacy": guess},
     "glm-grid": {solver: functools.partial(glm_solver, solver) for solver in glm_grid.SOLVERS},
 }
 """What computes the facts of a cell, by table and cell."""

@@ -23,6 +23,8 @@ from experiments.pages import (
     attacks_cells,
     attacks_inversion_cells,
     audits,
+    behind_steps_cells,
+    bounds_cells,
     dp_pca_cells,
     kernels_cells,
     leak_cells,
@@ -62,6 +64,8 @@ TABLES: Mapping[str, Mapping[str, Callable[[bool], Mapping[str, Any]]]] = {
     **leak_cells.TABLES,
     **options_cells.TABLES,
     **property_cells.TABLES,
+    **behind_steps_cells.TABLES,
+    **bounds_cells.TABLES,
 }
 """What computes the facts of a cell, by table and cell; told whether to take as few targets as do."""
 

@@ -9,6 +9,7 @@ python -m experiments.pipelines.report answers    # how many answers of each sta
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -104,28 +105,34 @@ def answers_table(lines: Sequence[Line]) -> str:
     return markdown_table(heads, [(title, *words) for title, words in rows.items()])
 
 
+@functools.cache
+def committed() -> Sequence[Line]:
+    """The committed lines of cells."""
+    return records.read_records(HERE / RESULTS)[1:]
+
+
 @made
 def answers() -> str:
     """What the answers say of themselves."""
-    return answers_table(records.read_records(HERE / RESULTS)[1:])
+    return answers_table(committed())
 
 
 @made
 def cells() -> str:
     """Every cell."""
-    return to_markdown(records.read_records(HERE / RESULTS)[1:])
+    return to_markdown(committed())
 
 
 @made
 def pca() -> str:
     """PCA behind steps."""
-    return short_table([line for line in records.read_records(HERE / RESULTS)[1:] if is_pca(line)])
+    return short_table([line for line in committed() if is_pca(line)])
 
 
 @made
 def maps() -> str:
     """Other maps behind steps."""
-    return short_table([line for line in records.read_records(HERE / RESULTS)[1:] if not is_pca(line)])
+    return short_table([line for line in committed() if not is_pca(line)])
 
 
 @made

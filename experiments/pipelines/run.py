@@ -116,13 +116,13 @@ def _compute(config: Config, missing: Sequence[Cell]) -> Iterator[Computed]:
                     "n_known": len(known),
                     "n_public": 0 if threat.public is None else len(threat.public),
                     "n_features": known.shape[1],
-                    **_attacked(key, release, threat, targets),
+                    **attacked(key, release, threat, targets),
                     **_recognised(key, release, known, targets, coords, config.recognised),
                 },
             )
 
 
-def _attacked(key: jax.Array, release: Release, threat: EmbeddingThreat, targets: np.ndarray) -> dict[str, Any]:
+def attacked(key: jax.Array, release: Release, threat: EmbeddingThreat, targets: np.ndarray) -> dict[str, Any]:
     """How far the attack's answers are from the targets, and what it says of them."""
     known = threat.known
     begun = time.perf_counter()

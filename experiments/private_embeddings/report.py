@@ -6,6 +6,7 @@ python -m experiments.private_embeddings.report side-by-side      # the best att
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,16 +27,22 @@ ON_THE_MAP = ("ridge on shadow embeddings", "closed form of PCA")
 """Attacks that see the embedding alone; the others see the noisy record itself."""
 
 
+@functools.cache
+def committed() -> Sequence[Line]:
+    """The committed lines of attacks."""
+    return records.read_records(HERE / RESULTS)[1:]
+
+
 @made
 def cells() -> str:
     """Success of every attack at every guarantee beside the bound."""
-    return to_markdown(records.read_records(HERE / RESULTS)[1:])
+    return to_markdown(committed())
 
 
 @made
 def side_by_side() -> str:
     """The bound at some guarantees beside the best attack on the noisy records and the best on the map."""
-    lines, rows = records.read_records(HERE / RESULTS)[1:], []
+    lines, rows = committed(), []
     for mu in (0.3, 1.0, 10.0, 100.0):
         own = [line for line in lines if line["mu"] == mu]
         best = {

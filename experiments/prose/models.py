@@ -78,21 +78,21 @@ def relu() -> Sequence[float]:
 @figures
 def guess() -> Sequence[float]:
     """The radius of success, what guesses reach, what no guess has more than, and the confidence of that."""
-    line = line_of("guess", "privacy")
+    line = line_of("bound", "kappa")
     return tuple(line[name] for name in ("radius", "kappa", "upper_of_all", "confidence"))
 
 
 @figures
 def guess_in_short() -> Sequence[float]:
     """What no guess has more than, what guesses reach, and the former."""
-    line = line_of("guess", "privacy")
+    line = line_of("bound", "kappa")
     return line["upper_of_all"], line["kappa"], line["upper_of_all"]
 
 
 def _paper_004(factor: str, setting: str, attack: str) -> Line:
     own = [
         line
-        for line in informed.lines()[1:]
+        for line in informed.committed()[1:]
         if (line["factor"], line["setting"], line["attack"]) == (factor, setting, attack)
     ]
     if len(own) != 1:

@@ -93,7 +93,7 @@ def shadows() -> str:
     for title, (attack, epochs) in kinds.items():
         own = {
             line["of"]["n_shadow"]: line
-            for line in found
+            for line in lines
             if line["attack"] == attack and (line["of"].get("learned_epochs") is None) == (epochs is None)
         }
         is_baseline = attack in ("mean", NEAREST)

@@ -30,6 +30,11 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     _programs = tempfile.TemporaryDirectory(prefix="drjax-tests-", ignore_cleanup_errors=True)
     os.environ["JAX_COMPILATION_CACHE_DIR"] = _programs.name
 
+# Tracing makes many objects, and each walk over all that is alive takes long: walk rarely, never over what the modules
+# of drjax and of the tests hold, and not while they are imported.
+gc.set_threshold(50_000, 20, 20)
+gc.disable()
+
 import chex  # noqa: E402 (JAX reads its environment when it is imported)
 import jax  # noqa: E402
 import pytest  # noqa: E402
@@ -37,6 +42,14 @@ from PIL import Image  # noqa: E402
 
 from drjax.core import memory, platforms  # noqa: E402
 from tests import kernels, lowering  # noqa: E402
+
+TESTS = Path(__file__).parent
+
+N_PROCESSES = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+"""Processes of this run."""
+
+PROCESS = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+"""Number of this one, from 0."""
 
 jax.config.update("jax_num_cpu_devices", 2)
 
@@ -46,9 +59,22 @@ lowering.share_contexts()
 if "NUMBA_CACHE_DIR" in os.environ:
     kernels.keep()
 
-# Tracing makes many objects, and each walk over all that is alive takes long: walk rarely, and never over what the
-# modules of drjax and of the tests hold.
-gc.set_threshold(50_000, 20, 20)
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    # Who first imports a file of tests rewrites its assertions, for the other processes too: each begins elsewhere.
+    report = yield
+    if collector.path == TESTS and isinstance(collector, pytest.Directory) and report.result:
+        first = len(report.result) * PROCESS // N_PROCESSES
+        report.result = report.result[first:] + report.result[:first]
+    return report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    # All processes have to collect the same, in the same order.
+    if N_PROCESSES > 1:
+        items.sort(key=lambda item: item.path)
 
 
 @pytest.hookimpl(trylast=True)
@@ -57,6 +83,7 @@ def pytest_collection_finish():
         kernels.keep_uncached()
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_sessionfinish():

@@ -278,22 +278,23 @@ def choose_batch_size(
 
 
 def _fits(fn: BatchedFn, context: PyTree, lanes: PyTree, size: int, budget: int) -> bool:
-    """Whether a chunk of that size takes no more than the budget beside its context and calls no host code.
+    """Whether a chunk of that size takes no more than the budget beside its context and, with host code, is short.
 
     Costs nothing if such a chunk is run: `jit` keeps what it traces.
     """
     chunk = jax.tree.map(lambda leaf: _like(leaf, size), lanes)
     jaxpr = jax.jit(fn).trace(context, chunk).jaxpr.jaxpr
     n_shared = len(jaxpr.invars) - len(jax.tree.leaves(lanes))
-    own = _own_bytes(jaxpr, n_shared)
-    return own is not None and own <= budget
+    own, calls_host = _own_bytes(jaxpr, n_shared)
+    m = np.shape(jax.tree.leaves(lanes)[0])[0]
+    return own <= budget and not (calls_host and size > min(m, HOST_LANES_PER_CORE * host.n_cores()))
 
 
 @functools.lru_cache(maxsize=256)
-def _own_bytes(jaxpr: Any, n_shared: int) -> int | None:
-    """Peak of what a traced chunk holds beside its first `n_shared` arguments; None if it calls host code."""
+def _own_bytes(jaxpr: Any, n_shared: int) -> tuple[int, bool]:
+    """Peak of what a traced chunk holds beside its first `n_shared` arguments, and whether it calls host code."""
     shared = sum(n_bytes(var.aval) for var in jaxpr.invars[:n_shared])
-    return None if host_bytes(jaxpr) else peak_bytes(jaxpr) - shared
+    return peak_bytes(jaxpr) - shared, host_bytes(jaxpr) > 0
 
 
 def _one_of_few(m: int, fits: int) -> int:
@@ -326,7 +327,6 @@ def lane_bytes(fn: BatchedFn, context: PyTree, lanes: PyTree) -> int:
 
     Read from the traced program without running or compiling it: XLA's fusion only lowers the figure.
     """
-
     return _lane_costs(fn, context, lanes)[0]
 
 

@@ -1,3 +1,4 @@
+import functools
 import json
 import sys
 
@@ -30,24 +31,25 @@ def test_rero_is_the_library(capsys, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "curve"),
+    ("options", "make_curve"),
     [
-        (("--mu", "1.5"), tradeoff.Gaussian(1.5)),
-        (("--epsilon", "1.5"), tradeoff.EpsilonDelta(1.5)),
-        (("--epsilon", "1.5", "--delta", "1e-3"), tradeoff.EpsilonDelta(1.5, 1e-3)),
-        (("--rho", "0.5"), tradeoff.ZCDP(0.5)),
-        (("--laplace", "2"), tradeoff.Laplace(2.0)),
+        (("--mu", "1.5"), functools.partial(tradeoff.Gaussian, 1.5)),
+        (("--epsilon", "1.5"), functools.partial(tradeoff.EpsilonDelta, 1.5)),
+        (("--epsilon", "1.5", "--delta", "1e-3"), functools.partial(tradeoff.EpsilonDelta, 1.5, 1e-3)),
+        (("--rho", "0.5"), functools.partial(tradeoff.ZCDP, 0.5)),
+        (("--laplace", "2"), functools.partial(tradeoff.Laplace, 2.0)),
         (
             ("--noise-multiplier", "1", "--steps", "20", "--rate", "0.1", "--neighbouring", "zero_out"),
-            tradeoff.subsampled_gaussian(1.0, 0.1, 20, neighbouring="zero_out"),
+            functools.partial(tradeoff.subsampled_gaussian, 1.0, 0.1, 20, neighbouring="zero_out"),
         ),
         (
             ("--noise-multiplier", "2", "--steps", "4", "--shuffled", "--neighbouring", "replace_one"),
-            tradeoff.Gaussian(2.0),
+            functools.partial(tradeoff.Gaussian, 2.0),
         ),
     ],
 )
-def test_every_mechanism(capsys, options, curve):
+def test_every_mechanism(capsys, options, make_curve):
+    curve = make_curve()
     found = result(capsys, "tradeoff", *options, "--alpha", "0.001", "0.2")
     np.testing.assert_array_equal([row["detections"] for row in found["rows"]], curve.power([0.001, 0.2]))
 

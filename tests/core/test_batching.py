@@ -290,6 +290,25 @@ def test_chunks_of_host_code_are_short_where_the_lanes_share_much():
     assert batching.choose_batch_size(lambda _, x: x + 1, large, lanes, budget=budget) > 10 * few
 
 
+def test_few_lanes_of_host_code_are_one_chunk_that_is_traced_once():
+    like = jax.ShapeDtypeStruct((3,), np.float32)
+    traces = []
+
+    def on_host(between, lanes):
+        traces.append(len(lanes))
+
+        def one(lane):
+            return host.call(lambda b, x: x * b[..., :1], like, between, lane, vmap_method="expand_dims")
+
+        return jax.vmap(one)(lanes)
+
+    lanes = np.arange(24, dtype=np.float32).reshape(8, 3)
+    np.testing.assert_array_equal(batching.map_lanes(on_host, np.full(3, 2.0, np.float32), lanes), 2 * lanes)
+    assert traces == [8]
+    # Not where they would not fit.
+    assert batching.choose_batch_size(on_host, np.ones(3, np.float32), lanes, budget=100) < 8
+
+
 def test_what_only_a_reduction_reads_is_not_counted():
     def outer(points, lanes):
         return jnp.sum((lanes[:, None] - points[None]) ** 2, axis=-1)

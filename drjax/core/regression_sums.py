@@ -96,14 +96,18 @@ class RegressionSums(NamedTuple):
         values, vectors = eigh(self.scatter / unit[:, None] / unit)
         values = np.maximum(values, 0)
         along = vectors.T @ (self.products / unit[:, None])
-        power, total, size = (along**2).sum(axis=1), self.squares.sum(), self.count * len(self.targets)
+        total, size = self.squares.sum(), self.count * len(self.targets)
+        rounding = len(values) * np.finfo(np.float64).eps
+        fits = values > rounding * values[-1]
+        explained = (along[fits] ** 2).sum(axis=1) / values[fits]
+        unexplained = max(total - explained.sum(), 0.0)
         losses = {}
         for penalty in penalties:
-            left = total - (power * (values + 2 * penalty) / (values + penalty) ** 2).sum()
+            left = unexplained + (explained * (penalty / (values[fits] + penalty)) ** 2).sum()
             # The mean has its part in a row's influence on its own prediction.
             free = 1 - ((values / (values + penalty)).sum() + 1) / self.count
-            floor = np.finfo(np.float64).eps * total
-            losses[float(penalty)] = float(max(left, floor) / size / free**2) if free > 0 else np.inf
+            # Where a fit leaves less than rounding, that is no small loss: nothing is free there either.
+            losses[float(penalty)] = float(max(left, rounding * total) / size / free**2) if free > 0 else np.inf
         loss, best = least(losses)
         # Inputs in their own units: what has no part gets no weight.
         turn = vectors / unit[:, None]
@@ -149,4 +153,4 @@ class Solved(NamedTuple):
     def left_out(self, inputs: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """(m, d), errors for some of the summed rows, inputs (m, p) and targets (m, d), without each of them."""
         own = (((inputs - self.inputs) @ self.root) ** 2).sum(axis=1) + 1 / self.count
-        return (targets - self.predict(inputs)) / np.maximum(1 - own, 1 / self.count)[:, None]
+        return (targets - self.predict(inputs)) / np.maximum(1 - own, np.sqrt(np.finfo(np.float64).eps))[:, None]

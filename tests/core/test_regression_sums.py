@@ -7,6 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.linear_model import Ridge
 
+from drjax.core.kernel_regression import Landmarks, Radial
 from drjax.core.regression_sums import RegressionSums
 
 PENALTIES = (1e-3, 0.1, 10.0)
@@ -76,3 +77,28 @@ def test_more_inputs_than_rows_leave_no_penalty_without_a_loss():
     found = RegressionSums.of(rng.normal(size=(5, 9)), rng.normal(size=(5, 2))).solve([1e-12, 1.0])
     assert np.isfinite(found.weights).all()
     assert found.penalty in (1e-12, 1.0)
+
+
+@pytest.mark.parametrize("n", [60, 300])
+def test_no_penalty_is_chosen_because_nothing_but_rounding_is_left(n):
+    # As many inputs as rows, so that a fit without a penalty passes through all of them: its residuals and what they
+    # are divided by both vanish, and their ratio does not.
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(n, 5))
+    y = np.sin(rows @ np.full((5, 3), 0.9)) + 0.01 * rng.normal(size=(n, 3))
+    landmarks = Landmarks.of(Radial(3.0), rows)
+    sums = RegressionSums.of(landmarks(rows), y)
+    found = sums.solve([10.0**e for e in range(-12, 2)])
+    limit = found.losses[1e-5]
+    assert_allclose(found.losses[1e-4], limit, rtol=0.02)
+    assert min(loss for penalty, loss in found.losses.items() if penalty < 1e-5) > 0.95 * limit
+    assert 0.9 * limit < found.loss <= limit
+
+
+def test_an_error_left_out_is_none_of_rounding_where_the_row_is_all_but_fitted_exactly():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(40, 39))
+    y = rng.normal(size=(40, 2))
+    found = RegressionSums.of(x, y).solve([1e-4])
+    other = Ridge(alpha=1e-4).fit(x[1:], y[1:])
+    assert_allclose(found.left_out(x[:1], y[:1])[0], y[0] - other.predict(x[:1])[0], rtol=1e-4)

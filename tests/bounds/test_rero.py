@@ -1,5 +1,4 @@
 import math
-import time
 
 import mpmath
 import numpy as np
@@ -137,13 +136,9 @@ def test_a_chain_of_ten_million_neighbours():
     assert np.all(rero.from_tradeoff(kappa, numeric, n_targets=n) >= rero.from_tradeoff(kappa, tradeoff.Laplace(0.1)))
 
 
-def test_a_long_chain_of_sampled_noise_takes_all_orders_of_renyi_s_divergence_at_once():
+def test_a_long_chain_of_sampled_noise_protects_nobody():
     curve = tradeoff.subsampled_gaussian(1.0, 1e-2, 10, neighbouring="add_or_remove")
-    start = time.process_time()
-    found = rero.from_tradeoff([1e-12, 1e-6, 1e-3], curve, n_targets=10**7)
-    # 4.6 s with a loop over the orders.
-    assert time.process_time() - start < 2
-    np.testing.assert_array_equal(found, 1)
+    np.testing.assert_array_equal(rero.from_tradeoff([1e-12, 1e-6, 1e-3], curve, n_targets=10**7), 1)
 
 
 def successes(hits, n):

@@ -180,7 +180,7 @@ def check(path):
     document.namespace = module.__dict__
     examples = list(document.examples())
     with contextlib.ExitStack() as stack:
-        # Not by a patch of the whole dictionary: it would forget what blocks import, of which some is imported once only.
+        # Not by a patch of the whole dictionary, which forgets what blocks import: some of it is imported once only.
         sys.modules[module.__name__] = module
         stack.callback(sys.modules.pop, module.__name__)
         for known in LISTS:

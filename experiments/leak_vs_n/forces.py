@@ -52,7 +52,7 @@ class Found(NamedTuple):
     """Medians over targets; errors as shares of the mean record's.
 
     Attributes:
-        noise: Of a force.
+        noise: Error of a force.
         places: Error that is left by the prior that places give.
         forces: Error to expect with the forces, too.
         less: The same, with `LESS` of the noise.

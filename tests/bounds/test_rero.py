@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest, chi2, norm
 
-from drjax.bounds import mse, prior, rero, tradeoff
+from drjax.bounds import closed_forms, mse, prior, rero, rounding, tradeoff
 
 KAPPA = np.concatenate([np.geomspace(1e-12, 0.1, 30), np.linspace(0.15, 1, 12)])
 
@@ -139,6 +139,24 @@ def test_a_chain_of_ten_million_neighbours():
 def test_a_long_chain_of_sampled_noise_protects_nobody():
     curve = tradeoff.subsampled_gaussian(1.0, 1e-2, 10, neighbouring="add_or_remove")
     np.testing.assert_array_equal(rero.from_tradeoff([1e-12, 1e-6, 1e-3], curve, n_targets=10**7), 1)
+
+
+@pytest.mark.parametrize("n_orders", [2, 40])
+def test_a_chain_takes_all_orders_of_renyi_s_divergence_at_once(monkeypatch, n_orders):
+    calls = []
+
+    def counted(x):
+        calls.append(np.shape(x))
+        return rounding.log_1mexp(x)
+
+    monkeypatch.setattr(closed_forms, "log_1mexp", counted)
+    orders = np.linspace(1.5, 60, n_orders)
+    curve = tradeoff.RDP(orders, 1e-6 * orders)
+    log_alpha = np.log([1e-12, 1e-6, 1e-3])
+    curve._log_run(log_alpha, np.full(3, 10.0))
+    # As many calls as for one order: the last axis has the orders.
+    assert 0 < len(calls) <= 3
+    assert any(shape[-1:] == (n_orders,) for shape in calls)
 
 
 def successes(hits, n):

@@ -1,6 +1,6 @@
 """Tables of docs/models and docs/attacks from the committed results of `models_cells` and `attacks_inversion_cells`.
 
-python -m experiments.pages.models_report TABLE      # a name of `block`, such as mistakes
+python -m experiments.pages.models_tables TABLE      # a name of `block`, such as mistakes
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tables of the pages on kernels and scale, from the committed results of `experiments.pages.run`.
 
-python -m experiments.pages.kernels_report TABLE      # a name of `block`, such as lanes
+python -m experiments.pages.kernels_tables TABLE      # a name of `block`, such as lanes
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from experiments.cells import Line
 from experiments.informed_adversary import bound
 from experiments.informed_adversary.cells import INVERSION, NEAREST
 from experiments.informed_adversary.claims import DEFAULT, judged_claims
-from experiments.informed_adversary.report import by_setting
+from experiments.informed_adversary.report import Settings, by_setting
 from experiments.markdown import Tables, markdown_table
 from experiments.pages.report import line_of
 from experiments.sweep import RESULTS
@@ -46,6 +46,12 @@ def committed() -> list[dict[str, Any]]:
     return records.read_records(FOLDER / RESULTS)
 
 
+@functools.cache
+def attacked() -> Settings:
+    """What attacks gave in each setting."""
+    return by_setting([row for row in committed() if row["kind"] == "attack"])
+
+
 @made
 def claims_table() -> str:
     """Every claim of the paper."""
@@ -55,7 +61,7 @@ def claims_table() -> str:
 @made
 def default_table() -> str:
     """The default setting, a row for each attack."""
-    cells = by_setting([row for row in committed() if row["kind"] == "attack"])[DEFAULT]
+    cells = attacked()[DEFAULT]
     rows = []
     for name, label in LABELS.items():
         cell, scores = cells[name], cells[name]["scores"]

@@ -103,7 +103,7 @@ def spectral_starts(is_toy: bool) -> dict[str, Any]:
 
 def repulsion(n: int, is_toy: bool) -> dict[str, Any]:
     """Errors of the repulsion between the points of a t-SNE map, and of its normaliser, by three ways."""
-    from openTSNE.quad_tree import QuadTree
+    from openTSNE.quad_tree import QuadTree  # pyright: ignore[reportMissingImports] (of the extra "bench")
 
     compiled = importlib.import_module("openTSNE._tsne")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ from drjax.bounds import rero, tradeoff
 from drjax.reports import records
 from experiments.best_attacks import report as best
 from experiments.cells import Line
-from experiments.informed_adversary import report as networks
+from experiments.informed_adversary import pages as informed
 from experiments.informed_adversary.cells import INVERSION, NEAREST
 from experiments.leak_vs_n import report as leak
 from experiments.leak_vs_n.tables import series_of
@@ -50,15 +49,9 @@ def identified_of(row: str, attack: str, maker: str = best.OURS) -> float:
     return scores_of(row, attack, maker)["identification"]["estimate"]
 
 
-@functools.cache
-def _networks() -> networks.Settings:
-    rows = records.read_records(ROOT / "experiments" / "informed_adversary" / "results" / RESULTS)
-    return networks.by_setting([row for row in rows if row["kind"] == "attack"])
-
-
 def network_of(factor: str, setting: str, attack: str) -> Line:
     """The committed line of an attack on networks that were trained on MNIST."""
-    return _networks()[factor, setting][attack]
+    return informed.attacked()[factor, setting][attack]
 
 
 @figures

@@ -15,7 +15,6 @@ from experiments.dr_reconstruction.config import NETWORK
 from experiments.dr_reconstruction.results import BEST, MEAN, NEAREST, Results
 from experiments.informed_adversary import pages as informed
 from experiments.informed_adversary.cells import INVERSION
-from experiments.informed_adversary.report import by_setting
 from experiments.markdown import Figures
 from experiments.pages import report
 from experiments.private_embeddings import report as private_embeddings
@@ -140,14 +139,8 @@ def plain_maps() -> Sequence[float]:
     return row["wall_s"], row["speedup"]["openTSNE/opentsne_bh"], row["speedup"]["sklearn/tsne"]
 
 
-@functools.cache
-def _networks() -> Mapping[tuple[str, str], Mapping[str, Any]]:
-    lines = records.read_records(informed.FOLDER / RESULTS)
-    return by_setting([line for line in lines if line["kind"] == "attack"])
-
-
 def _error(factor: str, setting: str, attack: str, measure: str = "mse") -> float:
-    return _networks()[factor, setting][attack]["scores"][measure]["estimate"]
+    return informed.attacked()[factor, setting][attack]["scores"][measure]["estimate"]
 
 
 @figures
@@ -163,7 +156,7 @@ def other_starts() -> Sequence[float]:
 @figures
 def reconstructors() -> Sequence[float]:
     """Errors of RecoNN: the notebook's recipe with 1,000 shadow models, the fast one with as many and with 20,000."""
-    lines = [line for line in records.read_records(informed.FOLDER / RESULTS) if line.get("attack") == "notebook"]
+    lines = [line for line in informed.committed() if line.get("attack") == "notebook"]
     (notebook,) = (
         line for line in lines if line["of"]["n_shadow"] == 1000 and line["of"].get("learned_epochs") is None
     )
@@ -208,7 +201,7 @@ def noisy_digits() -> Sequence[float]:
 @figures
 def epsilon_of_mu() -> Sequence[float]:
     """Epsilon at delta 1e-5 of DP-GD with mu = 10."""
-    found = {cell["epsilon"] for cells in _networks().values() for cell in cells.values() if _is_private(cell)}
+    found = {cell["epsilon"] for cells in informed.attacked().values() for cell in cells.values() if _is_private(cell)}
     (epsilon,) = found
     return (epsilon,)
 

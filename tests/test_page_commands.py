@@ -1,9 +1,10 @@
 """Commands of the documentation are ones that their programs understand.
 
 Looked at is every command of drjax that a page shows and no test runs: in indented blocks, in blocks of `console`
-behind `<!-- not run: REASON -->`, and in the text between backticks. Of a block of `console` the lines with `$ ` are
-commands and the rest is printed; of an indented one every line may be a command. An indented block is for commands
-alone: one with `$ `, or with Python, is an error, because such blocks run where they stand between fences. The words of
+behind `<!-- not run: REASON -->` or `<!-- run apart: REASON -->`, and in the text between backticks. Of a block of
+`console` the lines with `$ ` are commands and the rest is printed; of an indented one every line may be a command. An
+indented block is for commands alone: one with `$ `, or with Python, is an error, because such blocks run where they
+stand between fences. The words of
 `drjax ...`, `python -m experiments.NAME ...` and `python -m bench.NAME ...` go to the very parser of the program:
 options, types, what must be there, and configurations, which check themselves. Names are checked against those that an
 option shows as its choices, hyperparameters against their method. Then, in place of the work, nothing is done: no file
@@ -56,7 +57,7 @@ PAGES = [
     *sorted((ROOT / "experiments").rglob("README.md")),
 ]
 FENCE = re.compile(r"^( *)(`{3,}|~{3,})(\w*).*?\n(.*?)^ *\2`*~* *$", re.M | re.S)
-NOT_RUN = re.compile(r"<!-- not run: .*?\S -->\s*\Z", re.S)
+NOT_RUN = re.compile(r"<!-- (?:not run|run apart): (?:(?!-->).)*?\S -->\s*\Z", re.S)
 MENTION = re.compile(r"(?<!`)`((?:\w+=\S+\s+)?(?:drjax|python\s+-m)\s[^`]+)`(?!`)")
 STARTED = re.compile(r"python -m (bench|experiments)\.[a-z_.]+")
 WANTS_WORD = re.compile(r"Missing value for argument '\w")

@@ -7,6 +7,9 @@ prints is in a block of `text` right below it; one that prints nothing has none.
 - White space does not count, so that lines may be wrapped anywhere. `...` stands for any words.
 - Whole numbers must be the same. Numbers with decimals, with an exponent or in front of % may differ by a fifth of
   themselves, because processors round differently; after `<!-- exact -->` before a block they may not.
+- A block behind `<!-- run apart: REASON -->` takes long, or needs files of data sets. `python docs/run_apart.py` runs
+  it and keeps a row of it; a test here finds blocks that have none. Files that it needs are made by Python in a comment
+  `<!-- files: CODE -->` before it.
 - A block behind `<!-- not run: REASON -->` is not run.
 - What is printed and not shown is an error, and so is an output that is shown as `...` alone.
 - Indented blocks are not run: their commands, and those of blocks that are not run, are parsed by
@@ -15,12 +18,14 @@ prints is in a block of `text` right below it; one that prints nothing has none.
 
 import contextlib
 import io
+import json
 import re
 import shlex
 import subprocess
 import sys
 import types
 from pathlib import Path
+from typing import NamedTuple
 from unittest import mock
 
 import pytest
@@ -29,6 +34,7 @@ from sybil.parsers.markdown.lexers import FencedCodeBlockLexer
 from sybil.region import Region
 
 from drjax.cli import main
+from drjax.reports import records
 from tests.contributing import LISTS
 
 ROOT = Path(__file__).parents[1]
@@ -38,7 +44,8 @@ PAGES = [ROOT / "README.md", *WRITTEN]
 
 TOLERANCE = 0.2
 NUMBER = re.compile(r"(?<![\w.])[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?%?", re.I)
-COMMENT = re.compile(r"<!-- (not run: .*?\S|exact) -->\s*\Z", re.S)
+COMMENT = re.compile(r"<!-- ((?:not run|(?P<apart>run apart)): (?:(?!-->).)*?\S|exact) -->\s*\Z", re.S)
+FILES = re.compile(r"<!-- files: (.*?)-->", re.S)
 SHELL = {"cat", "cp", "grep", "head", "ls", "mkdir", "wc"}
 
 
@@ -99,10 +106,31 @@ def _equal(part, found, exact):
     return len(part) == len(found) and all(agree(*pair, exact=exact) for pair in zip(part, found, strict=True))
 
 
-class Blocks:
-    """Sybil's parser for blocks of Python and of commands."""
+class Block(NamedTuple):
+    """A block of a page.
 
-    def __init__(self):
+    Attributes:
+        source: Code, or commands with what they print.
+        shown: What it prints, of code.
+        exact: Whether numbers have to be the same.
+        apart: Whether it runs apart.
+    """
+
+    source: str
+    shown: str = ""
+    exact: bool = False
+    apart: bool = False
+
+
+class Blocks:
+    """Sybil's parser for blocks of Python and of commands.
+
+    Args:
+        apart: Whether blocks that run apart are among them, and what makes their files.
+    """
+
+    def __init__(self, *, apart=False):
+        self.apart = apart
         self.lexers = [FencedCodeBlockLexer(language) for language in ("python", "console")]
         self.output, self.unchecked = FencedCodeBlockLexer("text"), FencedCodeBlockLexer("bash|sh|shell|pycon|py")
 
@@ -113,9 +141,13 @@ class Blocks:
                 mark = COMMENT.search(document.text[: region.start])
                 below = re.compile(r"\s*").match(document.text, region.end).end()
                 shown = outputs.pop(below).lexemes["source"] if below in outputs else ""
-                if mark is None or mark[1] == "exact":
-                    parsed = (region.lexemes["source"], shown, mark is not None)
-                    yield Region(region.start, region.end, parsed, evaluate)
+                apart = mark is not None and mark["apart"] is not None
+                if mark is None or mark[1] == "exact" or (self.apart and apart):
+                    block = Block(region.lexemes["source"], shown, mark is not None and not apart, apart)
+                    yield Region(region.start, region.end, block, evaluate)
+        if self.apart:
+            for found in FILES.finditer(document.text):
+                yield Region(found.start(), found.end(), Block(found[1]), run_python)
         for region in [*outputs.values(), *self.unchecked(document)]:
             if COMMENT.search(document.text[: region.start]) is None:
                 yield Region(region.start, region.end, None, refuse)
@@ -128,7 +160,7 @@ def refuse(_: Example):
 
 def run_python(example: Example):
     """Runs a block of Python; what is wrong with its output, if anything."""
-    code, shown, exact = example.parsed
+    code, shown, exact, _ = example.parsed
     printed = io.StringIO()
     padded = "\n" * (example.line) + code  # tracebacks name the page's lines
     with contextlib.redirect_stdout(printed):
@@ -138,7 +170,7 @@ def run_python(example: Example):
 
 def run_console(example: Example):
     """Runs the commands of a block; what is wrong with their outputs, if anything."""
-    text, _, exact = example.parsed
+    text, _, exact, _ = example.parsed
     before, *commands = re.split(r"^\$ ", text.replace("\\\n", " "), flags=re.M)
     if before.strip() or not commands:
         return "a console block begins with a line '$ COMMAND'"
@@ -173,9 +205,15 @@ def run(line, status=0):
     )
 
 
-def check(path):
+def apart(path):
+    """Digests of the blocks of a page that run apart, in their order."""
+    blocks = [example.parsed for example in Document.parse(str(path), Blocks(apart=True)).examples()]
+    return [records.fingerprint_of([block.source, block.shown]) for block in blocks if block.apart]
+
+
+def check(path, *, apart=False):
     """Runs a page in the current folder; how many blocks ran. AssertionError where the page shows something else."""
-    document = Document.parse(str(path), Blocks())
+    document = Document.parse(str(path), Blocks(apart=apart))
     module = types.ModuleType(re.sub(r"\W", "_", f"page_{path.stem}"))  # dataclasses look theirs up
     document.namespace = module.__dict__
     examples = list(document.examples())
@@ -188,6 +226,13 @@ def check(path):
         for example in examples:
             example.evaluate()
     return len(examples)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_blocks_that_run_apart_have_run_as_they_stand(page):
+    rows = [json.loads(line) for line in (ROOT / "docs" / "run_apart.jsonl").read_text(encoding="utf-8").splitlines()]
+    own = [row["block"] for row in rows if row["page"] == str(page.relative_to(ROOT))]
+    assert own == apart(page), f"python docs/run_apart.py {page.relative_to(ROOT)}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -277,6 +322,28 @@ def test_a_marked_block_is_not_run(page):
     assert check(page(text)) == 0
     with pytest.raises(ZeroDivisionError):
         check(page(text.replace("it takes\nan hour", "")))  # no reason
+
+
+def test_a_mark_holds_for_the_block_below_it_alone(page):
+    text = "<!-- not run: it takes an hour -->\n'''python\n1 / 0\n'''\n\n<!-- exact -->\n'''python\n1 / 0\n'''\n"
+    with pytest.raises(ZeroDivisionError):
+        check(page(text))
+
+
+def test_a_block_that_runs_apart_runs_there_with_its_files(page):
+    text = "<!-- files: open('a', 'w').write('12') -->\n<!-- run apart: it is slow -->\n'''console\n$ cat a\n12\n'''\n"
+    assert check(page(text)) == 0
+    assert check(page(text), apart=True) == 2
+    with pytest.raises(AssertionError, match="this was printed"):
+        check(page(text.replace("\n12\n", "\n13\n")), apart=True)
+
+
+def test_what_is_changed_in_a_block_that_runs_apart_is_seen(page):
+    text = "'''python\nx = 1\n'''\n<!-- run apart: it is slow -->\n'''python\nprint(x)\n'''\n'''text\n1\n'''\n"
+    (digest,) = apart(page(text))
+    assert apart(page(text.replace("slow", "long").replace("x = 1", "x = 1  # one"))) == [digest]
+    assert apart(page(text.replace("text\n1", "text\n2"))) != [digest]
+    assert apart(page(text.replace("print(x)", "print(1)"))) != [digest]
 
 
 def test_commands_of_other_programs_are_refused(page):

@@ -26,7 +26,7 @@ N = 300
 DATA = ("breast cancer", "digits", "diabetes")
 FEATURES = ("raw", "standardised")
 TOLERANCES = (1e-4, 1e-6, 1e-8, 1e-12)
-SOLVERS = {
+SOLVERS: dict[str, tuple[Any, dict[str, Any]]] = {
     "lbfgs": (LogisticRegression, {}),
     "newton-cg": (LogisticRegression, {}),
     "newton-cholesky": (LogisticRegression, {}),

@@ -52,7 +52,7 @@ def _ours(method: str, **options: Any) -> Maker:
 
 
 def _open_tsne(x: np.ndarray, seed: int) -> np.ndarray:
-    import openTSNE  # pyright: ignore[reportMissingImports] (of the extra "bench")
+    import openTSNE  # of the extra "bench"
 
     # As many iterations as the others: 250 of them under exaggeration.
     return np.asarray(openTSNE.TSNE(n_iter=750, n_jobs=host.n_cores(), random_state=seed).fit(x))

@@ -183,7 +183,7 @@ def run_tests(
         if pid == 0:
             resource.setrlimit(resource.RLIMIT_CPU, (int(limit_s) + 1, int(limit_s) + 1))
             _child(tests, mutant, root, Path(folder), anew)
-        ended = 0
+        ended, status, used = os.wait4(pid, os.WNOHANG)
         try:
             while not ended and time.monotonic() < start + 10 * limit_s:
                 time.sleep(0.02)

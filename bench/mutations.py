@@ -13,9 +13,20 @@ from typing import Any
 PACKAGES = ("core", "dr", "attacks", "bounds")
 DIED = ("failed", "too long", "crashed")
 
-COMPARED = {ast.Lt: ast.LtE, ast.Gt: ast.GtE, ast.Eq: ast.NotEq, ast.Is: ast.IsNot, ast.In: ast.NotIn}
+COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.LtE,
+    ast.Gt: ast.GtE,
+    ast.Eq: ast.NotEq,
+    ast.Is: ast.IsNot,
+    ast.In: ast.NotIn,
+}
 COMPARED |= {after: before for before, after in COMPARED.items()}
-COMPUTED = {ast.Add: ast.Sub, ast.Mult: ast.Div, ast.BitOr: ast.BitAnd, ast.LShift: ast.RShift}
+COMPUTED: dict[type[ast.operator], type[ast.operator]] = {
+    ast.Add: ast.Sub,
+    ast.Mult: ast.Div,
+    ast.BitOr: ast.BitAnd,
+    ast.LShift: ast.RShift,
+}
 COMPUTED |= {after: before for before, after in COMPUTED.items()} | {ast.FloorDiv: ast.Mult, ast.Pow: ast.Mult}
 COMPUTED |= {ast.Mod: ast.FloorDiv}
 CALLED = {"min": "max", "minimum": "maximum", "sum": "mean", "any": "all", "floor": "ceil", "zeros": "ones"}

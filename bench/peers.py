@@ -157,7 +157,7 @@ def _shadows(method: str, known: np.ndarray, targets: np.ndarray) -> Step:
 
         def fit(data: np.ndarray) -> float:
             model = UmapLearn(n_components=2, n_neighbors=15, random_state=0)
-            weights = model.fit(data).graph_.tocsr().data  # pyright: ignore[reportAttributeAccessIssue]
+            weights = model.fit(data).graph_.tocsr().data
             # An edge is due every max / weight epochs of the 500, the first time after that many.
             return float(np.floor(499 * (weights / weights.max()).astype(np.float64)).sum())
 
@@ -183,7 +183,7 @@ def _shadows(method: str, known: np.ndarray, targets: np.ndarray) -> Step:
 
 def _opentsne(method: str, n: int) -> Callable[[np.ndarray], float]:
     # Of the extra "bench", which tests do not install.
-    from openTSNE import TSNE as OpenTSNE  # pyright: ignore[reportMissingImports]
+    from openTSNE import TSNE as OpenTSNE
 
     kinds = {"opentsne_bh": "bh", "opentsne_fft": "fft"}
     if method not in kinds:
@@ -202,8 +202,8 @@ def _opentsne(method: str, n: int) -> Callable[[np.ndarray], float]:
 
 def _torchdr(method: str, n: int) -> Callable[[np.ndarray], float]:
     # Brings PyTorch, which no extra of drjax does.
-    import torch  # pyright: ignore[reportMissingImports]
-    import torchdr  # pyright: ignore[reportMissingImports]
+    import torch
+    import torchdr
 
     # UMAP's own default, "faiss", wants another package; None computes the same neighbours on the device.
     own: dict[str, dict[str, Any]] = {
@@ -235,8 +235,7 @@ def _run(model: Any, data: np.ndarray) -> float:
 def _projections(method: str, x: np.ndarray, one_by_one: Callable[[Callable[[np.ndarray], float]], Step]) -> Step:
     from sklearn.random_projection import SparseRandomProjection as SklearnSRP
 
-    # Pyright takes the type of n_components from its default, "auto".
-    projection = SklearnSRP(n_components=2, random_state=0)  # pyright: ignore[reportArgumentType]
+    projection = SklearnSRP(n_components=2, random_state=0)
     if method == "srp_fit_transform":
         return one_by_one(lambda data: _run(projection, data))
     fitted = projection.fit(x)

@@ -8,6 +8,7 @@ README.md beside this file says what is compared.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 
@@ -67,14 +68,15 @@ def main(
 def _by_matplotlib(maps: np.ndarray, size: int, radius: float) -> np.ndarray:
     """Grey pictures (g, size, size) of figures of axes alone; one figure is made and its points are replaced."""
     figure = plt.figure(figsize=(size / DPI, size / DPI), dpi=DPI)
+    canvas: Any = figure.canvas
     axes = figure.add_axes((0, 0, 1, 1))
     pictures = np.empty((len(maps), size, size), np.uint8)
     for picture, points in zip(pictures, maps, strict=True):
         axes.clear()
         axes.axis("off")
         axes.scatter(points[:, 0], points[:, 1], s=(2 * radius * 72 / DPI) ** 2, c="black", linewidths=0)
-        figure.canvas.draw()
-        picture[:] = np.asarray(figure.canvas.buffer_rgba())[..., 0]  # pyright: ignore[reportAttributeAccessIssue]
+        canvas.draw()
+        picture[:] = np.asarray(canvas.buffer_rgba())[..., 0]
     plt.close(figure)
     return pictures
 

@@ -15,7 +15,7 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -99,7 +99,7 @@ class Nodes:
 
     def __init__(self) -> None:
         """Starts a head without workers, and two nodes of one core."""
-        from ray.cluster_utils import Cluster  # pyright: ignore[reportMissingImports] (of the extra "ray")
+        from ray.cluster_utils import Cluster  # of the extra "ray"
 
         self.cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
         self.nodes: list[Any] = []
@@ -112,7 +112,7 @@ class Nodes:
 
 
 @contextmanager
-def cluster() -> Iterator[Nodes]:
+def cluster() -> Generator[Nodes]:
     """Two nodes of Ray that `drjax.core.executors` joins."""
     made = Nodes()
     os.environ["RAY_ADDRESS"] = made.cluster.address

@@ -51,7 +51,7 @@ def trial(rng: np.random.Generator, config: Config, n: int, m: int, found: np.nd
     covariance = np.diag(np.maximum(noisy, 0))
     x = rng.multivariate_normal(np.zeros(len(found)), covariance, size=config.clustering.n_synthetic)
     seed = int(rng.integers(2**31))
-    machine = KMeans(config.n_clusters, n_init=config.n_init, random_state=seed)  # pyright: ignore[reportArgumentType]
+    machine = KMeans(config.n_clusters, n_init=config.n_init, random_state=seed)
     labels = machine.fit_predict(x)
     return float(silhouette_score(x, labels, sample_size=config.silhouette_sample, random_state=seed))
 

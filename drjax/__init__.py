@@ -34,7 +34,7 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = sorted(_HOME_OF)  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = sorted(_HOME_OF)  # pyrefly: ignore[unresolvable-dunder-all]
 
 
 def __getattr__(name: str) -> Any:

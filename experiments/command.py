@@ -51,7 +51,7 @@ def overriding(default: C) -> Callable[[C, C], C]:
 
     def configured(config: C, options: C) -> C:
         fields = {name: value for name, value in vars(options).items() if value != getattr(default, name)}
-        return dataclasses.replace(config, **fields)  # pyright: ignore[reportArgumentType]
+        return dataclasses.replace(config, **fields)
 
     return configured
 
@@ -144,5 +144,5 @@ def _command(experiment: Sweep[Any]) -> Callable[..., None]:
 
     scales = tyro.conf.arg(metavar="{" + ",".join(experiment.scales) + "}", aliases=["-s"])
     command.__annotations__["scale"] = Annotated[str, scales]
-    command.__annotations__["options"] = tyro.conf.OmitArgPrefixes[type(defaults)]
+    command.__annotations__["options"] = tyro.conf.OmitArgPrefixes[type(defaults)]  # pyrefly: ignore[invalid-annotation]
     return command

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import jax
@@ -79,7 +79,7 @@ def config_of(scale: Scale, method: str, n: int) -> Config:
 
 
 @contextlib.contextmanager
-def _kernels(with_pallas: bool) -> Iterator[None]:
+def _kernels(with_pallas: bool) -> Generator[None]:
     """Pallas kernels or none; what was traced with the others is forgotten."""
     before = os.environ.get(pallas.VARIABLE)
     os.environ[pallas.VARIABLE] = "1" if with_pallas else "0"

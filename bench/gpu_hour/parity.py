@@ -105,7 +105,10 @@ def _compare(hour: Hour, *, name: str, entry: str, dtype: str, view: str, size: 
 
 
 def _whole(name: str, n: int) -> DRMethod:
-    chosen = {"tsne": {"perplexity": perplexity(n)}, "umap": {"n_neighbors": min(15, n - 1)}}
+    chosen: dict[str, dict[str, Any]] = {
+        "tsne": {"perplexity": perplexity(n)},
+        "umap": {"n_neighbors": min(15, n - 1)},
+    }
     return METHODS[name](**chosen.get(name, {}))
 
 

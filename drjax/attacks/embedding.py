@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -258,7 +258,7 @@ def _fits(threat: EmbeddingThreat, attack: str | None) -> dict[str, EmbeddingAtt
 
 def _single(found: Reconstruction) -> Reconstruction:
     """The fields of the one release without their leading axis."""
-    fields = {
+    fields: dict[str, Any] = {
         name: None if getattr(found, name) is None else getattr(found, name)[0]
         for name in ("x", "candidates", "residual_norm", "status", "expected_mse", "feature_mse", "interval")
     }

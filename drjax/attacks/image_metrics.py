@@ -233,8 +233,8 @@ def _log_probabilities(values: Array, name: str) -> np.ndarray:
 def _lpips_network(weights: Path, net: str) -> tuple[Any, Any]:
     """The network with the user's weights, and the module torch."""
     try:
-        import lpips as package  # pyright: ignore[reportMissingImports]
-        import torch  # pyright: ignore[reportMissingImports]
+        import lpips as package
+        import torch
     except ImportError as error:
         raise ImportError("LPIPS needs the packages lpips and torch: run `pip install lpips torch`") from error
     # Random layers everywhere: what the package would load or download by itself is replaced at once.

@@ -6,7 +6,7 @@ of the informed adversary are run where that is cheap, so that the report shows 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -201,7 +201,7 @@ def _public(key: Array, config: AuditConfig, data: Dataset) -> tuple[np.ndarray,
     assert config.public_data is not None
     is_table = data.feature_names is not None
     # Of one's own table the public one has the same plan; a named set has none.
-    options = {} if data.plan is None else {"label": config.label, "schema": data.plan}
+    options: dict[str, Any] = {} if data.plan is None else {"label": config.label, "schema": data.plan}
     public = load(config.public_data, data_dir=config.data_dir, **options)
     if public.shape != data.shape or public.feature_names != data.feature_names:
         raise ValueError(

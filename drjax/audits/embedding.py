@@ -49,7 +49,7 @@ COMPARED_SECONDS = 60.0
 """Attacks of the informed adversary that take longer are not run beside those under the switches."""
 
 
-class EmbeddingSetting(Setting):
+class EmbeddingSetting(Setting[EmbeddingAttack]):
     """An embedding's sampled targets; see the module."""
 
     config: AuditConfig

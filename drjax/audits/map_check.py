@@ -15,6 +15,7 @@ from drjax.attacks.shadow import shadow_embeddings
 from drjax.audits import needs
 from drjax.core.types import DRMethod
 from drjax.dr import Pipeline, Rescale, Rotate, Shift, Unnamed
+from drjax.dr.pipeline.after import AfterStep
 
 SHARE = 1e-3
 """Difference of a coordinate, beside its rounding, that a solver may leave: a share of its size and of its column's
@@ -178,5 +179,5 @@ def _turned_back(method: DRMethod, coords: np.ndarray) -> np.ndarray:
     return coords
 
 
-def _times(step: object, factor: float) -> object:
+def _times(step: AfterStep, factor: float) -> AfterStep:
     return dataclasses.replace(step, factor=float(step.factor) * factor) if isinstance(step, Rescale) else step

@@ -10,7 +10,7 @@ import contextlib
 import os
 import platform
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,7 +87,7 @@ def versions() -> tuple[str, str]:
 @contextlib.contextmanager
 def workers(
     job: Job, executor: str | Executor, n_workers: int | None = None, *, progress: bool = False
-) -> Iterator[Elsewhere]:
+) -> Generator[Elsewhere]:
     """Workers for an audit, until the block ends.
 
     Args:

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from rich.console import Console
@@ -26,7 +26,9 @@ from drjax.data import Dataset, load
 from drjax.data.own_table import OPTIONS
 from drjax.reports import ladder, page, records
 from drjax.reports.ladder import LadderRow
-from drjax.reports.sections import Advice, Facts, Section, Table, Verdict
+from drjax.reports.sections import Advice, Facts, Section, Verdict
+
+A = TypeVar("A", bound=Attack)
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ class Pages:
     release: Facts
     assumptions: tuple[str, ...]
     command: str
-    tables: tuple[Table, ...] = ()
+    tables: tuple[Section, ...] = ()
     measured: tuple[Section, ...] = ()
     not_run: tuple[str, ...] | None = None
     caveats: tuple[str, ...] = ()
@@ -125,7 +127,7 @@ class Piece(NamedTuple):
     is_attack: bool = False
 
 
-class Setting(ABC):
+class Setting(ABC, Generic[A]):
     """What is audited. Its methods are called once each, in this order, and `attempt` for every attack.
 
     What workers may do, see `Piece`, is done before `release`, and before the first `attempt`.
@@ -187,21 +189,21 @@ class Setting(ABC):
         """Makes the releases under attack, or reads them back."""
 
     @abstractmethod
-    def attacks(self, session: Session) -> Mapping[str, Attack]:
+    def attacks(self, session: Session) -> Mapping[str, A]:
         """Baselines and attacks in the order of the ladder, by name."""
 
-    def n_parts(self, attack: Attack) -> int:
+    def n_parts(self, attack: A) -> int:
         """Parts that an attempt is made of."""
         del attack
         return 1
 
-    def attempt_part(self, session: Session, name: str, attack: Attack, part: int) -> None:
+    def attempt_part(self, session: Session, name: str, attack: A, part: int) -> None:
         """Runs one part of an attempt, and keeps what it finds; the attacks before it have not been attempted."""
         del part
         self.attempt(session, name, attack)
 
     @abstractmethod
-    def attempt(self, session: Session, name: str, attack: Attack) -> Attempt:
+    def attempt(self, session: Session, name: str, attack: A) -> Attempt:
         """Runs one attack, or reads it back, and scores it."""
 
     @abstractmethod
@@ -321,7 +323,7 @@ def _attempted(
         found = setting.attempt(session, name, attack)
         row = _row(attack, found)
         counts = count_status(found.status)
-        facts = {"label": row.label, "scores": found.scores, "status_counts": counts}
+        facts: dict[str, Any] = {"label": row.label, "scores": found.scores, "status_counts": counts}
         if found.expected_mse is not None and np.isfinite(found.expected_mse).any():
             facts["expected_mse"] = float(np.nanmedian(found.expected_mse))
         session.folder.record("attack", name, place=place, **facts)

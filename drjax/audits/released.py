@@ -18,7 +18,7 @@ import numpy as np
 
 from drjax.attacks.attack import EmbeddingAttack, EveryRecord
 from drjax.attacks.case import decimals_of, dtype_of
-from drjax.attacks.recognition import in_other_order, recognise, rescaled
+from drjax.attacks.recognition import Belief, in_other_order, recognise, rescaled
 from drjax.attacks.registry import ATTACKS
 from drjax.audits import choice, exposure_report, map_check
 from drjax.audits.config import RECOGNISED, AuditConfig
@@ -85,7 +85,9 @@ class ReleasedSetting(EveryRecordSetting):
             released: Table and map, already loaded; by the configuration if None.
         """
         super().__init__(config, data)
-        self._pair, self._belief, self._notes = released, None, ()
+        self._pair = released
+        self._belief: Belief | None = None
+        self._notes: tuple[str, ...] = ()
 
     def _threatened(self, *, progress: bool) -> EveryRecord:
         """Loads the data and the map, and finds out how this was made."""

@@ -142,7 +142,7 @@ def audit_report(
     status_counts: Mapping[str, Mapping[str, int]],
     command: str,
     provenance: Mapping[str, Any],
-    tables: tuple[Table, ...] = (),
+    tables: tuple[Section, ...] = (),
     instead: tuple[Section, ...] = (),
     measured: tuple[Section, ...] = (),
     winner: str = "",

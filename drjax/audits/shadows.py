@@ -158,8 +158,6 @@ class Stage:
 
 def _runs(numbers: list[int]) -> Iterator[tuple[int, int]]:
     """First and last of every run of consecutive numbers."""
-    for place, number in enumerate(numbers):
-        if place == 0 or numbers[place - 1] != number - 1:
-            first = number
-        if place + 1 == len(numbers) or numbers[place + 1] != number + 1:
-            yield first, number  # pyright: ignore[reportPossiblyUnbound] (a run has begun)
+    first = [n for place, n in enumerate(numbers) if place == 0 or numbers[place - 1] != n - 1]
+    last = [n for place, n in enumerate(numbers) if place + 1 == len(numbers) or numbers[place + 1] != n + 1]
+    return zip(first, last, strict=True)

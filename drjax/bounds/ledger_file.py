@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -69,7 +69,7 @@ def replace(path: Path, document: dict[str, Any]) -> None:
 
 
 @contextmanager
-def locked(path: Path, timeout: float) -> Iterator[None]:
+def locked(path: Path, timeout: float) -> Generator[None]:
     """Alone with a ledger among all processes and threads of any system; a process that dies lets go.
 
     Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as json_text
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -200,12 +200,13 @@ def _older(curve: TradeOff, kappa: np.ndarray, targets: int) -> dict[str, np.nda
 
 def _facts(found: Guarantee) -> dict[str, Any]:
     curve = found.target_curve
-    name = {
+    said: dict[type, Callable[[Any], str]] = {
         tradeoff.Gaussian: lambda c: f"{c.mu:.6g}-GDP",
         tradeoff.EpsilonDelta: lambda c: f"({c.epsilon:g}, {c.delta:g})-DP" if c.delta else f"{c.epsilon:g}-DP",
         tradeoff.ZCDP: lambda c: f"{c.rho:g}-zCDP",
         tradeoff.Laplace: lambda c: f"Laplace noise of scale sensitivity / {c.mu:g}",
-    }.get(type(curve), lambda _: "a sampled Gaussian mechanism, composed")(curve)
+    }
+    name = said.get(type(curve), lambda _: "a sampled Gaussian mechanism, composed")(curve)
     return {"guarantee": name, "neighbouring": curve.neighbouring or "not said", "proven": found.proven}
 
 

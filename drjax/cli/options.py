@@ -7,7 +7,7 @@ import inspect
 import re
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Annotated, Any
 
@@ -55,7 +55,7 @@ def typed(method: str, options: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def hinted(method: str) -> Iterator[None]:
+def hinted(method: str) -> Generator[None]:
     """Adds to an error about a hyperparameter by which option it is set."""
     try:
         yield

@@ -119,7 +119,7 @@ def release_a_map(
         quiet: Print errors only.
     """
     with hinted(config.method):
-        fields = {**vars(steps), "scale": steps.scale or None}
+        fields: dict[str, Any] = {**vars(steps), "scale": steps.scale or None}
         config = dataclasses.replace(config, options=typed(config.method, options), **fields)
     folder = out or run_folder(f"release-map-{config.data.stem}", resume=False)
     result = release_map(config, folder, command=_command(), progress=not quiet)

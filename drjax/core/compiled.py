@@ -42,11 +42,12 @@ def njit(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         raise ValueError(f"options must be without cache, which is always tried, got {options['cache']!r}")
 
     def compiled(function: Callable[..., Any]) -> Any:
-        found: Any = numba.njit(**({"error_model": "numpy", "nogil": True} | options))(function)
+        given: dict[str, Any] = {"error_model": "numpy", "nogil": True} | options
+        found: Any = numba.njit(**given)(function)
         if isinstance(found, Dispatcher):  # with NUMBA_DISABLE_JIT it is the function
             try:
                 # What `cache=True` sets, and nothing public sets to a cache of one's own.
-                found._cache = _Cache(function)  # pyright: ignore[reportAttributeAccessIssue]
+                found._cache = _Cache(function)  # pyrefly: ignore[missing-attribute]
             except (RuntimeError, OSError):  # no directory; or one that went away at once
                 _warn("no directory for it can be written to")
         return found
@@ -57,7 +58,7 @@ def njit(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 def stamp(file: Path) -> str:
     """What decides how the kernels of a file are compiled, in 16 hex digits: NUMBA_OPT, its text, and those of all
     modules of the package that it imports, directly or through others."""
-    return _digest(PACKAGE, file, int(numba.config.OPT))  # pyright: ignore[reportAttributeAccessIssue] (set at run time)
+    return _digest(PACKAGE, file, int(numba.config.OPT))  # pyrefly: ignore[missing-attribute] (set at run time)
 
 
 @functools.cache
@@ -94,7 +95,7 @@ class _OfPackage(caching._CacheLocator):
 
     _py_file: str
 
-    def get_source_stamp(self) -> str:
+    def get_source_stamp(self) -> Any:
         """A digest of the file and of what it imports."""
         return stamp(Path(self._py_file))
 
@@ -121,7 +122,7 @@ class _InTree(_OfPackage, caching.InTreeCacheLocator):
 class _Kept(caching.CompileResultCacheImpl):
     """Where what was compiled is kept."""
 
-    _locator_classes = (_Named, _InTree, *caching.CacheImpl._locator_classes)
+    _locator_classes: Any = (_Named, _InTree, *caching.CacheImpl._locator_classes)
 
 
 class _Cache(caching.FunctionCache):
@@ -129,18 +130,18 @@ class _Cache(caching.FunctionCache):
 
     _impl_class = _Kept
 
-    def load_overload(self, *args: Any) -> Any:
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
         """What was compiled before, or None; also where the file is damaged, which may raise anything."""
         try:
-            return super().load_overload(*args)
+            return super().load_overload(sig, target_context)
         except Exception as error:
             _warn(f"{_reason(error)}: {self.cache_path}")
             return None
 
-    def save_overload(self, *args: Any) -> None:
+    def save_overload(self, sig: Any, data: Any) -> None:
         """Keeps what was compiled."""
         try:
-            super().save_overload(*args)
+            super().save_overload(sig, data)
         except Exception as error:  # OSError, or what unpickling a damaged index raises
             self.disable()
             _warn(f"{_reason(error)}: {self.cache_path}")

@@ -13,7 +13,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -118,7 +118,7 @@ def check(executor: str | Executor) -> None:
 
 
 @contextmanager
-def opened(executor: str | Executor, workers: int | None = None) -> Iterator[Executor]:
+def opened(executor: str | Executor, workers: int | None = None) -> Generator[Executor]:
     """An executor by name, closed when the block ends.
 
     "ray" joins the cluster that RAY_ADDRESS names, or else starts one here; "dask" connects to the scheduler that
@@ -203,7 +203,7 @@ class LocalExecutor(Executor):
 
 
 @contextmanager
-def _local(workers: int | None) -> Iterator[Executor]:
+def _local(workers: int | None) -> Generator[Executor]:
     pool = LocalExecutor(workers or _n_cores())
     try:
         yield pool
@@ -243,8 +243,8 @@ def _stay_on(cores: frozenset[int] | None) -> None:
 
 
 @contextmanager
-def _ray(workers: int | None) -> Iterator[Executor]:
-    import ray  # pyright: ignore[reportMissingImports] (of the extra "ray")
+def _ray(workers: int | None) -> Generator[Executor]:
+    import ray  # of the extra "ray"
 
     is_ours = not ray.is_initialized()
     if is_ours:
@@ -258,9 +258,9 @@ def _ray(workers: int | None) -> Iterator[Executor]:
 
 
 @contextmanager
-def _dask(workers: int | None) -> Iterator[Executor]:
-    import dask  # pyright: ignore[reportMissingImports] (of the extra "dask")
-    import distributed  # pyright: ignore[reportMissingImports] (of the extra "dask")
+def _dask(workers: int | None) -> Generator[Executor]:
+    import dask  # of the extra "dask"
+    import distributed  # of the extra "dask"
 
     address = os.environ.get("DASK_SCHEDULER_ADDRESS")
     here: dict[str, Any] = {"n_workers": workers or _n_cores(), "threads_per_worker": 1, "dashboard_address": None}
@@ -271,8 +271,8 @@ def _dask(workers: int | None) -> Iterator[Executor]:
 
 
 @contextmanager
-def _slurm(workers: int | None) -> Iterator[Executor]:
-    import submitit  # pyright: ignore[reportMissingImports] (of the extra "slurm")
+def _slurm(workers: int | None) -> Generator[Executor]:
+    import submitit  # of the extra "slurm"
 
     pool = _Jobs(submitit.AutoExecutor(folder=cache_dir() / "slurm" / "%j"), workers)
     try:
@@ -318,7 +318,7 @@ class _Jobs(Executor):
             time.sleep(POLL_SECONDS)
 
     def _settle(self, job: Any, future: Future, task: tuple, attempt: int) -> None:
-        import submitit  # pyright: ignore[reportMissingImports] (of the extra "slurm")
+        import submitit  # of the extra "slurm"
 
         try:
             result, error = job.result()

@@ -293,7 +293,8 @@ def leave_one_out_weights(kernel: np.ndarray, penalty: float, rows: np.ndarray) 
     own = np.arange(len(rows)), rows
     of_rows = np.zeros((len(rows), len(kernel)))
     of_rows[own] = 1
-    inverse = scipy.linalg.cho_solve((factor, True), of_rows.T, overwrite_b=True, check_finite=False).T
+    solved = scipy.linalg.cho_solve((factor, True), of_rows.T, overwrite_b=True, check_finite=False)
+    inverse = np.transpose(solved)
     weights = -inverse / inverse[own][:, None]
     weights[own] = 0
     return weights

@@ -139,7 +139,8 @@ def eigh(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     try:
         return np.linalg.eigh(matrix)
     except np.linalg.LinAlgError:
-        return scipy.linalg.eigh(matrix, driver="ev", check_finite=False)
+        found: Any = scipy.linalg.eigh(matrix, driver="ev", check_finite=False)
+        return found
 
 
 def _scatter_basis(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

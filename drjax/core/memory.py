@@ -7,7 +7,7 @@ says itself (`DRMethod.cost`); who puts methods together adds up and calls `requ
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -29,7 +29,7 @@ _expected: ContextVar[tuple[float, str]] = ContextVar("expected", default=_NOTHI
 
 
 @contextmanager
-def task() -> Iterator[None]:
+def task() -> Generator[None]:
     """Within it `expected` knows of nothing that was begun before; after it, of nothing that was begun within."""
     token = _expected.set(_NOTHING)
     try:

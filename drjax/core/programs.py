@@ -14,7 +14,7 @@ import stat
 import tempfile
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,7 +106,7 @@ class Programs:
 
 
 @contextmanager
-def watched() -> Iterator[Programs]:
+def watched() -> Generator[Programs]:
     """Counts the programs of all threads of this process until the block is left."""
     seen = Programs()
     finders: set[int] = set()

@@ -10,7 +10,7 @@ import importlib.util
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
@@ -32,7 +32,7 @@ class Advance(Protocol):
 
 
 @contextmanager
-def shown(description: str, total: int, done: int = 0, *, enabled: bool = True) -> Iterator[Advance]:
+def shown(description: str, total: int, done: int = 0, *, enabled: bool = True) -> Generator[Advance]:
     """Shows progress on standard error until the block ends.
 
     Args:
@@ -119,7 +119,8 @@ class Lines:
         self.description, self.total, self.done = description, total, done
         self.interval = INTERVAL if interval is None else interval
         self._clock, self._began, self._skipped = clock, clock(), done
-        self._last, self._first = self._began, None
+        self._last = self._began
+        self._first: tuple[float, int] | None = None
         self._note, self._lock, self._stop = "", threading.Lock(), threading.Event()
 
     def __enter__(self) -> Lines:

@@ -18,7 +18,7 @@ import re
 import secrets
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -46,7 +46,7 @@ def cache_dir() -> Path:
 
 
 @contextmanager
-def atomic_open(path: Path | str, *, private: bool = False, replace: bool = True) -> Iterator[IO[bytes]]:
+def atomic_open(path: Path | str, *, private: bool = False, replace: bool = True) -> Generator[IO[bytes]]:
     """A binary file that takes the place of `path` when the block ends, and leaves it alone if the block raises.
 
     Content and name are on the disk when the block is left. Any number of processes and threads may write the same

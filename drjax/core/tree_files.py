@@ -94,7 +94,7 @@ class _Written:
                 "key": self.encoded(np.asarray(jax.random.key_data(value))),
                 "impl": str(jax.random.key_impl(value)),
             }
-        if isinstance(value, jax.Array) and not value.weak_type:  # pyright: ignore[reportAttributeAccessIssue]
+        if isinstance(value, jax.Array) and not value.weak_type:
             return {"jax": self.encoded(np.asarray(value))}
         if isinstance(value, np.dtype) and value.kind in "biufc":
             return {"dtype": value.str}
@@ -135,7 +135,7 @@ def _fields(cls: type) -> tuple[str, ...]:
     """
     if cls.__module__.partition(".")[0] == "drjax" and cls.__qualname__.isidentifier():
         if issubclass(cls, tuple) and hasattr(cls, "_fields"):
-            return cls._fields  # pyright: ignore[reportAttributeAccessIssue]
+            return cls._fields
         if dataclasses.is_dataclass(cls):
             return tuple(field.name for field in dataclasses.fields(cls))
     raise ValueError(f"a pytree's part must be an array, a number, text or a class of drjax, got {cls}")

@@ -137,7 +137,7 @@ def column_of(
         ValueError: cells that do not fit what is stated.
     """
     cells = cells_of(column, said.get("missing", ()))
-    kind = said.get("kind")
+    kind: Any = said.get("kind")
     found = None
     if kind in ("id", *LEFT_OUT):
         return PlannedColumn(name=name, kind=kind, reason="stated", missing=tuple(said.get("missing", ())))

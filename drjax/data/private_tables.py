@@ -112,7 +112,8 @@ def layout_of(stated: Any) -> Layout:
     names = stated.get("names")
     if names is not None and not (isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)):
         raise ValueError(f"names of {FILE!r} must be a list of texts, got {names!r:.80}")
-    return Layout(**{**stated, "names": None if names is None else tuple(names)})
+    given: dict[str, Any] = {**stated, "names": None if names is None else tuple(names)}
+    return Layout(**given)
 
 
 def read_private(path: Path, layout: Layout = Layout()) -> Columns:

@@ -76,7 +76,7 @@ def cifar10(name: str, files: Files, provenance: Provenance) -> Dataset:
 def cifar10_from_archive(archives: Files) -> Files:
     """The .npz that `cifar10` reads, from the official binary archive: a label byte, then three 32 x 32 planes."""
     (archive,) = archives.values()
-    arrays: dict[str, np.ndarray] = {"class_names": np.array(CIFAR10)}
+    arrays: dict[str, Any] = {"class_names": np.array(CIFAR10)}
     with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as tar:
         for part, file, n in (("train", "data_batch_1.bin", 10_000), ("test", "test_batch.bin", 1_000)):
             member = tar.extractfile(f"cifar-10-batches-bin/{file}")
@@ -86,7 +86,7 @@ def cifar10_from_archive(archives: Files) -> Files:
             arrays[f"y_{part}"] = records[:, 0]
             arrays[f"x_{part}"] = records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
     npz = io.BytesIO()
-    np.savez_compressed(npz, **arrays)  # pyright: ignore[reportArgumentType] (the stub takes keywords for flags)
+    np.savez_compressed(npz, **arrays)
     return {"cifar10_10k_1k.npz": npz.getvalue()}
 
 

@@ -52,7 +52,7 @@ class Guaranteed(OfSameMethod):
     epsilon: float
 
     @property
-    def guarantee(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride] (a constant elsewhere)
+    def guarantee(self) -> str:
         """See `Option`."""
         return f"epsilon {self.epsilon:g}, delta {DELTA:g}"
 

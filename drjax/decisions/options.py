@@ -105,8 +105,12 @@ class Option(Protocol):
 class OfSameMethod:
     """What options share that keep the method of the audited map, and have no guarantee."""
 
-    guarantee = ""
     is_map = True
+
+    @property
+    def guarantee(self) -> str:
+        """See `Option`."""
+        return ""
 
     def method(self, audited: Audited) -> DRMethod:
         """See `Option`."""

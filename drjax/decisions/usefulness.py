@@ -130,7 +130,7 @@ def _clusters(coords: np.ndarray, rows: np.ndarray) -> np.ndarray | None:
         return None
     own = np.sort(rows)
     found = np.full(len(coords), -1)
-    found[own] = HDBSCAN(min_cluster_size=least, copy=True).fit_predict(coords[own])  # pyright: ignore[reportArgumentType] (a stub says text)
+    found[own] = HDBSCAN(min_cluster_size=least, copy=True).fit_predict(coords[own])
     return found if found.max() >= 1 else None
 
 

@@ -250,7 +250,7 @@ def advanced_query_epsilon(epsilon: float, delta: float, n_queries: int, *, as_p
         return root * one + n_queries * one * math.expm1(min(one, 700.0)) - epsilon
 
     high = min(epsilon / root, 700.0)
-    found = float(brentq(excess, 0.0, high, xtol=1e-300, rtol=1e-14)) if excess(high) > 0 else high  # pyright: ignore[reportArgumentType]
+    found: Any = brentq(excess, 0.0, high, xtol=1e-300, rtol=1e-14) if excess(high) > 0 else high
     return (found if as_printed else max(found, epsilon / n_queries)) * (1 - MARGIN)
 
 

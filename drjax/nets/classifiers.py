@@ -100,7 +100,8 @@ class Classifier:
                 height, across, n_in = height // 2, across // 2, n_out
             width = height * across * n_in
         widths = (width, *self.hidden, self.n_classes)
-        return (*layers, *({"w": (n_out, n_in), "b": (n_out,)} for n_in, n_out in pairwise(widths)))
+        layers.extend({"w": (n_out, n_in), "b": (n_out,)} for n_in, n_out in pairwise(widths))
+        return tuple(layers)
 
     def n_parameters(self, d: int) -> int:
         """Number of weights and biases, for records of d entries."""

@@ -212,7 +212,7 @@ def from_onnx(
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}: check the path")
     try:
-        import onnxruntime  # pyright: ignore[reportMissingImports]
+        import onnxruntime
     except ImportError as error:
         raise ImportError("from_onnx needs onnxruntime: pip install onnxruntime") from error
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import glob
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -28,7 +28,7 @@ def private_folder(out: Path) -> Path:
 
 
 @contextmanager
-def new_folder(out: Path, private: Mapping[str, str]) -> Iterator[Path]:
+def new_folder(out: Path, private: Mapping[str, str]) -> Generator[Path]:
     """A hidden folder beside `out` that takes its name when the block ends, and is deleted if the block raises.
 
     Args:

@@ -135,7 +135,8 @@ def map_config(**fields: Any) -> MapReleaseConfig:
     own = {one.name for one in dataclasses.fields(MapReleaseConfig)}
     options = {name: value for name, value in fields.items() if name not in own}
     given = {name: value for name, value in fields.items() if name in own}
-    return MapReleaseConfig(**{**given, "options": {**given.get("options", {}), **options}})
+    all_given: dict[str, Any] = {**given, "options": {**given.get("options", {}), **options}}
+    return MapReleaseConfig(**all_given)
 
 
 def release_map(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +144,7 @@ def standardised(found: Intercepted, public: Table) -> Intercepted:
     x = matched(public, found.columns, len(found.center))
     deviation = x.std(axis=0)
     scale = np.where(deviation > 0, deviation, 1.0)
-    return Intercepted(**{**vars(found), "center": x.mean(axis=0), "scale": scale})
+    return replace(found, center=x.mean(axis=0), scale=scale)
 
 
 def threat(found: Intercepted, candidates: np.ndarray, public: np.ndarray | None) -> ComponentsThreat:

@@ -116,7 +116,7 @@ def lead(curve: DefenseCurve) -> str:
 
 def cells(curve: DefenseCurve) -> list[tuple[tuple[str, ...], ...]]:
     """Rows of the table, two for each scale above 0; a cell is its figure and small print. Baselines come last."""
-    rows = []
+    rows: list[tuple[tuple[str, ...], ...]] = []
     for point in curve.points:
         scale = ("0", "undefended") if point.scale == 0 else (f"{point.scale:g}",)
         accuracy = ("no labels",) if point.knn_accuracy is None else _share(point.knn_accuracy)

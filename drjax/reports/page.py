@@ -6,6 +6,7 @@ import base64
 import functools
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import jinja2
 from markupsafe import Markup
@@ -53,7 +54,8 @@ def _environment() -> jinja2.Environment:
     environment.filters |= {"data_uri": _data_uri, "drawing": _drawing}
     script = (Path(__file__).parent / "script.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    environment.globals |= {
+    shared: dict[str, Any] = environment.globals
+    shared |= {
         "least_listed": LEAST_LISTED,
         "script": Markup(script),
         "policy": Markup(

@@ -7,7 +7,7 @@ second time which line is which. What has an order, as sizes or epsilon, has col
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import matplotlib
 import numpy as np
@@ -24,6 +24,7 @@ INK, FAINT, GRID = "#1f2933", "#5f6b76", "#dfe3e8"
 ATTACK, BEST, BASELINE = BLUE, RED, "#8a8f94"
 SERIES = (BLUE, RED, GREEN, ORANGE, PURPLE, SKY, INK)
 LINE_STYLES = ("-", "--", "-.")
+Grid = Literal["x", "y", "both"]
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 WIDTH = 8.6
 """Width of a figure in inches, for a column 1,000 pixels wide."""
@@ -81,7 +82,7 @@ def _luminance(rgb: np.ndarray) -> float:
 
 
 def panels(
-    rows: int = 1, columns: int = 1, *, width: float = WIDTH, height: float = 3.8, grid: str = "both", **shared: Any
+    rows: int = 1, columns: int = 1, *, width: float = WIDTH, height: float = 3.8, grid: Grid = "both", **shared: Any
 ) -> tuple[Figure, np.ndarray]:
     """A figure and its panels (rows, columns) in the common style.
 
@@ -100,14 +101,14 @@ def panels(
     return figure, axes
 
 
-def style_axes(ax: Axes, *, grid: str = "x") -> None:
+def style_axes(ax: Axes, *, grid: Grid = "x") -> None:
     """The look that all panels share: a thin grid below what is drawn, no frame above and on the right.
 
     Args:
         ax: Panel.
         grid: "x", "y" or "both".
     """
-    ax.grid(axis=grid, color=GRID, linewidth=0.8)  # pyright: ignore
+    ax.grid(axis=grid, color=GRID, linewidth=0.8)
     ax.set_axisbelow(True)
     ax.tick_params(labelsize=8.5, labelcolor=INK, color=GRID, which="both")
     for side in ("top", "right"):
@@ -131,7 +132,8 @@ def name_axes(ax: Axes, x: str | None = None, y: str | None = None) -> None:
 
 def label(ax: Axes, x: float, y: float, text: str, color: str, **more: Any) -> None:
     """A text that stands beside what it names, in its colour, and in place of a legend."""
-    ax.text(x, y, plain(text), color=text_color(color), **{"va": "center", "fontsize": 9, **more})
+    looks: dict[str, Any] = {"va": "center", "fontsize": 9, **more}
+    ax.text(x, y, plain(text), color=text_color(color), **looks)
 
 
 def label_ends(ax: Axes, ends: Sequence[End], *, size: float = 8.5, dx: float = 6) -> None:
@@ -146,8 +148,9 @@ def label_ends(ax: Axes, ends: Sequence[End], *, size: float = 8.5, dx: float = 
         dx: Distance from the end, in points.
     """
     ax.autoscale_view()
-    box, inches = ax.get_position(), ax.get_figure(root=True).get_size_inches()  # pyright: ignore
-    height = box.height * inches[1] * 72
+    box, figure = ax.get_position(), ax.get_figure(root=True)
+    assert figure is not None
+    height = box.height * figure.get_size_inches()[1] * 72
     to_axes = ax.transScale + ax.transLimits
     known = [end for end in ends if np.isfinite(end.y)]
     for x in dict.fromkeys(end.x for end in known):
@@ -178,7 +181,8 @@ def spread(wanted: np.ndarray, heights: np.ndarray) -> np.ndarray:
 
 def band(ax: Axes, x: Any, middle: Any, low: Any, high: Any, color: str, *, alpha: float = 0.18, **more: Any) -> None:
     """A line with the band of its interval; `alpha` is of the band, `more` of the line."""
-    ax.plot(x, middle, color=color, **{"linewidth": 1.4, **more})
+    looks: dict[str, Any] = {"linewidth": 1.4, **more}
+    ax.plot(x, middle, color=color, **looks)
     ax.fill_between(x, low, high, color=color, alpha=alpha, linewidth=0)
 
 

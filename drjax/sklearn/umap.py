@@ -105,7 +105,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             self.graph_ = method.graph(X)
         return self
 
-    def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
+    def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:  # pyrefly: ignore[bad-override] (as of TSNE)
         """Embeds X and returns embedding_, (n_samples, n_components)."""
         return self.fit(X, y).embedding_
 

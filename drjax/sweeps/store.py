@@ -14,7 +14,7 @@ import contextlib
 import json
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +135,7 @@ class SweepStore:
             self._fs.rm(self._path(name), recursive=True)
 
     @contextlib.contextmanager
-    def folder(self, name: str) -> Iterator[Path]:
+    def folder(self, name: str) -> Generator[Path]:
         """A folder of the store as one of this machine, until the block ends; what the block adds is in the store then.
 
         Raises:
@@ -182,7 +182,7 @@ class SweepStore:
         return {str(path).lstrip("/").removeprefix(start) for path in self._fs.find(self._path(name))}
 
     @contextlib.contextmanager
-    def _reachable(self) -> Iterator[None]:
+    def _reachable(self) -> Generator[None]:
         """Errors of a service, whatever their kind, as an OSError in one line."""
         try:
             yield

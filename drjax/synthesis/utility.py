@@ -167,7 +167,7 @@ def krr_rmse(
     _, sampled = _sampled(key, synthetic, sample_size)
     x, y, n_dropped = _usable(sampled, _test_records(test)[0].shape[1])
     level = float(y.mean()) if len(y) else 0.0
-    machine = KernelRidge(alpha=alpha, kernel=kernel, gamma=gamma)  # pyright: ignore[reportArgumentType]
+    machine = KernelRidge(alpha=alpha, kernel=kernel, gamma=gamma)
     ridge = make_pipeline(StandardScaler(), machine)
     found = train_on_synthetic(ridge, Synthetic(x, y - level), Synthetic(test.x, np.asarray(test.y) - level))
     status = found.status | (Status.NON_FINITE if n_dropped else Status.OK)

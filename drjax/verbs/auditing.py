@@ -82,7 +82,9 @@ def audit(
     names = {field.name for field in dataclasses.fields(AuditConfig)} - {"hyperparameters", "data", "method"}
     own = {name: value for name, value in options.items() if name not in names}
     is_named = isinstance(data, str | Path)
-    columns = {"categorical": tuple(categorical), "drop": tuple(drop), "label": label, "id": id} if is_named else {}
+    columns: dict[str, Any] = {}
+    if is_named:
+        columns = {"categorical": tuple(categorical), "drop": tuple(drop), "label": label, "id": id}
     config = AuditConfig(
         data=str(data) if is_named else found.name,
         method=method or "",
@@ -156,7 +158,9 @@ def sweep(
     names = {entry.name for entry in dataclasses.fields(AuditConfig)} - {"hyperparameters", "data"}
     crossed = {name: tuple(values) for name, values in over.items()}
     own = {name: value for name, value in options.items() if name not in names}
-    columns = {"categorical": tuple(categorical), "drop": tuple(drop), "label": label, "id": id} if is_named else {}
+    columns: dict[str, Any] = {}
+    if is_named:
+        columns = {"categorical": tuple(categorical), "drop": tuple(drop), "label": label, "id": id}
     given = {name: value for name, value in options.items() if name in names}
     base = AuditConfig(data=str(data) if is_named else found.name, **columns, **given)
     config = sweeps.SweepConfig(base=base, over=crossed, common=own, lanes=lanes)

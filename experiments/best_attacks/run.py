@@ -91,7 +91,7 @@ def _sk_mds(**options: Any) -> Callable[[int], Any]:
 
 
 def _open_tsne(seed: int) -> Any:
-    import openTSNE  # pyright: ignore[reportMissingImports] (of the extra "bench")
+    import openTSNE  # of the extra "bench"
 
     return SimpleNamespace(fit_transform=lambda x: np.asarray(openTSNE.TSNE(random_state=seed).fit(x)))
 

@@ -119,7 +119,7 @@ def _beside_printed(ax: Axes, results: Results) -> None:
 
 def _printed(ax: Axes, x: float, method: str) -> None:
     mean, spread = TABLE_4[NETWORK][method]
-    style = {**STYLES[method], "markerfacecolor": "white", "linestyle": "none"}
+    style: dict[str, Any] = {**STYLES[method], "markerfacecolor": "white", "linestyle": "none"}
     ax.errorbar(x, mean, spread, capsize=2, linewidth=1, markersize=6, **style)
 
 
@@ -339,7 +339,7 @@ def _line(
     ax.errorbar(places, means, spreads, markersize=4.5, linewidth=1.5, capsize=2.5, **style)
     ends = [(x, e.mean) for x, e, b in zip(places, found, is_bound, strict=True) if b and e is not None]
     if ends:
-        hollow = {**style, "markerfacecolor": "white", "linestyle": "none", "label": "_nolegend_"}
+        hollow: dict[str, Any] = {**style, "markerfacecolor": "white", "linestyle": "none", "label": "_nolegend_"}
         x, y = np.array(ends).T
         ax.errorbar(x, y, ARROW * y, uplims=True, markersize=4.5, linewidth=1, zorder=3, **hollow)
     return bool(ends)

@@ -44,7 +44,7 @@ def _rounded(*steps: Any) -> Any:
 
 
 def _open_tsne(x: np.ndarray, seed: int) -> np.ndarray:
-    import openTSNE  # pyright: ignore[reportMissingImports] (of the extra "bench")
+    import openTSNE  # of the extra "bench"
 
     return np.asarray(openTSNE.TSNE(random_state=seed, n_jobs=2).fit(x))
 

@@ -49,8 +49,9 @@ def weights(n: int, is_toy: bool) -> dict[str, Any]:
     """Mean q of a release of the first n records of Adult by the weight of the mean."""
     x, lower, upper = _records("digits" if is_toy else "adult", n)
     bounds = private_mean.bounds_of(lower, upper)
-    fields = {"neighbouring": "replace_one", "n_components": private_mean.K, "row_norm": bounds.row_norm}
+    fields: dict[str, Any] = {"neighbouring": "replace_one", "n_components": private_mean.K}
     fields |= {"center": bounds.scaled(bounds.center), "lower": bounds.ranges[0], "upper": bounds.ranges[1]}
+    fields["row_norm"] = bounds.row_norm
     epsilon, delta = private_mean.EPSILON, private_mean.DELTA
     made = ((w, AnalyticGauss.for_release(epsilon, delta, mean_weight=w, **fields)) for w in WEIGHTS)
     return {"kept": _means(made, bounds.scaled(x), is_toy)}

@@ -79,7 +79,7 @@ def changed_paths(n: int, is_toy: bool) -> dict[str, Any]:
 
 def spectral_starts(is_toy: bool) -> dict[str, Any]:
     """Of how many MNIST sets of 100 records umap-learn's start leaves out the leading nontrivial eigenvector."""
-    import scipy
+    import scipy.sparse.csgraph
     import umap
     from umap.spectral import spectral_layout
 
@@ -103,7 +103,7 @@ def spectral_starts(is_toy: bool) -> dict[str, Any]:
 
 def repulsion(n: int, is_toy: bool) -> dict[str, Any]:
     """Errors of the repulsion between the points of a t-SNE map, and of its normaliser, by three ways."""
-    from openTSNE.quad_tree import QuadTree  # pyright: ignore[reportMissingImports] (of the extra "bench")
+    from openTSNE.quad_tree import QuadTree  # of the extra "bench"
 
     compiled = importlib.import_module("openTSNE._tsne")
 

@@ -140,7 +140,7 @@ def _of_the_paper(told: Mapping[tuple[str, str], tuple[Interval, str]]) -> tuple
 
 
 def _added_error(place: Place, ways: Sequence[tuple[str, str]]) -> Claim:
-    told = {}
+    told, trials = {}, 0
     for variant, rule in ways:
         line = claims.pick(place.lines, "pca-gauss-printed" if variant == "as printed" else "pca-gauss", rule)
         if line is not None:
@@ -183,8 +183,8 @@ def _fewer_dimensions(cpu: Sequence[Line]) -> Iterator[Claim]:
         real = _real_level(cpu, table, name)
         readings = ("error", "S.C.") if table == "clustering" else ("error",)
         found, words = {}, []
+        ends = [_ends(own, epsilon) for epsilon in sorted({line["epsilon"] for line in own})]
         for reading in readings:
-            ends = [_ends(own, epsilon) for epsilon in sorted({line["epsilon"] for line in own})]
             gaps = [_gap(*(_utility(line, reading, real) for line in pair)) for pair in ends]
             found[reading] = outcome([sign(gap) for gap in gaps])
             told = [f"epsilon {few['epsilon']:g}: {gap.estimate:+.3f} ({gap.low:+.3f} to {gap.high:+.3f})"

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import Any
 
 import jax
@@ -70,7 +70,7 @@ def _drawer(epsilon: float, delta: float, n: int) -> Any:
 
 
 @contextlib.contextmanager
-def quiet() -> Iterator[None]:
+def quiet() -> Generator[None]:
     """Without the warnings that a method has no guarantee: every row of the results says so instead."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
@@ -42,7 +43,8 @@ def crossing(n_queries: int, delta: float) -> float:
         return math.log(noise_ratio(math.exp(log_epsilon), n_queries, delta))
 
     low, high = math.log(1e-6 * n_queries), math.log(1e3 * n_queries)
-    return math.exp(brentq(gap, low, high, xtol=1e-10)) if gap(low) > 0 else 0.0  # pyright: ignore[reportArgumentType]
+    root: Any = brentq(gap, low, high, xtol=1e-10) if gap(low) > 0 else -math.inf
+    return math.exp(root)
 
 
 def curve_crossing(epsilons: Sequence[float] | Array, advanced: Array, naive: Array) -> tuple[float, float, float]:

@@ -80,7 +80,7 @@ def row(x: np.ndarray, lower: np.ndarray, upper: np.ndarray, n_releases: int) ->
     bounds = bounds_of(lower, upper)
     z = bounds.scaled(x)
 
-    def calibrate(epsilon: float, **fields: bool) -> Any:
+    def calibrate(epsilon: float, **fields: Any) -> Any:
         return calibrated(dataclasses.replace(bounds, **fields), epsilon)
 
     private = calibrate(EPSILON)

@@ -37,6 +37,7 @@ def draw_components(cells: Cells, convention: str, gaussian: str) -> Figure:
     rows = (gaussian, "laplace_vector")
     figure, axes = _grid(len(rows), cells.names)
     for row, curator in enumerate(rows):
+        ends: list[styles.End] = []
         for ax, name in zip(axes[row], cells.names, strict=True):
             free = cells.main(name, NONE, convention)
             ends = [_drawn_end(ax, free["k"], free["points"][0]["auc"], styles.INK, "no noise")]
@@ -76,18 +77,20 @@ def draw_laplace(cells: Cells) -> Figure:
     curators = ("laplace_vector", "laplace_scalar", "laplace_advanced")
     figure, axes = _grid(2, cells.names)
     for row, convention in enumerate(CONVENTIONS):
+        ends: list[styles.End] = []
         for ax, name in zip(axes[row], cells.names, strict=True):
             free, ends = np.array(cells.main(name, NONE, convention)["points"][0]["best"]), []
-            for curator in curators:
-                cell = cells.main(name, curator, convention)
+            found = [cells.main(name, curator, convention) for curator in curators]
+            for curator, cell in zip(curators, found, strict=True):
                 values = [*(np.array(p["best"]) for p in cell["points"]), free]
                 epsilons = [p["epsilon"] for p in cell["points"]]
                 _over_epsilon(ax, epsilons, values, curator)
                 ends.append(_curator_end(epsilons[-1] * INFINITY, values[-2], curator))
-            at = crossing(cell["d"] * (cell["d"] + 1) // 2, 1 / cell["n"])
+            ends.append(styles.End(ends[0].x, interval(free)[0], "no noise (×)", styles.INK))
+            at = crossing(found[-1]["d"] * (found[-1]["d"] + 1) // 2, 1 / found[-1]["n"])
             ax.axvline(at, color=styles.FAINT, linestyle=":")
-            _epsilon_axis(ax, epsilons)
-        styles.label_ends(axes[row][-1], [*ends, styles.End(ends[0].x, interval(free)[0], "no noise (×)", styles.INK)])
+            _epsilon_axis(ax, [p["epsilon"] for p in found[-1]["points"]])
+        styles.label_ends(axes[row][-1], ends)
         styles.name_axes(axes[row][0], y=f"{CONVENTIONS[convention]}\nAUC at the best k")
     note = "ε (dotted: where naive and advanced composition add the same noise)"
     figure.supxlabel(note, fontsize=9, color=styles.INK)
@@ -136,6 +139,7 @@ def draw_stronger(cells: Cells) -> Figure:
     """AUC of three adversaries over epsilon, under the ceiling of the guarantee; public bounds, replace-one."""
     figure, axes = _grid(2, cells.names)
     for row, family in enumerate((("analytic_gauss", "analyze_gauss_tight"), ("laplace_vector",))):
+        ends: list[styles.End] = []
         for ax, name in zip(axes[row], cells.names, strict=True):
             found = [c for c in cells.all if c["data"] == name and c["curator"] in family]
             ratios = [c["points"][0] for c in found if c["attack"] == "ratio"]
@@ -183,6 +187,7 @@ def _draw_utility(
     }
     figure, axes = _grid(2, cells.names)
     for row, (convention, curators) in enumerate(shown.items()):
+        ends: list[styles.End] = []
         for ax, name in zip(axes[row], cells.names, strict=True):
             free = cells.main(name, NONE, convention)["points"][0]
             ends = [draw(ax, cells.main(name, curator, convention), curator, free) for curator in curators]

@@ -92,7 +92,7 @@ KINDS: dict[str, Fit] = {
     "kernel PCA, polynomial": lambda x, _, seed: KernelPCA(2, kernel="poly", random_state=seed).fit_transform(scale(x)),
     "kernel PCA, sigmoid": lambda x, _, seed: KernelPCA(2, kernel="sigmoid", random_state=seed).fit_transform(scale(x)),
     "FastICA": lambda x, _, seed: FastICA(2, random_state=seed).fit_transform(scale(x)),
-    "NMF": lambda x, _, seed: NMF(2, random_state=seed).fit_transform(minmax_scale(x)),  # pyright: ignore[reportArgumentType]
+    "NMF": lambda x, _, seed: NMF(2, random_state=seed).fit_transform(minmax_scale(x)),
     "factor analysis": lambda x, _, seed: FactorAnalysis(2, random_state=seed).fit_transform(scale(x)),
     "discriminants": lambda x, *_: LinearDiscriminantAnalysis(n_components=2).fit_transform(scale(x), _thirds(x)),
     "partial least squares": lambda x, *_: PLSRegression(2).fit(scale(x)[:, :-1], x[:, -1]).x_scores_,
@@ -161,7 +161,7 @@ def foreign(name: str, *, n_known: int, seed: int) -> Iterator[Verdict]:
             warnings.simplefilter("ignore")
             try:
                 coords = np.asarray(fit(x, others, seed), np.float64)
-            except (ValueError, np.linalg.LinAlgError):
+            except ValueError:  # LinAlgError is one
                 continue
         title = _believed(known, coords, seed).title
         yield kind, title, title == "none of these"

@@ -77,11 +77,12 @@ def _in_matplotlib(
         elif colors == "value":
             drawn = ax.scatter(points[:, 0], points[:, 1], c=points.sum(axis=1), **scatter)
         else:
-            order = np.argsort(labels, kind="stable")
+            order, parts = np.argsort(labels, kind="stable"), []
             for label in np.unique(labels):
                 own = points[labels == label]
                 marker = markers[label % len(markers)]
-                drawn = ax.scatter(*own.T, marker=marker, label=f"class {label}", **scatter)
+                parts.append(ax.scatter(*own.T, marker=marker, label=f"class {label}", **scatter))
+            drawn = parts[-1]
         if colorbar:
             figure.colorbar(drawn)
         if legend is not None:
@@ -124,7 +125,7 @@ def _in_seaborn(
     shapes: bool = False,
     **kwargs: Any,
 ) -> Drawn:
-    import seaborn  # pyright: ignore[reportMissingImports] (of the extra "plots")
+    import seaborn  # of the extra "plots"
 
     names = np.array([f"class {label}" for label in labels])
     with seaborn.axes_style(style) if style else plt.style.context("default"):
@@ -147,7 +148,7 @@ def _in_plotnine(
     **point: Any,
 ) -> Drawn:
     import pandas
-    import plotnine as p9  # pyright: ignore[reportMissingImports] (of the extra "plots")
+    import plotnine as p9  # of the extra "plots"
 
     names = [f"class {label}" for label in labels]
     table = pandas.DataFrame({"x": points[:, 0], "y": points[:, 1], "group": names})
@@ -174,7 +175,7 @@ def _in_plotly(
     symbol: bool = False,
     **marker: Any,
 ) -> Drawn:
-    import plotly.express as px  # pyright: ignore[reportMissingImports] (of the extra "plots")
+    import plotly.express as px  # of the extra "plots"
 
     names = [f"class {label}" for label in labels]
     figure = px.scatter(

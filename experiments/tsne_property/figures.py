@@ -48,8 +48,8 @@ def scores(found: Sequence[Record]) -> Figure:
                     styles.label(ax, 0.5, y, "not run", styles.FAINT, fontsize=7.5, transform=ax.get_yaxis_transform())
             ax.axvline(anyway, color=styles.BASELINE, linestyle=":", linewidth=1.4, zorder=1)
             marks = [(anyway, words, styles.FAINT)]
-            if prop in PAPER:
-                printed = PAPER[prop][0 if task == "classification" else 1]
+            printed = PAPER.get(prop, (None, None))[0 if task == "classification" else 1]
+            if printed is not None:
                 ax.axvline(printed, color=styles.INK, linewidth=1.4, zorder=1)
                 marks.append((printed, "paper", styles.INK))
             for x, text, color in marks:
@@ -140,7 +140,7 @@ def more_maps(store: Store, config: Config) -> Figure | None:
     """
     plain = first_seed(config, config.main[0], "target", "regression")
     shown = {f"{n} points": dataclasses.replace(plain, n=n) for n in sorted({*config.densities, config.n})}
-    tuned = {"prop": plain.prop, "extractor": FINE_TUNED + TUNABLE}
+    tuned: dict[str, Any] = {"prop": plain.prop, "extractor": FINE_TUNED + TUNABLE}
     shown |= {f"{p}, fine-tuned": dataclasses.replace(plain, **tuned | {"prop": p}) for p in config.fine_tuned}
     made = {title: wanted for title, wanted in shown.items() if store.holds(wanted)}
     if len(made) < 2:
@@ -177,7 +177,7 @@ def attention(store: Store, config: Config) -> Figure | None:
 
 def first_seed(config: Config, prop: str, side: str, task: str) -> Wanted:
     """The first seed's maps of a property."""
-    fields = {"side": side, "n": config.n, **sizes(config, side, task)}
+    fields: dict[str, Any] = {"side": side, "n": config.n, **sizes(config, side, task)}
     return Wanted(prop=prop, extractor=config.extractor, seed=0, **fields)
 
 

@@ -61,8 +61,9 @@ class Plan:
         }
 
     def _side(self, side: str, prop: str, seed: int, task: str = "regression", **changes: Any) -> Wanted:
-        fields = {"extractor": self.config.extractor, "n": self.config.n, **sizes(self.config, side, task)}
-        return Wanted(prop=prop, seed=seed, side=side, **(fields | changes))
+        fields: dict[str, Any] = {"extractor": self.config.extractor, "n": self.config.n}
+        fields |= {**sizes(self.config, side, task), **changes}
+        return Wanted(prop=prop, seed=seed, side=side, **fields)
 
     def _cell(
         self,

@@ -54,7 +54,7 @@ def test_conditioning_is_bayes_rule(noise):
     weighted, total = np.zeros((5, 4)), np.zeros(5)
     for weight, part in zip(prior.weights, prior.components, strict=True):
         gram = operator @ part.covariance @ operator.T + np.diag(np.broadcast_to(noise, 2))
-        evidence = weight * multivariate_normal.pdf(values, mean=operator @ part.mean, cov=gram)  # pyright: ignore[reportArgumentType]
+        evidence = weight * multivariate_normal.pdf(values, mean=operator @ part.mean, cov=gram)
         weighted = weighted + evidence[:, None] * part.condition(operator, values, noise)
         total = total + evidence
     # Components of less than a thousandth of the likeliest are left out.

@@ -209,4 +209,4 @@ def test_two_steps_of_a_gaussian_curve_are_one_of_twice_the_mu():
 
 def test_the_ceiling_asks_for_a_curve():
     with pytest.raises(ValueError, match=r"curve must be a trade-off curve, got 0\.5"):
-        roc.auc_ceiling(0.5)  # pyright: ignore[reportArgumentType]
+        roc.auc_ceiling(0.5)

@@ -14,7 +14,7 @@ from drjax.attacks.property.models import CONFIGS, PropertyConfig
 from drjax.nets.plot_networks import PlotNetworkConfig
 from drjax.reports import records
 from experiments import merging, sweep
-from experiments.tsne_property import cells, config, data, map_sets, nearest, report, run, tables
+from experiments.tsne_property import cells, config, data, figures, map_sets, nearest, report, run, tables
 
 TINY = PlotNetworkConfig(size=20, blocks=(1,), growth=4, stem=4)
 SMALL = run.Config(
@@ -252,6 +252,16 @@ def test_a_score_is_not_shown_where_its_interval_holds_what_is_reached_without_a
 def test_the_committed_tables_are_those_of_the_committed_records(folder):
     results = Path(tables.__file__).parent / "results" / folder
     assert (results / "tables.md").read_text("utf-8") == tables.tables(records.read_records(results / sweep.RESULTS))
+
+
+def test_the_figure_of_scores_has_the_paper_s_value_where_the_paper_has_one():
+    head, *found = records.read_records(Path(tables.__file__).parent / "results" / sweep.RESULTS)
+    main = [cell for cell in found if cell.get("part") == "main" and cell["test"]["prop"] == "lfw:male"]
+    # Of this property the paper tells the accuracy alone.
+    own = [cell | {"test": cell["test"] | {"prop": "celeba:smiling"}} for cell in main]
+    classified, regressed = figures.scores([head, *own]).axes
+    assert "paper" in [text.get_text() for text in classified.texts]
+    assert "paper" not in [text.get_text() for text in regressed.texts]
 
 
 def test_always_one_half_errs_by_the_mean_distance_from_it():

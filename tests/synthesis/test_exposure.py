@@ -146,7 +146,7 @@ def test_auc_ceiling_of_no_privacy_is_one_and_of_perfect_privacy_a_half():
     assert auc_ceiling(tradeoff.EpsilonDelta(0.0, 1.0, neighbouring="replace_one")) == 1
     assert auc_ceiling(tradeoff.Gaussian(0.0, neighbouring="replace_one")) == pytest.approx(0.5, abs=1e-3)
     with pytest.raises(ValueError, match="curve must be"):
-        auc_ceiling(0.5)  # pyright: ignore[reportArgumentType]
+        auc_ceiling(0.5)
 
 
 def test_rero_ceiling_is_that_of_the_curve_of_the_run_without_the_target():

@@ -260,7 +260,7 @@ def _number_of_points(
 
     Twice: as many records as would lose the points that maps of the last number lose.
     """
-    middle = (span[0] + span[1]) / 2
+    middle, share = (span[0] + span[1]) / 2, 1.0
     for attempt in range(1 if is_given else 2):
         pilot = make(jax.random.fold_in(key, attempt), side, PILOTS, n, (middle, middle))
         if not pilot.maps:

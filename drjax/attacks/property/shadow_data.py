@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -98,7 +99,8 @@ class Features:
         if name == PCA.name and (not rest or rest.isdecimal()):
             return PCAFeatures.fit(images, int(rest) if rest else N_COMPONENTS)
         if name == "onnx" and rest:
-            standard = {"channels": 3, "mean": IMAGENET_MEAN, "std": IMAGENET_STD} if self.onnx_imagenet else {}
+            imagenet: dict[str, Any] = {"channels": 3, "mean": IMAGENET_MEAN, "std": IMAGENET_STD}
+            standard = imagenet if self.onnx_imagenet else {}
             return from_onnx(rest, sees=Input(size=self.onnx_size, channels_first=True, **standard))
         raise ValueError(f"features must be pixels, pca, pca:COMPONENTS or onnx:PATH, got {self.kind!r}")
 

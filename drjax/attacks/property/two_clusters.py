@@ -35,7 +35,7 @@ def two_clusters(turned: np.ndarray) -> np.ndarray:
 def _fit(x, second):
     n = len(x)
     share, middle, spread = np.zeros(2), np.zeros((2, 2)), np.zeros((2, 3))
-    likelihood = certainty = 0.0
+    areas, likelihood, certainty = np.zeros(2), 0.0, 0.0
     for step in range(N_ITER):
         for c in range(2):
             total = u = v = uu = vv = uv = 0.0

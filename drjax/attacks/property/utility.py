@@ -108,6 +108,6 @@ def _evaluate_chunk(context: PyTree, lanes: PyTree) -> Utility:
         score: Any = None
         if setting.n_classes is not None:
             score = silhouette_of_distances(embedded, labels[rows], setting.n_classes)
-        return Utility(found.trustworthiness, found.knn_preservation, score)  # pyright: ignore[reportArgumentType]
+        return Utility(found.trustworthiness, found.knn_preservation, score)
 
     return jax.vmap(one)(*lanes)

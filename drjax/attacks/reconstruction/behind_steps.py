@@ -77,7 +77,7 @@ class _Found(NamedTuple):
         spread: Variance that other minima add to each.
     """
 
-    x: jax.Array
+    x: Array
     noise: jax.Array
     digits: jax.Array
     misfit: jax.Array

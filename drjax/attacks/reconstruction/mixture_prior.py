@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -131,7 +132,7 @@ class MixturePrior:
             for lanes in noise_groups(noise):
                 level = np.diag(noise[lanes[0]] + 1e-9 * np.trace(gram) / len(gram))
                 factor = scipy.linalg.cholesky(gram + level, lower=True)
-                away = scipy.linalg.solve_triangular(factor, (values[lanes] - operator @ part.mean).T, lower=True)
+                away: Any = scipy.linalg.solve_triangular(factor, (values[lanes] - operator @ part.mean).T, lower=True)
                 found[i, lanes] = -(away**2).sum(axis=0) / 2 - np.log(np.diagonal(factor)).sum()
         return found + np.log(self.weights)[:, None]
 
@@ -191,11 +192,11 @@ def _log_density(part: GaussianPrior, x: np.ndarray) -> np.ndarray:
     away = x - part.mean
     if part.factor is None or 2 * len(part.factor) > d:
         factor = scipy.linalg.cholesky(part.covariance + more * np.eye(d), lower=True)
-        length = (scipy.linalg.solve_triangular(factor, away.T, lower=True) ** 2).sum(axis=0)
+        length = np.square(scipy.linalg.solve_triangular(factor, away.T, lower=True)).sum(axis=0)
         return -length / 2 - np.log(np.diagonal(factor)).sum()
     # By Woodbury's identity, in as many dimensions as the factor has rows.
     r, floor = len(part.factor), part.floor + more
     factor = scipy.linalg.cholesky(part.factor @ part.factor.T + floor * np.eye(r), lower=True)
-    seen = scipy.linalg.solve_triangular(factor, part.factor @ away.T, lower=True)
+    seen: Any = scipy.linalg.solve_triangular(factor, part.factor @ away.T, lower=True)
     length = ((away**2).sum(axis=1) - (seen**2).sum(axis=0)) / floor
     return -length / 2 - np.log(np.diagonal(factor)).sum() - (d - r) * np.log(floor) / 2

@@ -140,10 +140,10 @@ def fit_network(
     validate.at_most(len(records), "the number of records", epoch_size=epoch_size)
     validate.prng_key(key)
     shadow_key, validation_key, training_key = jax.random.split(key, 3)
-    shared = {"method": method, "known": np.asarray(known), "dtype": dtype}
+    shared: dict[str, Any] = {"method": method, "known": np.asarray(known), "dtype": dtype}
     shadows = PassingShadows(key=shadow_key, records=records, **shared)
     others = validate.matrix(validation, "validation", columns=shadows.known.shape[1])
     stopping = PassingShadows(key=validation_key, records=others, **shared).epoch(0, len(others))
-    options = {"mesh": mesh, "checkpoint": checkpoint, "progress": progress}
+    options: dict[str, Any] = {"mesh": mesh, "checkpoint": checkpoint, "progress": progress}
     options |= {"renew": lambda epoch: shadows.epoch(epoch, epoch_size)}
     return neural.fit(training_key, *shadows.epoch(0, epoch_size), config, validation=stopping, **options)

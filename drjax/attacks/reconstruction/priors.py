@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import scipy.linalg
@@ -186,7 +186,7 @@ class GaussianPrior:
         loading = unit.spread(operator)
         gram = loading @ operator.T + np.diag(noise_variance)
         jitter = max(1e-13 * np.trace(gram) / len(gram), np.finfo(np.float64).tiny ** 0.5)
-        gain = scipy.linalg.cho_solve(scipy.linalg.cho_factor(gram + jitter * np.eye(len(gram))), loading)
+        gain: Any = scipy.linalg.cho_solve(scipy.linalg.cho_factor(gram + jitter * np.eye(len(gram))), loading)
         return np.maximum(np.diagonal(unit.covariance) - (gain * loading).sum(axis=0), 0) * scale**2
 
     def _span(self, operator: np.ndarray) -> np.ndarray | None:
@@ -210,13 +210,13 @@ class GaussianPrior:
         # A jitter at rounding level keeps a singular prior (fewer public records than features) factorisable.
         jitter = max(1e-13 * np.trace(gram) / len(gram), np.finfo(np.float64).tiny ** 0.5)
         factor = scipy.linalg.cho_factor(gram + np.diag(noise + jitter))
-        weights = scipy.linalg.cho_solve(factor, (values - operator @ self.mean).T).T
+        weights = np.transpose(scipy.linalg.cho_solve(factor, (values - operator @ self.mean).T))
         mean = self.mean + weights @ loading
         # What the measurement leaves over is noise * weights exactly; rounding in a badly conditioned gram is not.
         # Restoring it makes a noiseless measurement hold to the last digit.
         left_over = values - noise * weights - mean @ operator.T
         mean = mean + left_over @ np.linalg.pinv(operator @ operator.T, rcond=1e-12, hermitian=True) @ operator
-        return mean, scipy.linalg.cho_solve(factor, loading).T
+        return mean, np.transpose(scipy.linalg.cho_solve(factor, loading))
 
 
 def units(x: np.ndarray) -> np.ndarray:

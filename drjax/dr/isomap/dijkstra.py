@@ -65,10 +65,10 @@ def paths(edges: Edges, sources: np.ndarray, out: np.ndarray) -> None:
 def listed(neighbors, distances):
     """The undirected graph of neighbour lists (n, k) with their distances (n, k): fields of `Edges`."""
     n, kept = neighbors.shape
-    degree = np.zeros(n, np.int64)
+    degree, start = np.zeros(n, np.int64), np.zeros(n + 1, np.int64)
+    nodes, weights = np.empty(0, np.int64), np.empty(0)
     for fill in range(2):
         if fill:
-            start = np.zeros(n + 1, np.int64)
             for i in range(n):
                 start[i + 1] = start[i] + degree[i]
                 degree[i] = 0

@@ -6,6 +6,8 @@ with a few vectors, by block Lanczos.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import scipy.linalg
 
@@ -179,5 +181,6 @@ def _decomposed(squares: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     n = len(squares)
     rows = squares.mean(axis=0)
     gram = -0.5 * (squares - rows - rows[:, None] + rows.mean())
-    values, vectors = scipy.linalg.eigh(gram, subset_by_index=(max(0, n - k - 1), n - 1), overwrite_a=True)
+    found: Any = scipy.linalg.eigh(gram, subset_by_index=(max(0, n - k - 1), n - 1), overwrite_a=True)
+    values, vectors = found
     return np.ascontiguousarray(vectors.T[::-1][:k]), values[::-1]

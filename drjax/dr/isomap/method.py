@@ -275,5 +275,6 @@ def _known_eigenpairs(graph: shortest_paths.Graph, count: int) -> tuple[np.ndarr
     rows = squares.mean(axis=0)
     gram = -0.5 * (squares - rows - rows[:, None] + rows.mean())
     with blas().limit(limits=1, user_api="blas"):
-        values, vectors = scipy.linalg.eigh(gram, subset_by_index=(max(0, m - count), m - 1))
+        found: Any = scipy.linalg.eigh(gram, subset_by_index=(max(0, m - count), m - 1))
+    values, vectors = found
     return np.ascontiguousarray(vectors.T[::-1]), values[::-1] / (values[-1] if values[-1] > 0 else 1.0)

@@ -31,7 +31,7 @@ def smacof(
     dissimilarities, start = jnp.asarray(dissimilarities), jnp.asarray(start)
     between, row = dissimilarities[1:, 1:], dissimilarities[0, 1:]
     results = best_of_starts(Rule(max_iter, eps), False, between, row[None], start[None, None])
-    return tuple(part[0] for part in results)  # type: ignore[return-value]
+    return tuple(part[0] for part in results)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))

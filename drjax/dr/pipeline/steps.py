@@ -326,7 +326,7 @@ class FirstPCA(Step):
         validate.integer(n_components=self.n_components)
 
     @property
-    def keeps_unit(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] (a constant elsewhere)
+    def keeps_unit(self) -> bool:  # pyrefly: ignore[bad-override] (a constant elsewhere)
         """Unless whitened."""
         return not self.whiten
 

@@ -214,7 +214,7 @@ def _forces_half(p, y, attraction, repulsion):
 
     Reads and writes up to `BLOCK` entries beyond the last point.
     """
-    _ask_for_wide_vectors()  # pyright: ignore[reportCallIssue]  (numba gives the argument)
+    _ask_for_wide_vectors()  # pyrefly: ignore[missing-argument] (numba gives it)
     n = p.shape[0]
     a, b = y[0], y[1]
     one = y.dtype.type(1)
@@ -318,7 +318,7 @@ def descend(p, descent, y):
     # The part of the divergence that does not depend on the coordinates.
     constant = _log_affinities(p)
     scale, momentum = kind(factor * descent.exaggeration), kind(0.5)
-    best, best_at, norm = math.inf, 0, math.inf
+    best, best_at, norm, error = math.inf, 0, math.inf, math.inf
     exploring, stop = True, False
     if descent.exploration == 0:
         exploring, scale, momentum = False, kind(factor), kind(0.8)

@@ -7,6 +7,7 @@ drawn from a common pool and their squared distances are looked up.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -93,7 +94,8 @@ def principal_start(x: np.ndarray, k: int) -> tuple[np.ndarray, bool]:
     is_wide = centred.shape[1] > centred.shape[0]
     gram = (centred @ centred.T if is_wide else centred.T @ centred).astype(np.float64)
     m = len(gram)
-    values, vectors = scipy.linalg.eigh(gram, subset_by_index=[m - k, m - 1], check_finite=False)
+    found: Any = scipy.linalg.eigh(gram, subset_by_index=[m - k, m - 1], check_finite=False)
+    values, vectors = found
     values, vectors = np.maximum(values[::-1], 0), vectors[:, ::-1]
     if is_wide:
         loadings, scores = centred.T @ vectors, vectors * np.sqrt(values)

@@ -109,7 +109,7 @@ def tsne_steps(
     count = jnp.reshape(jnp.asarray(steps.count, jnp.int32), 1)
     kernel = functools.partial(_steps_kernel, n, backend)
     moved = call_whole(kernel, (p, settings, count), state, scratch=2, backend=backend)
-    return tuple(leaf[:, :n].T for leaf in moved)  # type: ignore[return-value]
+    return tuple(leaf[:, :n].T for leaf in moved)  # pyrefly: ignore[bad-return]
 
 
 def _steps_kernel(n: int, backend: str, pairs_ref: Any, settings_ref: Any, count_ref: Any, *refs: Any) -> None:

@@ -30,7 +30,7 @@ exaggeration."""
 def descend(p: Array, start: Array, descent: Descent) -> tuple[Array, Array, Array, Array, Array]:
     """`descend_batch` for one data set: p (n, n), start (n, k)."""
     coords, *rest = descend_batch(p[None], start[None], descent)
-    return coords[0], *(leaf[0] for leaf in rest)  # type: ignore[return-value]
+    return coords[0], *(leaf[0] for leaf in rest)  # pyrefly: ignore[bad-return]
 
 
 def descend_batch(p: Array, starts: Array, descent: Descent) -> tuple[Array, Array, Array, Array, Array]:

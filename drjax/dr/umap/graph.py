@@ -56,7 +56,7 @@ def fit_curve(spread: float, min_dist: float) -> tuple[float, float]:
     distance = np.linspace(0, 3 * spread, 300)
     wanted = np.where(distance < min_dist, 1.0, np.exp(-(distance - min_dist) / spread))
     with np.errstate(divide="ignore"):  # the search may try b < 0, where the curve is 0 at distance 0
-        (a, b), _ = curve_fit(lambda d, a, b: 1 / (1 + a * d ** (2 * b)), distance, wanted)
+        a, b = curve_fit(lambda d, a, b: 1 / (1 + a * d ** (2 * b)), distance, wanted)[0]
     return float(a), float(b)
 
 

@@ -147,12 +147,12 @@ def _float(_, x):
 
 @_fast()
 def _look_up(square, table):
-    word = _bits(square)  # pyright: ignore[reportCallIssue]  (numba gives the first argument)
+    word = _bits(square)  # pyrefly: ignore[missing-argument] (numba gives the first)
     place = (word >> np.int32(23 - BITS)) - np.int32((LOWEST + 127) << BITS)
     place = min(max(place, np.int32(0)), np.int32(((HIGHEST - LOWEST) << BITS) - 1))
     row = np.uint32(place)  # of no sign, so that no negative index need be provided for
     rest = word & np.int32((1 << (23 - BITS)) - 1)
-    mantissa = _float(np.int32(rest | np.int32(0x3F800000))) - np.float32(1)
+    mantissa = _float(np.int32(rest | np.int32(0x3F800000))) - np.float32(1)  # pyrefly: ignore[missing-argument]
     return table[row, 0] + mantissa * (table[row, 1] + mantissa * table[row, 2])
 
 

@@ -16,6 +16,7 @@ from drjax.core.types import Array, Cost, Embedding, Status, hyperparams
 from drjax.dr import base, metrics, neighbors
 from drjax.dr.umap import cpu, frozen, graph, reference, spectral_cpu, spectral_many, xla
 from drjax.dr.umap.cpu import Draws, Lists, Run, Settings
+from drjax.dr.umap.graph import Neighbors
 from drjax.dr.umap.shared import UMAPInfo, UMAPShared
 from drjax.dr.umap.spectral_cpu import MAX_BASIS
 
@@ -243,14 +244,13 @@ class UMAP:
     def insert_frozen(self, keys: Array, shared: frozen.FrozenShared, targets: Array) -> Embedding:
         """The places of targets (b, d) in that map, coords (b, k), each after all epochs for its own edges alone."""
         base.check_targets(targets, shared.known.shape[1])
-        targets = jnp.asarray(targets, shared.known.dtype)
         settings = self._settings(shared.known.shape[0] + 1)
         seeds = jax.vmap(lambda key: jax.random.bits(key, (2,), jnp.uint32))(keys)
-        coords, n_updates = frozen.places(settings, self.metric, shared, targets, seeds)
+        coords, updates = frozen.places(settings, self.metric, shared, jnp.asarray(targets, shared.known.dtype), seeds)
         nothing, n_iter = jnp.full(len(targets), jnp.nan, coords.dtype), jnp.full(len(targets), settings.n_epochs)
-        return Embedding(coords, nothing, n_iter.astype(jnp.int32), base.non_finite(coords[:, None]), n_updates)
+        return Embedding(coords, nothing, n_iter.astype(jnp.int32), base.non_finite(coords[:, None]), updates)
 
-    def _nearest(self, settings: Settings, x: Array) -> graph.Neighbors:
+    def _nearest(self, settings: Settings, x: Array) -> Neighbors:
         return graph.nearest(x, settings.n_neighbors, self.metric)
 
     def _settings(self, n: int) -> Settings:
@@ -319,7 +319,7 @@ class UMAP:
     def _insert_in_xla(self, settings: Settings, key: Array, shared: UMAPShared, target: Array) -> Run:
         is_finite = jnp.all(jnp.isfinite(target))
         row = graph.distances_to(jnp.where(is_finite, target, 0), shared.known, self.metric)
-        known = graph.Neighbors(shared.indices, shared.distances)
+        known = Neighbors(shared.indices, shared.distances)
         draws, of_samples = self._draw(key, shared.known.shape[0] + 1, shared.known.dtype)
         found = xla.run(settings, graph.with_target(known, row), draws, of_samples)
         return _unless_bad(is_finite, found)

@@ -115,9 +115,11 @@ class ExponentialMechanism(Labelled):
         z = self.box.encode(x)
         group = jnp.zeros(z.shape[0], jnp.int32)
         if self.n_classes is not None:
-            group = self.classes(y)  # pyright: ignore[reportArgumentType]
+            assert y is not None
+            group = self.classes(y)
         elif self.target_range is not None:
-            z = jnp.concatenate([z, self.numbers(y, z.dtype)[:, None]], axis=1)  # pyright: ignore[reportArgumentType]
+            assert y is not None
+            z = jnp.concatenate([z, self.numbers(y, z.dtype)[:, None]], axis=1)
         truth = self.answers(z, group)
 
         def quality(index: Any) -> jax.Array:

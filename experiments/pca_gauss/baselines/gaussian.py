@@ -114,9 +114,11 @@ class MODIPS(Labelled):
         z = self.box.encode(x)
         records: dict[str, Any] = {"z": z, "weight": jnp.ones(z.shape[0], z.dtype), "group": jnp.zeros(z.shape[0], int)}
         if self.n_classes is not None:
-            records["group"] = self.classes(y)  # pyright: ignore[reportArgumentType]
+            assert y is not None
+            records["group"] = self.classes(y)
         elif self.target_range is not None:
-            records["label"] = self.numbers(y, z.dtype)  # pyright: ignore[reportArgumentType]
+            assert y is not None
+            records["label"] = self.numbers(y, z.dtype)
 
         def term(chunk: Any) -> jax.Array:
             w = moments.augmented(chunk["z"], t, chunk.get("label"), b)

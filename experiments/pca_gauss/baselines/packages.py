@@ -18,7 +18,7 @@ import importlib
 import itertools
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -302,7 +302,7 @@ class MbiAIM(_Binned):
                 per_round *= 4
 
     def _workload(self, ledger: _Ledger) -> list[Marginal]:
-        pairs = list(itertools.combinations(ledger.columns, 2))
+        pairs: list[Marginal] = list(itertools.combinations(ledger.columns, 2))
         if len(pairs) <= self.max_pairs:
             return pairs
         order = ledger.rng.permutation(len(pairs))
@@ -383,7 +383,7 @@ def _generator(key: Array) -> np.random.Generator:
 
 
 @contextmanager
-def _package_seeded(rng: np.random.Generator) -> Iterator[None]:
+def _package_seeded(rng: np.random.Generator) -> Generator[None]:
     """The package draws from NumPy's global generator: seeded for it, and put back as it was."""
     before = np.random.get_state()  # noqa: NPY002
     np.random.seed(rng.integers(2**32, dtype=np.uint32))  # noqa: NPY002

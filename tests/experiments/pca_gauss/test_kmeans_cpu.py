@@ -22,7 +22,7 @@ def blobs(n: int, d: int, k: int = 5, seed: int = 0, spread: float = 2.0) -> np.
 
 
 def lloyd_of_scikit_learn(x: np.ndarray, start: np.ndarray) -> KMeans:
-    return KMeans(len(start), init=start, n_init=1).fit(x)  # pyright: ignore[reportArgumentType]
+    return KMeans(len(start), init=start, n_init=1).fit(x)
 
 
 # Numbers of features and centres that fill the loops' groups of four and three, and that do not; records likewise.

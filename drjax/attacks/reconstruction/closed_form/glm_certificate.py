@@ -171,7 +171,7 @@ def _likeliest(equations: Equations, solution: Solution, x: np.ndarray, y: np.nd
         step = 1e-6 * (1 + np.abs(eta))
         slope = (LINKS[given.link](eta + step) - LINKS[given.link](eta - step)) / (2 * step)
         size = (x.shape[1] - 1) * _log(r) + _log(r - slope * eta)
-        return -0.5 * np.sum(offset * scipy.linalg.cho_solve(factor, offset.T).T, axis=1) - size
+        return -0.5 * np.sum(offset * np.transpose(scipy.linalg.cho_solve(factor, offset.T)), axis=1) - size
 
     weights = log_weight(equations, solution.candidates)
     best = int(np.argmax(weights))

@@ -124,7 +124,7 @@ def reconstruct_srp(
         precision = float(sizes[0])
 
     status = np.where(is_finite(releases), Status.OK, Status.NON_FINITE).astype(np.uint32)
-    x, each = np.full((2, m, d), np.nan)
+    (x, each), noise = np.full((2, m, d), np.nan), np.empty(0)
     groups = _groups_by_known_coords(releases, target_index, np.flatnonzero(status == Status.OK))
     if groups:
         known_coords = _known_columns(releases, target_index, [int(lanes[0]) for lanes in groups])
@@ -233,13 +233,14 @@ def recover_matrix(
 
 def _decomposed(known: np.ndarray, least: float) -> tuple[streamed.Matrix, np.ndarray, np.ndarray]:
     """Left singular vectors (n-1, r), singular values above `least` and right vectors (d, r); large ones in blocks."""
+    left = None
     if streamed.is_large(*known.shape):
         _, singular, basis = streamed.principal_directions(known, is_centred=False)
     else:
         left, singular, basis = np.linalg.svd(known.astype(np.float64), full_matrices=False)
     keep = singular > max(least, 1e-12 * singular.max(initial=0))
     singular, basis = singular[keep], basis[keep].T
-    if streamed.is_large(*known.shape):
+    if left is None:
         return streamed.Product(known, weights=basis / singular), singular, basis
     return left[:, keep], singular, basis
 

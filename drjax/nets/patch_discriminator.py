@@ -13,6 +13,7 @@ import math
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +23,7 @@ from jax import Array, lax
 
 from drjax.core import validate
 from drjax.core.types import PyTree
+from drjax.nets import evaluation
 
 SIZE = 3
 STRIDES = (2, 1, 1, 1, 1)
@@ -108,14 +110,18 @@ class PatchAdversary:
 
     def verdicts(self, params: PyTree, images: Array) -> jax.Array:
         """What the discriminator with these parameters says of flattened images (b, d)."""
-        graph = nnx.graphdef(nnx.eval_shape(lambda: self._make(nnx.Rngs(params=0))))
-        return nnx.merge(graph, params)(images)
+        return nnx.merge(_graph(self.image_shape, self.widths), params)(images)
 
     def _make(self, rngs: nnx.Rngs) -> PatchDiscriminator:
         return PatchDiscriminator(self.image_shape, self.widths, rngs=rngs)
 
     def _optimizer(self) -> optax.GradientTransformation:
         return optax.adam(self.learning_rate, b1=0.5)
+
+
+@evaluation.kept
+def _graph(image_shape: tuple[int, int, int], widths: tuple[int, int, int, int]) -> Any:
+    return nnx.graphdef(nnx.eval_shape(lambda: PatchDiscriminator(image_shape, widths, rngs=nnx.Rngs(params=0))))
 
 
 def check_shape(image_shape: tuple[int, ...], widths: tuple[int, ...]) -> None:

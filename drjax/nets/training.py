@@ -95,7 +95,7 @@ class History:
         status: (members,) uint32 flags: NON_FINITE if no validation loss was finite, and NOT_CONVERGED if a loss
             became nan or infinite after one was (the member keeps its best weights).
         epoch_seconds: (epochs run,), wall clock.
-        compile_seconds: Wall clock of tracing and compiling.
+        compile_seconds: Wall clock of tracing and compiling; next to none if this process has done both before.
     """
 
     train_loss: np.ndarray
@@ -186,7 +186,7 @@ def train(
     check_targets(loss, "validation targets", data.validation_targets)
     graph = evaluation.graphdef(make_model, training=True)
     evaluation_graph = evaluation.graphdef(make_model, training=False)
-    members = jax.jit(jax.vmap(partial(_start, make_model=make_model, config=config, adversary=adversary)))(keys)
+    members = _start_program(evaluation.comparable(make_model), config, adversary)(keys)
     fingerprint = ""
     if checkpoint is not None:
         # Only what is not the default enters beside these, so that older checkpoints stay valid.
@@ -218,11 +218,9 @@ def train(
             arguments = keys, members, placed, jnp.int32(epoch)
             if run_epoch is None:
                 start = time.perf_counter()
-                axes = (0, 0, 0 if stacked else None, None)
-                graphs = {"graph": graph, "evaluation_graph": evaluation_graph, "mesh": mesh, "sizes": sizes}
-                one = jax.vmap(partial(_epoch, **graphs, config=config, loss=loss, adversary=adversary), in_axes=axes)
-                where: Any = {} if mesh is None else {"out_shardings": NamedSharding(mesh, PartitionSpec())}
-                run_epoch = jax.jit(one, donate_argnums=1, **where).lower(*arguments).compile()
+                fixed = {"config": config, "loss": loss, "adversary": adversary, "sizes": sizes}
+                program = _epoch_program(mesh, stacked, graph=graph, evaluation_graph=evaluation_graph, **fixed)
+                run_epoch = program.lower(*arguments).compile()
                 compile_seconds = time.perf_counter() - start
             start = time.perf_counter()
             members, losses = jax.block_until_ready(run_epoch(*arguments))
@@ -289,6 +287,18 @@ def _optimizer(config: TrainConfig, steps_per_epoch: int) -> optax.GradientTrans
             decay_steps=config.epochs * steps_per_epoch,
         )
     )
+
+
+@evaluation.kept
+def _start_program(make_model: MakeModel, config: TrainConfig, adversary: Adversary | None) -> Any:
+    return jax.jit(jax.vmap(partial(_start, make_model=make_model, config=config, adversary=adversary)))
+
+
+@evaluation.kept
+def _epoch_program(mesh: Mesh | None, stacked: bool, **fixed: Any) -> Any:
+    one = jax.vmap(partial(_epoch, **fixed, mesh=mesh), in_axes=(0, 0, 0 if stacked else None, None))
+    where: Any = {} if mesh is None else {"out_shardings": NamedSharding(mesh, PartitionSpec())}
+    return jax.jit(one, donate_argnums=1, **where)
 
 
 def _start(key: Array, *, make_model: MakeModel, config: TrainConfig, adversary: Adversary | None) -> _Member:

@@ -1,6 +1,8 @@
 """The training loop: what it learns, keeps, resumes and refuses. Networks and data are tiny."""
 
+import dataclasses
 import functools
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -22,9 +24,12 @@ CONV = Architecture(
 QUICK = TrainConfig(epochs=6, batch_size=16, learning_rate=1e-2, patience=6)
 
 
-@functools.cache
 def maker(architecture=DENSE, d=4):
-    return lambda rngs: Reconstructor(architecture, 3, 2, d, rngs=rngs)
+    return functools.partial(_network, architecture, d)
+
+
+def _network(architecture, d, rngs):
+    return Reconstructor(architecture, 3, 2, d, rngs=rngs)
 
 
 def linear_data(m=200, d=4, seed=0):
@@ -348,6 +353,46 @@ def test_data_that_do_not_fit_or_are_not_finite_are_refused():
     y[3, 1] = np.nan
     with pytest.raises(ValueError, match="targets must be finite"):
         train(keys(1), maker(), x, y, QUICK, validation=(x, y))
+
+
+class Noted(nnx.Module):
+    """Notes every call, each of which is one tracing."""
+
+    calls: ClassVar = []
+
+    def __init__(self, start, rngs):
+        del rngs
+        self.w = nnx.Param(jnp.full(4, float(start)))
+
+    def __call__(self, x, *_):
+        self.calls.append(x.shape)
+        return x[:, 0, :1] * self.w[...]
+
+
+def test_a_network_of_the_same_parts_is_traced_once_and_one_of_others_is_not_taken_for_it():
+    x, y = linear_data(m=32)
+
+    def run(maker, config=QUICK):
+        Noted.calls.clear()
+        params = train(keys(1), maker, x, y, config, validation=(x, y))[0][0]
+        return len(Noted.calls), leaves(params)[0]
+
+    first, expected = run(functools.partial(Noted, 0))
+    assert first > 0
+    again, params = run(functools.partial(Noted, 0))
+    assert again == 0
+    np.testing.assert_array_equal(params, expected)
+    # The graph is the same, so that an epoch is; the start is another.
+    traced, other = run(functools.partial(Noted, 100))
+    assert traced == 0
+    assert (other > 50).all()
+    assert run(functools.partial(Noted, 0), dataclasses.replace(QUICK, l1_weight=0.5))[0] > 0
+    start = 100
+    # What a function holds may change.
+    held = lambda rngs: Noted(start, rngs)  # noqa: E731
+    np.testing.assert_array_equal(run(held)[1], other)
+    start = 0
+    np.testing.assert_array_equal(run(held)[1], expected)
 
 
 def test_progress_goes_to_standard_error(capsys, monkeypatch):

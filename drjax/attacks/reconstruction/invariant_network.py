@@ -8,6 +8,7 @@ that neither was trained on.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -252,11 +253,12 @@ def _features(coords: np.ndarray, reference: np.ndarray) -> np.ndarray:
 
 
 def _maker(config: InvariantNetworkConfig, n_inputs: int, n_outputs: int) -> MakeModel:
-    def make(rngs: Any) -> ResidualMLP:
-        shape = {"width": config.width, "n_blocks": config.n_blocks, "dropout": config.dropout}
-        return ResidualMLP(n_inputs, n_outputs, **shape, rngs=rngs)
+    shape = {"width": config.width, "n_blocks": config.n_blocks, "dropout": config.dropout}
+    return functools.partial(_network, n_inputs, n_outputs, **shape)
 
-    return make
+
+def _network(n_inputs: int, n_outputs: int, rngs: Any, **shape: Any) -> ResidualMLP:
+    return ResidualMLP(n_inputs, n_outputs, **shape, rngs=rngs)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -280,12 +280,12 @@ def _centred_known(releases: np.ndarray) -> np.ndarray:
 
 
 def _make_model(config: NeuralConfig, n: int, k: int, d: int) -> MakeModel:
-    def make(rngs: Any) -> reconstructors.Reconstructor:
-        shape = (d,)
-        linear = config.linear_output
-        return reconstructors.build(config.architecture, rngs=rngs, n=n, k=k, record_shape=shape, linear_output=linear)
+    shape = {"n": n, "k": k, "record_shape": (d,), "linear_output": config.linear_output}
+    return functools.partial(_network, config.architecture, **shape)
 
-    return make
+
+def _network(architecture: Any, rngs: Any, **shape: Any) -> reconstructors.Reconstructor:
+    return reconstructors.build(architecture, rngs=rngs, **shape)
 
 
 @functools.lru_cache(maxsize=64)

@@ -8,6 +8,7 @@ for CIFAR-10.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -278,8 +279,8 @@ def _make_model(config: ReconnConfig, inputs: Inputs, d: int) -> MakeModel:
     width = inputs.scaler.offset.size if inputs.basis is None else inputs.basis.shape[1]
     names = ("hidden", "has_products", "image_shape", "channels", "dropout")
     shape = {name: getattr(config, name) for name in names}
+    return functools.partial(_network, width, d, **shape)
 
-    def make(rngs: Any) -> VectorReconstructor:
-        return VectorReconstructor(width, d, **shape, rngs=rngs)
 
-    return make
+def _network(width: int, d: int, rngs: Any, **shape: Any) -> VectorReconstructor:
+    return VectorReconstructor(width, d, **shape, rngs=rngs)

@@ -52,7 +52,7 @@ def kept(function: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        if any(getattr(given, "__closure__", None) for given in (*args, *kwargs.values())):
+        if any(_holds_variables(given) for given in (*args, *kwargs.values())):
             return function(*args, **kwargs)
         try:
             hash((args, tuple(kwargs.values())))
@@ -61,6 +61,11 @@ def kept(function: Callable[P, T]) -> Callable[P, T]:
         return remembered(*args, **kwargs)
 
     return call
+
+
+def _holds_variables(given: Any) -> bool:
+    function = given.function if isinstance(given, _Parts) else given
+    return bool(getattr(function, "__closure__", None))
 
 
 def graphdef(make_model: MakeModel, *, training: bool) -> Any:

@@ -391,8 +391,11 @@ def test_a_network_of_the_same_parts_is_traced_once_and_one_of_others_is_not_tak
     # What a function holds may change.
     held = lambda rngs: Noted(start, rngs)  # noqa: E731
     np.testing.assert_array_equal(run(held)[1], other)
+    in_part = functools.partial(lambda rngs, start_of: Noted(start + start_of, rngs), start_of=0)
+    np.testing.assert_array_equal(run(in_part)[1], other)
     start = 0
     np.testing.assert_array_equal(run(held)[1], expected)
+    np.testing.assert_array_equal(run(in_part)[1], expected)
 
 
 def test_progress_goes_to_standard_error(capsys, monkeypatch):

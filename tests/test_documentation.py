@@ -4,16 +4,13 @@ import contextlib
 import importlib.metadata
 import io
 import re
-from pathlib import Path
 
 import pytest
 
 import drjax
+from tests.pages import ROOT, WRITTEN
 
-ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
-# Pages of commands are generated, and only there when the site was built.
-WRITTEN = [page for page in sorted((ROOT / "docs").rglob("*.md")) if page.parent.name != "commands"]
 WORDS = 1200  # of a page
 PAGES = [README, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *WRITTEN]
 

@@ -49,11 +49,11 @@ from drjax.cli.commands import audit
 from drjax.cli.sweep_commands import sweep
 from experiments import command
 from experiments.markdown import Tables
+from tests.pages import ROOT, WRITTEN
 
-ROOT = Path(__file__).parents[1]
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "bench/README.md")),
-    *sorted((ROOT / "docs").rglob("*.md")),
+    *WRITTEN,
     *sorted((ROOT / "experiments").rglob("README.md")),
 ]
 FENCE = re.compile(r"^( *)(`{3,}|~{3,})(\w*).*?\n(.*?)^ *\2`*~* *$", re.M | re.S)

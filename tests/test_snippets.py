@@ -24,7 +24,6 @@ import shlex
 import subprocess
 import sys
 import types
-from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
 
@@ -36,10 +35,8 @@ from sybil.region import Region
 from drjax.cli import main
 from drjax.reports import records
 from tests.contributing import LISTS
+from tests.pages import ROOT, WRITTEN
 
-ROOT = Path(__file__).parents[1]
-# Pages of commands are made from the parsers when the site is built.
-WRITTEN = [page for page in sorted((ROOT / "docs").rglob("*.md")) if page.parent.name not in ("api", "commands")]
 PAGES = [ROOT / "README.md", *WRITTEN]
 
 TOLERANCE = 0.2

@@ -30,6 +30,14 @@ MARKED = re.compile(
 )
 """A table with its marks."""
 
+BUILT = ("api", "commands")
+"""Folders of pages that are made from docstrings and parsers while the site is built."""
+
+
+def written() -> Iterator[Path]:
+    """Pages of docs/ that people write."""
+    yield from (page for page in sorted((ROOT / "docs").rglob("*.md")) if page.parent.name not in BUILT)
+
 
 def pages() -> Iterator[Path]:
     """Markdown files of the repository that have marks."""

@@ -59,10 +59,6 @@ TESTED = re.compile(r"<!-- begin: .*?<!-- end -->|(?P<not_run><!-- not run:[^>]*
 """Tables that are made, and blocks of code."""
 
 
-BUILT = ("api", "commands")
-"""Folders of pages that are made from docstrings and parsers."""
-
-
 def as_written(value: float, pattern: str) -> str:
     """A number with the digits and the form of another one.
 
@@ -163,7 +159,7 @@ def unfounded(text: str) -> list[str]:
 def pages() -> Iterator[Path]:
     """The pages whose figures are accounted for: README and all of docs/ but what the site is built with."""
     yield ROOT / "README.md"
-    yield from (page for page in sorted((ROOT / "docs").glob("**/*.md")) if page.parent.name not in BUILT)
+    yield from generated.written()
 
 
 def main() -> int:

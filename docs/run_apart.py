@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import sys
 import tempfile
@@ -26,17 +25,15 @@ from drjax.core.store import atomic_open  # noqa: E402 (found from the root)
 from drjax.reports import records  # noqa: E402
 from tests import test_snippets as snippets  # noqa: E402
 
-ROWS = ROOT / "docs" / "run_apart.jsonl"
 
+def run(page: str, came_from: dict[str, object]) -> str | None:
+    """Runs a page and keeps its rows; what is wrong with it, if anything.
 
-def read() -> list[dict[str, object]]:
-    """The rows that there are."""
-    return [json.loads(line) for line in ROWS.read_text(encoding="utf-8").splitlines()] if ROWS.exists() else []
-
-
-def run(page: str) -> str | None:
-    """Runs a page and keeps its rows; what is wrong with it, if anything."""
-    begun, came_from = time.perf_counter(), records.provenance()
+    Args:
+        page: The page, from the root of the repository.
+        came_from: Commit and machine, taken before the first row was written.
+    """
+    begun = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         try:
             snippets.check(ROOT / page, apart=True)
@@ -44,8 +41,8 @@ def run(page: str) -> str | None:
             return f"{type(error).__name__}: {error}"
     seconds = round(time.perf_counter() - begun)
     new = [{"page": page, "block": block, "page_s": seconds, **came_from} for block in snippets.apart(ROOT / page)]
-    rows = sorted([row for row in read() if row["page"] != page] + new, key=lambda row: str(row["page"]))
-    with atomic_open(ROWS) as file:
+    rows = sorted([row for row in snippets.rows() if row["page"] != page] + new, key=lambda row: str(row["page"]))
+    with atomic_open(snippets.ROWS) as file:
         file.write(b"".join(records.encoded_line(row) for row in rows))
     return None
 
@@ -56,14 +53,15 @@ def main() -> int:
     parser.add_argument("pages", nargs="*", help="Markdown files; those that have to be run if none is named")
     pages = [str(Path(page).resolve().relative_to(ROOT)) for page in parser.parse_args().pages]
     os.environ["COLUMNS"] = "100"
+    came_from = records.provenance()
     if not pages:
         for page in (str(path.relative_to(ROOT)) for path in snippets.PAGES):
-            if [row["block"] for row in read() if row["page"] == page] != snippets.apart(ROOT / page):
+            if [row["block"] for row in snippets.rows() if row["page"] == page] != snippets.apart(ROOT / page):
                 pages.append(page)
     failed = 0
     for page in pages:
         begun = time.perf_counter()
-        wrong = run(page)
+        wrong = run(page, came_from)
         failed += wrong is not None
         print(f"{page}: {time.perf_counter() - begun:.0f} s{'' if wrong is None else chr(10) + wrong}", flush=True)
     return int(failed > 0)

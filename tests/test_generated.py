@@ -1,22 +1,16 @@
 """Tables of the pages are what the committed rows give."""
 
 import importlib
-import importlib.util
 import re
 import sys
-from pathlib import Path
 
 import pytest
 
 from bench import device_table
 from experiments.markdown import Tables
+from tests.pages import ROOT, script
 
-ROOT = Path(__file__).parents[1]
-
-# By path: another package of the environment may be named "docs".
-SPEC = importlib.util.spec_from_file_location("generated_tables", ROOT / "docs" / "generated.py")
-generated = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(generated)
+generated = script("generated")
 
 PAGES = list(generated.pages())
 NONE = Tables()

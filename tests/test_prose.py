@@ -1,22 +1,14 @@
 """Figures in the sentences of the pages are what the committed rows give, or stated as none of ours."""
 
 import importlib
-import importlib.util
 import sys
-from pathlib import Path
 
 import pytest
 
 from experiments.markdown import Figures
+from tests.pages import ROOT, script
 
-ROOT = Path(__file__).parents[1]
-
-# By path: another package of the environment may be named "docs".
-SPEC = importlib.util.spec_from_file_location("figures_of_prose", ROOT / "docs" / "prose.py")
-prose = importlib.util.module_from_spec(SPEC)
-with pytest.MonkeyPatch.context() as _patch:
-    _patch.syspath_prepend(ROOT / "docs")
-    SPEC.loader.exec_module(prose)
+prose = script("prose")
 
 PAGES = list(prose.pages())
 NONE = Figures()
@@ -76,6 +68,7 @@ def page(tmp_path, monkeypatch):
     (tmp_path / "errors_of_a_page.py").write_text(FIGURES, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(prose, "ROOT", tmp_path)
+    monkeypatch.setattr(prose.generated, "ROOT", tmp_path)
     page = tmp_path / "docs" / "page.md"
     page.write_text(PAGE, encoding="utf-8")
     return page

@@ -38,6 +38,7 @@ from tests.contributing import LISTS
 from tests.pages import ROOT, WRITTEN
 
 PAGES = [ROOT / "README.md", *WRITTEN]
+ROWS = ROOT / "docs" / "run_apart.jsonl"
 
 TOLERANCE = 0.2
 NUMBER = re.compile(r"(?<![\w.])[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?%?", re.I)
@@ -146,7 +147,8 @@ class Blocks:
             for found in FILES.finditer(document.text):
                 yield Region(found.start(), found.end(), found[1], make_files)
         for region in [*outputs.values(), *self.unchecked(document)]:
-            if COMMENT.search(document.text[: region.start]) is None:
+            mark = COMMENT.search(document.text[: region.start])
+            if mark is None or not mark[1].startswith("not run"):
                 yield Region(region.start, region.end, None, refuse)
 
 
@@ -209,9 +211,19 @@ def run(line, status=0):
 
 
 def apart(path):
-    """Digests of the blocks of a page that run apart, in their order."""
-    blocks = [example.parsed for example in Document.parse(str(path), Blocks(apart=True)).examples()]
-    return [records.fingerprint_of(block[:2]) for block in blocks if isinstance(block, Block) and block.apart]
+    """Digests of the blocks of a page that run apart, in their order, each with all that runs before it."""
+    digests, before = [], []
+    for example in Document.parse(str(path), Blocks(apart=True)).examples():
+        block = example.parsed
+        before.append([block.source, block.shown] if isinstance(block, Block) else block)
+        if isinstance(block, Block) and block.apart:
+            digests.append(records.fingerprint_of(before))
+    return digests
+
+
+def rows():
+    """Rows of the pages with blocks that have run apart."""
+    return [json.loads(line) for line in ROWS.read_text(encoding="utf-8").splitlines()] if ROWS.exists() else []
 
 
 def check(path, *, apart=False):
@@ -233,8 +245,7 @@ def check(path, *, apart=False):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_blocks_that_run_apart_have_run_as_they_stand(page):
-    rows = [json.loads(line) for line in (ROOT / "docs" / "run_apart.jsonl").read_text(encoding="utf-8").splitlines()]
-    own = [row["block"] for row in rows if row["page"] == str(page.relative_to(ROOT))]
+    own = [row["block"] for row in rows() if row["page"] == str(page.relative_to(ROOT))]
     assert own == apart(page), f"python docs/run_apart.py {page.relative_to(ROOT)}"
 
 
@@ -341,12 +352,22 @@ def test_a_block_that_runs_apart_runs_there_with_its_files(page):
         check(page(text.replace("\n12\n", "\n13\n")), apart=True)
 
 
-def test_what_is_changed_in_a_block_that_runs_apart_is_seen(page):
-    text = "'''python\nx = 1\n'''\n<!-- run apart: it is slow -->\n'''python\nprint(x)\n'''\n'''text\n1\n'''\n"
+def test_what_is_changed_before_the_end_of_a_block_that_runs_apart_is_seen(page):
+    text = (
+        "'''python\nx = 1\n'''\n<!-- files: y = 1 -->\n<!-- run apart: it is slow -->\n"
+        "'''python\nprint(x)\n'''\n'''text\n1\n'''\n'''python\nz = 1\n'''\n"
+    )
     (digest,) = apart(page(text))
-    assert apart(page(text.replace("slow", "long").replace("x = 1", "x = 1  # one"))) == [digest]
-    assert apart(page(text.replace("text\n1", "text\n2"))) != [digest]
-    assert apart(page(text.replace("print(x)", "print(1)"))) != [digest]
+    assert apart(page(text.replace("slow", "long").replace("z = 1", "z = 2"))) == [digest]
+    for here, other in (("text\n1", "text\n2"), ("print(x)", "print(1)"), ("x = 1", "x = 2"), ("y = 1", "y = 2")):
+        assert apart(page(text.replace(here, other))) != [digest]
+
+
+@pytest.mark.parametrize("mark", ["", "<!-- exact -->\n", "<!-- run apart: it is slow -->\n"])
+def test_an_output_that_nothing_prints_is_refused(mark, page):
+    with pytest.raises(AssertionError, match="nothing checks this block"):
+        check(page(f"{mark}'''text\n1\n'''\n"))
+    assert check(page("<!-- not run: it takes an hour -->\n'''text\n1\n'''\n")) == 0
 
 
 def test_commands_of_other_programs_are_refused(page):

@@ -46,7 +46,6 @@ def committed() -> list[dict[str, Any]]:
     return records.read_records(FOLDER / RESULTS)
 
 
-@functools.cache
 def attacked() -> Settings:
     """What attacks gave in each setting."""
     return by_setting([row for row in committed() if row["kind"] == "attack"])

@@ -5,8 +5,8 @@ A console block holds commands (lines with `$ `, continued by a backslash) and w
 prints is in a block of `text` right below it; one that prints nothing has none.
 
 - White space does not count, so that lines may be wrapped anywhere. `...` stands for any words.
-- Whole numbers must be the same. Numbers with decimals, with an exponent or in front of % may differ by a fifth of
-  themselves, because processors round differently; after `<!-- exact -->` before a block they may not.
+- Whole numbers must be the same. Numbers with decimals, with an exponent, in front of % or of the word days may differ
+  by a fifth of themselves, because processors round differently; after `<!-- exact -->` before a block they may not.
 - A block behind `<!-- run apart: REASON -->` takes long, or needs files of data sets. `python docs/run_apart.py` runs
   it and keeps a row of it; a test here finds blocks that have none. Files that it needs are made by Python in a comment
   `<!-- files: CODE -->` before it.
@@ -52,17 +52,25 @@ def words(text):
     return re.sub(r"[─-╿]", " ", text).split()
 
 
-def agree(shown, printed, *, exact=False):
-    """Whether a printed word is the one that is shown, up to what processors may round differently."""
+def agree(shown, printed, unit="", *, exact=False):
+    """Whether a printed word is the one that is shown, up to what processors may round differently.
+
+    Args:
+        shown: The word on the page.
+        printed: That of the command.
+        unit: The word after it on the page.
+        exact: Whether numbers have to be the same.
+    """
     if shown == printed:
         return True
     if exact or NUMBER.sub("#", shown) != NUMBER.sub("#", printed):
         return False
-    return all(map(_near, NUMBER.findall(shown), NUMBER.findall(printed)))
+    measured = unit.rstrip(",.;:)") == "days"
+    return all(_near(*pair, measured) for pair in zip(NUMBER.findall(shown), NUMBER.findall(printed), strict=True))
 
 
-def _near(shown, printed):
-    if not set(shown.lower()) & set(".e%") and not set(printed.lower()) & set(".e%"):
+def _near(shown, printed, measured):
+    if not measured and not set(shown.lower()) & set(".e%") and not set(printed.lower()) & set(".e%"):
         return shown == printed
     one, other = (float(number.replace(",", "").rstrip("%")) for number in (shown, printed))
     return abs(one - other) <= TOLERANCE * max(abs(one), abs(other))
@@ -101,7 +109,8 @@ def _parts(wanted):
 
 
 def _equal(part, found, exact):
-    return len(part) == len(found) and all(agree(*pair, exact=exact) for pair in zip(part, found, strict=True))
+    after = [*part[1:], ""]
+    return len(part) == len(found) and all(agree(*word, exact=exact) for word in zip(part, found, after, strict=False))
 
 
 class Block(NamedTuple):
@@ -273,11 +282,11 @@ x = 1 / 3
 '''
 
 '''python
-print(f"{x:.3f} of 12 records, {x:.0%}")
+print(f"{x:.3f} of 12 records, {x:.0%}, within 471 days")
 '''
 
 '''text
-0.301 of 12 records, 30%
+0.301 of 12 records, 30%, within 467 days
 '''
 
 '''console
@@ -304,10 +313,12 @@ def test_a_page_that_is_right_passes(page):
         ("0.301 of", "0.2 of"),  # farther than a fifth
         ("12 records, 30%", "13 records, 30%"),
         ("30%", "3%"),
+        ("467 days", "300 days"),
+        ("467 days", "467 weeks"),
         ("0.301 of 12", "0.301 among 12"),
-        ("'''text\n0.301 of 12 records, 30%\n'''", ""),  # not shown
-        ("0.301 of 12 records, 30%", "..."),  # nothing compared
-        ("0.301 of 12 records, 30%", "0.301 of 12 records, 30%\nand more"),
+        ("'''text\n0.301 of 12 records, 30%, within 467 days\n'''", ""),  # not shown
+        ("0.301 of 12 records, 30%, within 467 days", "..."),  # nothing compared
+        ("467 days", "467 days\nand more"),
         ("given 0.01 0.0272 0.0272", ""),
         ("given 0.01 0.0272", "given 0.01 0.0152"),
         ("kappa success", "kappa failure"),

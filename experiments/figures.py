@@ -15,6 +15,8 @@ from matplotlib.figure import Figure
 from drjax.reports import records
 from experiments import drawings
 from experiments.dr_reconstruction import report as dr_reconstruction
+from experiments.informed_adversary import bound
+from experiments.informed_adversary import pages as informed_adversary_pages
 from experiments.informed_adversary import report as informed_adversary
 from experiments.leak_vs_n import figures as leak_vs_n
 from experiments.pages import figures as pages
@@ -34,13 +36,17 @@ def _pca_membership(rows: Path) -> dict[str, Figure]:
     return pca_membership.drawn(rows) | private_report.drawn(rows)
 
 
+def _informed_adversary(rows: Path) -> dict[str, Figure]:
+    return informed_adversary.drawn(rows) | bound.drawn(informed_adversary_pages.bounded())
+
+
 def _pca_gauss(rows: Path) -> dict[str, Figure]:
     return pca_gauss.drawn(records.read_records(rows / RESULTS))
 
 
 FIGURES: dict[str, tuple[Path, Callable[[Path], dict[str, Figure]]]] = {
     "dr_reconstruction": (HERE / "dr_reconstruction" / ROWS / dr_reconstruction.FIGURES, dr_reconstruction.drawn),
-    "informed_adversary": (HERE / "informed_adversary" / ROWS, informed_adversary.drawn),
+    "informed_adversary": (HERE / "informed_adversary" / ROWS, _informed_adversary),
     "leak_vs_n": (HERE.parent / "docs" / "images", leak_vs_n.drawn),
     "pages": (HERE.parent / "docs" / "images", pages.drawn),
     "pca_gauss": (HERE / "pca_gauss" / ROWS, _pca_gauss),

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import tyro
+from matplotlib.figure import Figure
 
 from drjax.bounds.prior import EmpiricalKappa, kappa_empirical
 from drjax.bounds.rero import success_of_mu
@@ -112,6 +113,18 @@ def upward(share: float) -> str:
     return f"{min(math.ceil(share * 1000) / 1000, 1):.3f}"
 
 
+def drawn(found: Sequence[Mapping[str, Any]]) -> dict[str, Figure]:
+    """The figure of success and bound over mu, by its name.
+
+    Args:
+        found: What `rows` gives.
+    """
+    kappa = found[0]["kappa"]
+    shown = [{**row, "attack": COLUMNS.get(row["attack"], COLUMNS["network"])} for row in found]
+    figure = bound_plots.success_over_mu(shown, kappa=kappa.upper_of_all, guess=kappa.kappa, mse=found[0]["radius"])
+    return {"privacy": figure}
+
+
 def main(*, results: Path) -> None:
     """Writes the table of success and bound as bounds.md beside the results, prints it, and draws it as privacy.svg.
 
@@ -127,10 +140,7 @@ def main(*, results: Path) -> None:
     with records.atomic_open(results / "bounds.md") as file:
         file.write(text.encode())
     print(text)
-    kappa = found[0]["kappa"]
-    shown = [{**row, "attack": COLUMNS.get(row["attack"], COLUMNS["network"])} for row in found]
-    figure = bound_plots.success_over_mu(shown, kappa=kappa.upper_of_all, guess=kappa.kappa, mse=found[0]["radius"])
-    drawings.save({"privacy": figure}, results)
+    drawings.save(drawn(found), results)
 
 
 if __name__ == "__main__":

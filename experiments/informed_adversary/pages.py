@@ -107,14 +107,17 @@ def shadows() -> str:
     return markdown_table(("", *(f"{n:,} shadow models" for n in sizes)), rows)
 
 
+def bounded() -> list[dict[str, Any]]:
+    """Success and bound of every attack on DP-GD."""
+    guess = line_of("bound", "kappa")
+    kappa = EmpiricalKappa(guess=np.empty(0), **{name: guess[name] for name in EmpiricalKappa._fields if name in guess})
+    return bound.rows([row for row in committed() if row.get("factor") == "privacy"], kappa)
+
+
 @made
 def privacy() -> str:
     """Inversion and ridge regression under DP-GD, by mu, beside the bound and what it would be of the best guess."""
-    guess = line_of("bound", "kappa")
-    kappa = EmpiricalKappa(guess=np.empty(0), **{name: guess[name] for name in EmpiricalKappa._fields if name in guess})
-    found = {
-        (r["mu"], r["attack"]): r for r in bound.rows([r for r in committed() if r.get("factor") == "privacy"], kappa)
-    }
+    found = {(row["mu"], row["attack"]): row for row in bounded()}
     rows = []
     for mu in dict.fromkeys(mu for mu, _ in found):
         own, ridge = found[mu, INVERSION], found[mu, "ridge"]

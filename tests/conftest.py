@@ -4,16 +4,23 @@ import contextlib
 import ctypes
 import gc
 import importlib
+import importlib.metadata
 import io
 import os
 import tempfile
 from pathlib import Path
 
+from packaging.version import Version
+
 # Two thirds of the tests' time is tracing and compiling programs that run once or twice. So all are compiled with
 # little optimisation, each by one thread and without notes of where in the source it came from; tests that work long
 # are marked `optimised`. `DRJAX_TESTS=optimised pytest` compiles them as they are for users.
 if os.environ.get("DRJAX_TESTS") != "optimised":
-    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1")
+    _flags = ["--xla_cpu_parallel_codegen_split_count=1"]
+    # XLA ends the process over a flag that it does not know, as later ones do not know this one.
+    if Version(importlib.metadata.version("jaxlib")) < Version("0.11"):
+        _flags.append("--xla_cpu_use_fusion_emitters=false")
+    os.environ.setdefault("XLA_FLAGS", " ".join(_flags))
     os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
     os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
     os.environ.setdefault("NUMBA_OPT", "1")

@@ -49,7 +49,8 @@ def _aucs(draws: private.Draws, *, of_others: bool) -> list[float]:
 
 
 def _said(line: Line) -> str:
-    return f"{line['data']}, N = {line['n']}: AUC {np.mean(line['auc']):.4f}, {np.mean(line['of_others']):.4f} of others"
+    own, of_others = np.mean(line["auc"]), np.mean(line["of_others"])
+    return f"{line['data']}, N = {line['n']}: AUC {own:.4f}, {of_others:.4f} in the units of others"
 
 
 SWEEP = Sweep(

@@ -19,7 +19,7 @@ figures = Figures()
 FULL = pages.FOLDER / "full"
 
 
-def _cells(full: bool = False) -> list[Mapping[str, Any]]:
+def _cells(full: bool = False) -> list[dict[str, Any]]:
     return pages.rows_of(FULL if full else pages.FOLDER)[1:]
 
 

@@ -23,7 +23,7 @@ PROPERTIES = {"utkface": MALE, "lfw": LFW}
 CPU = FOLDER / "cpu"
 
 
-def _cells(folder: str = "full") -> list[Mapping[str, Any]]:
+def _cells(folder: str = "full") -> list[dict[str, Any]]:
     return rows_of(CPU if folder == "cpu" else FOLDER)[1:]
 
 

@@ -26,18 +26,19 @@ block = made.block
 
 
 @functools.cache
-def _rows(folder: Path = FOLDER) -> list[dict[str, Any]]:
+def rows_of(folder: Path = FOLDER) -> list[dict[str, Any]]:
+    """The committed lines of a folder: the run, then its cells."""
     return records.read_records(folder / RESULTS)
 
 
 @made
 def claims_table() -> str:
     """Every claim of the paper."""
-    return page_claims.table(judged_claims(_rows(FOLDER / "full"), _rows()))
+    return page_claims.table(judged_claims(rows_of(FOLDER / "full"), rows_of()))
 
 
 def _places(table: str) -> list[Place]:
-    return [place for place in places(_rows(FOLDER / "full"), _rows()) if place.table == table]
+    return [place for place in places(rows_of(FOLDER / "full"), rows_of()) if place.table == table]
 
 
 def _value(line: Line | None, digits: int) -> str:
@@ -133,7 +134,7 @@ def practice_table(*wanted: str) -> str:
         *wanted: Methods with their p, as "pca-gauss:80" or "aim"; all if none.
     """
     rows = []
-    for line in (row for row in _rows()[1:] if row.get("table") == "adult"):
+    for line in (row for row in rows_of()[1:] if row.get("table") == "adult"):
         name = line["method"] + ("" if line["p"] is None else f":{line['p']}")
         if wanted and name not in wanted:
             continue
@@ -153,7 +154,7 @@ def measures_on_adult(method: str, p: int | None = None) -> Mapping[str, Any]:
     Raises:
         LookupError: it is not there, or more than once.
     """
-    lines = [line for line in _rows() if line.get("table") == "adult"]
+    lines = [line for line in rows_of() if line.get("table") == "adult"]
     own = [line["measures"] for line in lines if (line["method"], line["p"]) == (method, p)]
     if len(own) != 1:
         raise LookupError(f"results must hold {method} on Adult once, got {len(own)} lines")

@@ -44,12 +44,12 @@ def to_markdown(found: Iterable[Line]) -> str:
         ]
         counts = [", ".join(str(own.count(one)) for one in OUTCOMES) for own in outcomes]
         rows.append((f"{title}: {', '.join(OUTCOMES)}", *counts))
-    short = [sum(map(_is_short, (line for line in lines if _column(line) == column))) for column in columns]
+    short = [sum(map(is_short, (line for line in lines if _column(line) == column))) for column in columns]
     rows.append(("right, but wrong by the markers found alone", *map(str, short)))
     return markdown_table(("style", *(f"{name}, {n:,}" for name, n in columns)), rows)
 
 
-def _is_short(line: Line) -> bool:
+def is_short(line: Line) -> bool:
     """Whether a plot that is right would be wrong if hidden markers did not count as given."""
     if line["outcome"] != "right":
         return False

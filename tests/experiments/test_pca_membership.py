@@ -14,6 +14,7 @@ from experiments.pca_membership import (
     crossing,
     curators,
     data,
+    norms,
     private,
     private_mean,
     private_report,
@@ -151,6 +152,13 @@ def test_better_noise_and_the_weaker_relation_keep_more_energy(private_cells):
     for relation in ("zero_out", "replace_one"):
         assert q["analyze_gauss", relation] < q["analyze_gauss_tight", relation] < q["analytic_gauss", relation]
     assert all(q[curator, "replace_one"] < q[curator, "zero_out"] for curator in private.GAUSSIAN)
+
+
+def test_members_are_shorter_in_units_of_their_own(tmp_path):
+    sweep.run(norms.SWEEP, PRIVATE, tmp_path, say=lambda _: None)
+    (cell,) = records.read_records(tmp_path / norms.RESULTS)[1:]
+    assert len(cell["auc"]) == len(cell["of_others"]) == PRIVATE.trials
+    assert min(np.subtract(cell["auc"], cell["of_others"])) > 0
 
 
 def test_no_adversary_passes_the_ceiling(private_cells):

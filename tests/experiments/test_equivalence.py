@@ -69,6 +69,17 @@ def test_tables_say_what_was_not_run(tmp_path):
         assert "not run" not in "".join(table[:-1])
 
 
+def test_committed_tests_are_of_the_configuration_and_of_a_clean_checkout():
+    head, *lines = report.committed()
+    assert head["fingerprint"] == records.config_fingerprint(experiment.Config())
+    assert not any(line["provenance"]["dirty"] for line in (head, *lines))
+    sets = dict(zip(head["config"]["n"], head["config"]["n_sets"], strict=True))
+    assert lines
+    assert all(line["n_sets"] == sets[line["n"]] for line in lines)
+    assert report.block("tests") == report.tests_of(report.committed())
+    assert report.block("classifier") == report.classifier_of(report.committed())
+
+
 def test_equivalence_is_claimed_where_it_holds_and_nowhere_else():
     rng = np.random.default_rng(0)
     same, other = rng.normal(0, 1, 400), rng.normal(0.5, 1, 400)

@@ -72,6 +72,19 @@ def test_a_table_of_errors_is_of_one_attack_and_says_what_was_not_run():
         report.errors_of(lines, "none")
 
 
+def test_committed_cells_are_all_of_the_configuration_and_of_a_clean_checkout():
+    lines = report.committed()
+    one = experiment.SWEEP
+    wanted = {
+        cell.identity for group in one.chosen(one.asked(experiment.Config(), report.HERE)) for cell in group.cells
+    }
+    assert {one.identity(line) for line in lines} == wanted
+    assert not any(line["provenance"]["dirty"] for line in lines)
+    assert len(report.block("cells").splitlines()) == 2 + len(wanted)
+    for attack in experiment.ATTACKS:
+        assert len(report.block("errors", attack).splitlines()) == 2 + len(experiment.Config().n_known)
+
+
 @pytest.mark.parametrize("field", [{"targets": 0}, {"public": 1}, {"n_known": ()}, {"n_known": (0,)}, {"seed": -1}])
 def test_a_configuration_out_of_range_is_refused_when_it_is_made(field):
     with pytest.raises(ValueError, match=f"{next(iter(field))} must"):

@@ -1,6 +1,5 @@
 """Tables of the README, from the committed results of `experiments.pca_closed_form.run`.
 
-python -m experiments.pca_closed_form.report cells                    # every cell
 python -m experiments.pca_closed_form.report errors "closed form"     # errors of one attack: known records, precision
 """
 
@@ -27,12 +26,6 @@ block = made.block
 def committed() -> Sequence[Line]:
     """The committed lines of cells."""
     return records.read_records(HERE / RESULTS)[1:]
-
-
-@made
-def cells() -> str:
-    """Every cell."""
-    return to_markdown(committed())
 
 
 @made

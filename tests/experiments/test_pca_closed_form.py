@@ -80,7 +80,7 @@ def test_committed_cells_are_all_of_the_configuration_and_of_a_clean_checkout():
     }
     assert {one.identity(line) for line in lines} == wanted
     assert not any(line["provenance"]["dirty"] for line in lines)
-    assert len(report.block("cells").splitlines()) == 2 + len(wanted)
+    assert len(report.to_markdown(lines).splitlines()) == 2 + len(wanted)
     for attack in experiment.ATTACKS:
         assert len(report.block("errors", attack).splitlines()) == 2 + len(experiment.Config().n_known)
 

@@ -4,8 +4,9 @@
     python -m experiments.equivalence.run --scale smoke    # digits: the same code in about a minute
 
 Both methods are chaotic, so that coordinates cannot be compared. Every data set is embedded by drjax and by the
-reference, each by its own random start, and a pair is one line of `results.jsonl`, kept when it is done; the same
-command goes on with an interrupted run. Tests, margins, runtime and figures: README.md in this folder.
+reference, each by its own random start, and what the tests take of the pair is kept when it is done; the same command
+goes on with an interrupted run. Tests of a method at a size are one line of `results.jsonl`. Margins and figures:
+README.md in this folder.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,11 @@ from drjax.dr.quality import trustworthiness
 from drjax.reports import records
 from experiments import command
 from experiments.cells import Cell, Computed, Group, by, cell_of
-from experiments.markdown import markdown_table
+from experiments.equivalence.report import to_markdown
 from experiments.sweep import RESULTS, Asked, Sweep, cell_name
+
+PAIRS = "pairs.jsonl"
+"""Record file whose cells are the pairs of maps; an interrupted run goes on with them."""
 
 N_NEIGHBORS = 5
 """Of trustworthiness."""
@@ -81,35 +85,30 @@ SMOKE = Config(data="digits", n=(40,), n_sets=(12,))
 
 
 def groups(asked: Asked[Config]) -> Iterator[Group]:
-    """The data sets of each method and size, which the reference library embeds in processes of its own."""
+    """The tests of each method at each size, whose data sets the reference embeds in processes of its own."""
     config = asked.config
     for place, name in enumerate(config.method):
         for n, n_sets in zip(config.n, config.n_sets, strict=True):
-            cells = [
-                cell_of(cell_name(place, n, i, name), kind="stage", method=name, n=n, index=i) for i in range(n_sets)
-            ]
-            yield Group(cells=tuple(cells), compute=functools.partial(_compute, config, name, n))
+            cell = cell_of(cell_name(place, n, name), kind="stage", method=name, n=n)
+            compute = functools.partial(_compute, config, asked.out / PAIRS, name, n, n_sets)
+            yield Group(cells=(cell,), compute=compute, share=n_sets * n)
 
 
-def summaries(out: Path, config: Config) -> list[dict[str, Any]]:
-    """Tests of each method at each size of which there are data sets."""
-    lines = records.read_records(out / RESULTS)[1:]
-    wanted = [(name, n) for name in config.method for n in config.n]
-    pairs = {where: [line for line in lines if (line["method"], line["n"]) == where] for where in wanted}
-    return [summary(name, n, own) for (name, n), own in pairs.items() if own]
-
-
-def _compute(config: Config, name: str, n: int, missing: Sequence[Cell]) -> Iterator[Computed]:
+def _compute(config: Config, file: Path, name: str, n: int, n_sets: int, missing: Sequence[Cell]) -> Iterator[Computed]:
+    names = [cell_name(n, i, name) for i in range(n_sets)]
+    left = [i for i, own in enumerate(names) if records.find_record(file, "stage", own) is None]
     data = load(config.data)
-    indices = [cell.fields["index"] for cell in missing]
-    sets = [_draw(data.x, n, config.seed, i) for i in indices]
+    sets = [_draw(data.x, n, config.seed, i) for i in left]
     with Parallel(n_jobs=host.n_cores(), return_as="generator") as pool:
-        theirs: Any = pool(delayed(_reference)(name, x, i) for i, x in zip(indices, sets, strict=True))
-        for cell, i, x, reference in zip(missing, indices, sets, theirs, strict=True):
-            yield cell, _pair(name, x, i, *reference)
+        theirs: Any = pool(delayed(_reference)(name, x, i) for i, x in zip(left, sets, strict=True))
+        for i, x, reference in zip(left, sets, theirs, strict=True):
+            records.put_record(file, "stage", names[i], **_pair(name, x, i, *reference))
+    pairs = [found for own in names if (found := records.find_record(file, "stage", own)) is not None]
+    for cell in missing:
+        yield cell, summary(pairs)
 
 
-def summary(name: str, n: int, pairs: list[dict[str, Any]]) -> dict[str, Any]:
+def summary(pairs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Tests of one method at one size, from the records of its pairs."""
     tests = {}
     for measure, margin in MARGINS.items():
@@ -123,7 +122,7 @@ def summary(name: str, n: int, pairs: list[dict[str, Any]]) -> dict[str, Any]:
         for side in ("ours", "control")
         for view in VIEWS
     ]
-    return {"method": name, "n": n, "n_sets": len(pairs), "tests": tests, "classifier": told_apart}
+    return {"n_sets": len(pairs), "tests": tests, "classifier": told_apart}
 
 
 def equivalence(differences: np.ndarray, margin: float) -> dict[str, Any]:
@@ -197,27 +196,6 @@ sign is drjax's convention here and whatever ARPACK ends with there; only the up
 """
 
 
-def to_markdown(summaries: Iterable[Mapping[str, Any]]) -> str:
-    """The summaries as Markdown tables: one of the tests, one of the classifier."""
-    heads = ("method", "n", "sets", "measure", "drjax", "reference", "difference (90% interval)", "margin", "verdict")
-    rows = []
-    for s in summaries:
-        for measure, t in s["tests"].items():
-            is_better = measure == "trustworthiness" and t["low"] > 0
-            verdict = "equivalent" if t["equivalent"] else "better" if is_better else "not shown"
-            difference = f"{t['difference']:.2g} ({t['low']:.2g} to {t['high']:.2g})"
-            cells = (measure, f"{t['ours']:.5g}", f"{t['theirs']:.5g}", difference, f"{t['margin']:.2g}", verdict)
-            rows.append((s["method"], str(s["n"]), str(s["n_sets"]), *cells))
-    tests = markdown_table(heads, rows)
-    heads, rows = ("method", "n", "classifier against the reference", "maps", "accuracy (95% interval)"), []
-    names = {"ours": "drjax", "control": "drjax, 30% fewer iterations (control)"}
-    for s in summaries:
-        for c in s["classifier"]:
-            accuracy = f"{c['accuracy']:.3f} ({c['low']:.3f} to {c['high']:.3f})"
-            rows.append((s["method"], str(s["n"]), names[c["side"]], c["view"], accuracy))
-    return f"{tests}\n\n{markdown_table(heads, rows)}"
-
-
 def _draw(x: np.ndarray, n: int, seed: int, index: int) -> np.ndarray:
     chosen = np.random.default_rng([seed, n, index]).choice(len(x), n, replace=False)
     return np.asarray(x[chosen], np.float32)
@@ -283,11 +261,11 @@ SWEEP = Sweep(
     plain="cpu",
     groups=groups,
     sources=lambda asked, _: load(asked.config.data),
-    identity=by("method", "n", "index"),
-    said=lambda line: f"{line['method']}, n = {line['n']}: data set {line['index'] + 1}",
+    identity=by("method", "n"),
+    said=lambda line: f"{line['method']}, n = {line['n']}: {line['n_sets']} data sets",
     options=Config(),
     configured=command.overriding(Config()),
-    report=lambda out, config: to_markdown(summaries(out, config)),
+    report=lambda out, _: to_markdown(records.read_records(out / RESULTS)),
 )
 
 

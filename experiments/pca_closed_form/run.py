@@ -14,7 +14,7 @@ import dataclasses
 import functools
 import itertools
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,10 +29,10 @@ from drjax.core import validate
 from drjax.core.types import Embedding, count_status
 from drjax.data import Dataset, Splits, load, split
 from drjax.dr import PCA
-from drjax.reports import ladder, records
+from drjax.reports import records
 from experiments import command
 from experiments.cells import Cell, Computed, Group, by, cell_of
-from experiments.markdown import markdown_table
+from experiments.pca_closed_form.report import to_markdown
 from experiments.sweep import RESULTS, Asked, Sweep, cell_name
 
 RELEASES = {
@@ -95,26 +95,6 @@ def groups(asked: Asked[Config]) -> Iterator[Group]:
             for j, attack in enumerate(ATTACKS)
         ]
         yield Group(cells=tuple(cells), compute=functools.partial(_compute, asked.config, n_known))
-
-
-def to_markdown(cells: Iterable[Mapping[str, Any]]) -> str:
-    """The records of cells as a Markdown table, one row each; errors in units of the records squared."""
-    heads = ("known", "release", "attack", "MSE, mean", "MSE, median", "success", "ms per target", "excluded")
-    rows = []
-    for cell in cells:
-        scores = cell["scores"]
-        row = (
-            str(cell["n_known"]),
-            cell["release"],
-            cell["attack"],
-            ladder.number(scores["mse"]["estimate"]),
-            ladder.number(scores["mse_median"]["estimate"]),
-            ladder.percent(scores["success"]["estimate"]),
-            ladder.number(1e3 * scores["seconds_per_target"]),
-            str(scores["n_excluded"]),
-        )
-        rows.append(row)
-    return markdown_table(heads, rows)
 
 
 def report(out: Path, config: Config) -> str:

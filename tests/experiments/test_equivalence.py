@@ -4,7 +4,9 @@ import joblib
 import numpy as np
 import pytest
 
+from drjax.reports import records
 from experiments import sweep
+from experiments.equivalence import report
 from experiments.equivalence import run as experiment
 
 SMALL = dataclasses.replace(experiment.SMOKE, n=(20,), n_sets=(3,), method=("tsne",))
@@ -20,17 +22,62 @@ def _light_work(monkeypatch):
 
 def test_data_sets_are_compared_and_a_second_run_computes_nothing_again(tmp_path, monkeypatch):
     written = sweep.run(experiment.SWEEP, SMALL, tmp_path, say=lambda _: None).lines
-    assert [r["kind"] for r in written] == ["run", "stage", "stage", "stage"]
-    (summary,) = experiment.summaries(tmp_path, SMALL)
-    assert set(summary["tests"]) == {"objective", "n_iter", "trustworthiness"}
-    table = experiment.to_markdown([summary])
-    assert table.count("| tsne | 20 |") == 3 + 2 * len(experiment.VIEWS)
+    assert [r["kind"] for r in written] == ["run", "stage"]
+    line = written[1]
+    assert (line["method"], line["n"], line["n_sets"]) == ("tsne", 20, 3)
+    assert set(line["tests"]) == {"objective", "n_iter", "trustworthiness"}
+    assert line["provenance"]["commit"] == written[0]["provenance"]["commit"]
+    assert report.to_markdown(written).count("| tsne | 20 |") == 3 + 2 * len(experiment.VIEWS)
 
     def refuse(*_):
         raise AssertionError("computed again")
 
     monkeypatch.setattr(experiment, "_pair", refuse)
     assert sweep.run(experiment.SWEEP, SMALL, tmp_path, say=lambda _: None).lines == written
+
+
+def test_an_interrupted_run_leaves_whole_files_only_and_goes_on_with_its_pairs(tmp_path, monkeypatch):
+    embedded, pair = [], experiment._pair
+
+    def killed(name, x, index, *reference):
+        if index == 2 and not embedded.count(2):
+            embedded.append(index)
+            raise KeyboardInterrupt
+        embedded.append(index)
+        return pair(name, x, index, *reference)
+
+    monkeypatch.setattr(experiment, "_pair", killed)
+    with pytest.raises(KeyboardInterrupt):
+        sweep.run(experiment.SWEEP, SMALL, tmp_path, say=lambda _: None)
+    # The head alone: tests of some of the sets are no result.
+    (head,) = records.read_records(tmp_path / sweep.RESULTS)
+    assert len(records.read_records(tmp_path / experiment.PAIRS)) == 2
+    assert {path.suffix for path in tmp_path.rglob("*") if path.is_file()} == {".json"}
+    found = sweep.run(experiment.SWEEP, SMALL, tmp_path, say=lambda _: None).lines
+    assert embedded == [0, 1, 2, 2]
+    assert found[0] == head
+    assert [line["n_sets"] for line in found[1:]] == [3]
+
+
+def test_tables_say_what_was_not_run(tmp_path):
+    wanted = dataclasses.replace(SMALL, n=(20, 30), n_sets=(2, 2))
+    lines = sweep.run(experiment.SWEEP, wanted, tmp_path, only="tsne/20", say=lambda _: None).lines
+    tests, classifier = report.tests_of(lines).splitlines(), report.classifier_of(lines).splitlines()
+    for table in (tests, classifier):
+        assert [line for line in table if line.startswith("| tsne | 30 |")] == table[-1:]
+        assert table[-1].endswith("| not run |")
+        assert "not run" not in "".join(table[:-1])
+
+
+def test_committed_tests_are_of_the_configuration_and_of_a_clean_checkout():
+    head, *lines = report.committed()
+    assert head["fingerprint"] == records.config_fingerprint(experiment.Config())
+    assert not any(line["provenance"]["dirty"] for line in (head, *lines))
+    sets = dict(zip(head["config"]["n"], head["config"]["n_sets"], strict=True))
+    assert lines
+    assert all(line["n_sets"] == sets[line["n"]] for line in lines)
+    assert report.block("tests") == report.tests_of(report.committed())
+    assert report.block("classifier") == report.classifier_of(report.committed())
 
 
 def test_equivalence_is_claimed_where_it_holds_and_nowhere_else():

@@ -6,6 +6,7 @@ import pytest
 
 from drjax.reports import records
 from experiments import command, sweep
+from experiments.pca_closed_form import report
 from experiments.pca_closed_form import run as experiment
 
 SMALL = dataclasses.replace(experiment.SMOKE, n_known=(9,), targets=8, public=60)
@@ -49,6 +50,39 @@ def test_results_of_an_earlier_version_torn_by_a_kill_are_gone_on_with(tmp_path)
     assert len(computed) == 2
     for name in ("mse", "mse_median", "success", "identification"):
         np.testing.assert_equal([c["scores"][name] for c in again], [c["scores"][name] for c in first])
+
+
+def test_a_table_of_errors_is_of_one_attack_and_says_what_was_not_run():
+    lines = [
+        {"n_known": n, "release": release, "attack": attack, "scores": {"mse": mean, "mse_median": median}}
+        for n, release, attack, mean, median in (
+            (9, "float64", "closed form", {"estimate": 0.5}, {"estimate": 1.5e-17}),
+            (9, "float32", "closed form", {"estimate": 0.25}, {"estimate": 0.2}),
+            (99, "float64", "closed form", {"estimate": 0.03}, {"estimate": 0.02}),
+            (99, "float64", "with Gaussian prior", {"estimate": 0.1}, {"estimate": 0.1}),
+        )
+    ]
+    assert report.errors_of(lines, "closed form").splitlines() == [
+        "| known, closed form | float64 | float32 |",
+        "| --- | --- | --- |",
+        "| 9 | 0.50 / 1.5e-17 | 0.25 / 0.20 |",
+        "| 99 | 0.030 / 0.020 | not run |",
+    ]
+    with pytest.raises(LookupError, match="attack must be one of closed form, with Gaussian prior, got none"):
+        report.errors_of(lines, "none")
+
+
+def test_committed_cells_are_all_of_the_configuration_and_of_a_clean_checkout():
+    lines = report.committed()
+    one = experiment.SWEEP
+    wanted = {
+        cell.identity for group in one.chosen(one.asked(experiment.Config(), report.HERE)) for cell in group.cells
+    }
+    assert {one.identity(line) for line in lines} == wanted
+    assert not any(line["provenance"]["dirty"] for line in lines)
+    assert len(report.to_markdown(lines).splitlines()) == 2 + len(wanted)
+    for attack in experiment.ATTACKS:
+        assert len(report.block("errors", attack).splitlines()) == 2 + len(experiment.Config().n_known)
 
 
 @pytest.mark.parametrize("field", [{"targets": 0}, {"public": 1}, {"n_known": ()}, {"n_known": (0,)}, {"seed": -1}])

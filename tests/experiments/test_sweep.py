@@ -132,7 +132,10 @@ def test_every_committed_line_has_the_identity_of_a_cell_and_no_two_have_the_sam
         assert len({by_name[name, file.name].identity(line) for line in lines}) == len(lines), file
 
 
-@pytest.mark.parametrize("module", [pca_gauss, pca_membership, private, private_embeddings], ids=lambda m: m.__name__)
+PRESENT = (equivalence, pca_closed_form, pca_gauss, pca_membership, private, private_embeddings)
+
+
+@pytest.mark.parametrize("module", PRESENT, ids=lambda m: m.__name__)
 def test_a_committed_run_at_a_present_scale_is_done(module, tmp_path):
     one = module.SWEEP
     file = Path(module.__file__).parent / "results" / one.results

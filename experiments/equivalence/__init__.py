@@ -1,0 +1,1 @@
+"""t-SNE and UMAP of drjax and of the reference libraries in distribution."""

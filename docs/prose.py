@@ -157,9 +157,11 @@ def unfounded(text: str) -> list[str]:
 
 
 def pages() -> Iterator[Path]:
-    """The pages whose figures are accounted for: README and all of docs/ but what the site is built with."""
+    """The pages whose figures are accounted for: README, what people write in docs/, experiments and benchmarks."""
     yield ROOT / "README.md"
     yield from generated.written()
+    yield from sorted((ROOT / "experiments").rglob("README.md"))
+    yield from sorted((ROOT / "bench").rglob("README.md"))
 
 
 def main() -> int:

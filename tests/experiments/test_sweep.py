@@ -23,7 +23,7 @@ from experiments.leak_vs_n import run as leak_vs_n
 from experiments.pages import run as pages
 from experiments.pca_closed_form import run as pca_closed_form
 from experiments.pca_gauss import run as pca_gauss
-from experiments.pca_membership import private
+from experiments.pca_membership import norms, private
 from experiments.pca_membership import run as pca_membership
 from experiments.pipelines import run as pipelines
 from experiments.plot_styles import run as plot_styles
@@ -34,7 +34,7 @@ from tests.experiments import toy_sweep
 MERGED_EARLIER = Path(__file__).parents[2] / "experiments/tsne_property/results/results.jsonl"
 COMMITTED = sorted(Path(__file__).parents[2].glob("experiments/*/results/**/*.jsonl"))
 EXPERIMENTS = (best_attacks, dr_reconstruction, equivalence, informed_adversary, pca_closed_form, pca_gauss, private)
-EXPERIMENTS = (*EXPERIMENTS, intervals, leak_vs_n, pca_membership, pipelines, plot_styles)
+EXPERIMENTS = (*EXPERIMENTS, intervals, leak_vs_n, norms, pca_membership, pipelines, plot_styles)
 EXPERIMENTS = (*EXPERIMENTS, pages, private_embeddings, tsne_property)
 
 
@@ -132,7 +132,7 @@ def test_every_committed_line_has_the_identity_of_a_cell_and_no_two_have_the_sam
         assert len({by_name[name, file.name].identity(line) for line in lines}) == len(lines), file
 
 
-PRESENT = (equivalence, pca_closed_form, pca_gauss, pca_membership, private, private_embeddings)
+PRESENT = (equivalence, pca_closed_form, norms, pca_gauss, pca_membership, private, private_embeddings)
 
 
 @pytest.mark.parametrize("module", PRESENT, ids=lambda m: m.__name__)

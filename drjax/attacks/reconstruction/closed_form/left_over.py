@@ -9,7 +9,7 @@ import numpy as np
 from scipy import stats
 
 from drjax.attacks.reconstruction.closed_form.components import FEW, Measured, Scores
-from drjax.core.streamed import Matrix
+from drjax.core.streamed import ACCURATE, EPS, Matrix, Product
 
 ENTRIES = 2**19
 """Entries of scores that are held against curves together."""
@@ -42,7 +42,7 @@ def odd_row(found: Measured, scores: Scores, others: Others, left: Matrix, singu
         others: Gives the scores of the known records.
         left: (n-1, r) and singular: (r,), of the centred known records.
     """
-    is_odd = (found.level > 10 * scores.floor) & (len(left) > 7)
+    is_odd = (found.level > 10 * np.maximum(scores.floor, _rounded(scores, left))) & (len(left) > 7)
     for some in _parts(is_odd, len(left), READ_ENTRIES):
         amiss = _amiss(found, scores, some, others(some), left, singular)
         squares = (amiss**2).sum(axis=2)
@@ -54,12 +54,21 @@ def odd_row(found: Measured, scores: Scores, others: Others, left: Matrix, singu
 
 def bent(found: Measured, scores: Scores, others: Others, left: Matrix) -> np.ndarray:
     """(m,) bool: where the known records' scores follow a curve in the known records; arguments as of `odd_row`."""
-    is_bent = exceeds(found, scores.floor)
+    is_bent = exceeds(found, np.maximum(scores.floor, _rounded(scores, left)))
     for some in _parts(is_bent, len(left), ENTRIES):
         fitted, own = explained(left, scores.along[some]), others(some)
         centred = own - own.mean(axis=1, keepdims=True) if scores.weight < 1 else own
         is_bent[some] = _follow_curves(fitted, centred - fitted, left)
     return is_bent
+
+
+def _rounded(scores: Scores, left: Matrix) -> np.ndarray:
+    """(m,), what a score is off by where directions come from sums over blocks of records; 0 where they do not.
+
+    Products with such directions are orthogonal up to the precision that a pass finds them with.
+    """
+    size = np.sqrt(scores.eigenvalue.max(axis=1) / len(left))
+    return size * (EPS / ACCURATE if isinstance(left, Product) else 0.0)
 
 
 def _parts(which: np.ndarray, n: int, entries: int) -> list[np.ndarray]:

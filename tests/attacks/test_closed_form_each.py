@@ -218,7 +218,7 @@ def test_truncated_svd_is_reconstructed_from_blocks_too(digits, monkeypatch, dec
     whole = reconstruct_pca(x[1:], coords, is_centred=False)
     monkeypatch.setattr(streamed, "is_large", lambda *_: True)
     blocks = reconstruct_pca(x[1:], coords, is_centred=False)
-    np.testing.assert_allclose(blocks.x, whole.x, atol=1e-7)
+    np.testing.assert_allclose(blocks.x, whole.x, atol=1e-8)
     if decimals is not None:
         np.testing.assert_allclose(blocks.feature_mse, whole.feature_mse, rtol=1e-5, atol=1e-12)
         return

@@ -162,14 +162,17 @@ class Answer:
         if self.contradiction:
             return "Intervals and errors rest on what was stated of the release: they do not hold if that is wrong."
         of_whom = "public" if self.has_public else "known"
-        if self.calibration.n_releases:
+        if self.calibration.n_releases or self.calibration.n_records:
             *factors, of_exact = self.calibration.factor
             widened = f", which widened them up to {max(factors):.3g} times" if max(factors) > 1 else ""
             if max(factors) >= MOST_WIDENED:
                 widened = ", which bear out no smaller ones than those of the records themselves"
             if of_exact > 1:
                 widened += "; predictions of no error at all did not hold there"
-            tried = f"checked on {self.calibration.n_releases} releases of {of_whom} records{widened}"
+            where = f"{self.calibration.n_releases} releases of {of_whom} records"
+            if self.calibration.n_records:
+                where = f"{self.calibration.n_records:,} known records, each predicted from others"
+            tried = f"checked on {where}{widened}"
         else:
             tried = (
                 f"as the attack predicts its errors, the {of_whom} records saying what to expect"
@@ -250,6 +253,7 @@ class Answer:
             "intervals": {
                 "level": LEVEL,
                 "practice_releases": self.calibration.n_releases,
+                "practice_records": self.calibration.n_records,
                 "factors": list(self.calibration.factor),
                 "reference": "public records" if self.has_public else "known records",
             },

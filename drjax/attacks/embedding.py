@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from drjax.attacks import certificate, intervals, practice, shadow_sets
+from drjax.attacks import certificate, intervals, practice, shadow_sets, unrecognised
 from drjax.attacks.answer import Answer
 from drjax.attacks.attack import EmbeddingAttack, EmbeddingThreat
 from drjax.attacks.case import N_SHADOW, Case, case_of, of_row
 from drjax.attacks.making import believed
-from drjax.attacks.recognition import Belief
 from drjax.attacks.recognition.agreement import Stated
 from drjax.attacks.registry import ATTACKS, answer, fitting
 from drjax.attacks.shadow import shadow_needs
 from drjax.core import memory, validate
 from drjax.core.progress import announce
-from drjax.core.types import Array, DRMethod, Reconstruction, Status
+from drjax.core.types import Array, DRMethod, Reconstruction, Status, single
 
 LATE_SECONDS = 40.0
 """Time for attacks that are too slow to be tried on practice releases: the answers that a release confirms count."""
@@ -51,7 +50,8 @@ def attack_embedding(
         key: PRNG key of the shadow releases and attacks.
         method: DR method, as the adversary believes it to be, with all its hyperparameters; or what is stated of it,
             the rest of which is recognised; or None: recognised by the known records (`drjax.attacks.recognition`).
-            Where nothing fits the answer is their mean, with status MISFIT.
+            Where nothing fits, the places of known records say what is at the target's; if they tell nothing the
+            answer is their mean, with status MISFIT.
         known: (n-1, d), in the order of the release, the target's row left out.
         coords: (n, k), finite.
         public: (s, d), other records of the same kind; None if there are none.
@@ -145,7 +145,7 @@ def _answered(key: Array, case: Case, stated: Stated | None, row: int, *, shuffl
     made = believed(key, case, stated, row, shuffled=shuffled)
     if made.method is None:
         assert made.belief is not None
-        return _none_of_these(made.belief, case, row)
+        return unrecognised.answered(key, made.belief, case, row, shuffled=shuffled)
     if made.order is not None:
         # `order` is of the rows of the release.
         unordered = np.insert(case.coords[1:], row, case.coords[0], axis=0)
@@ -172,7 +172,7 @@ def _answered(key: Array, case: Case, stated: Stated | None, row: int, *, shuffl
         found = found._replace(status=found.status | np.uint32(Status.UNCERTIFIED))
     return Answer(
         attack=chosen,
-        found=_single(found),
+        found=single(found),
         usual=case.usual,
         names=case.names,
         errors=errors,
@@ -254,38 +254,6 @@ def _fits(threat: EmbeddingThreat, attack: str | None) -> dict[str, EmbeddingAtt
         why = f": it {all_of_them[attack].fits(threat)}" if attack in all_of_them else ""
         raise ValueError(f"attack must be one of {', '.join(fits)} for this release, got {attack!r}{why}")
     return {attack: fits[attack]}
-
-
-def _single(found: Reconstruction) -> Reconstruction:
-    """The fields of the one release without their leading axis."""
-    fields: dict[str, Any] = {
-        name: None if getattr(found, name) is None else getattr(found, name)[0]
-        for name in ("x", "candidates", "residual_norm", "status", "expected_mse", "feature_mse", "interval")
-    }
-    return found._replace(**fields)
-
-
-def _none_of_these(belief: Belief, case: Case, row: int) -> Answer:
-    """The mean of the known records, for a release of a kind that is not known."""
-    mean, deviation = case.usual
-    status, unknown = np.asarray(np.uint32(Status.MISFIT)), np.asarray(np.nan)
-    variance = deviation**2
-    records = case.known if case.public is None else case.public
-    ends = np.quantile(records, [(1 - intervals.LEVEL) / 2, (1 + intervals.LEVEL) / 2], axis=0).T
-    found = Reconstruction(
-        mean, None, mean[None], unknown, status, variance.mean(), feature_mse=variance, interval=ends
-    )
-    return Answer(
-        attack=ATTACKS["embedding"]["mean"],
-        found=found,
-        usual=case.usual,
-        names=case.names,
-        errors={},
-        misfit=tuple(belief.why),
-        belief=belief,
-        row=row,
-        has_public=case.public is not None,
-    )
 
 
 def _errors(found: Reconstruction, tried: EmbeddingThreat, threat: EmbeddingThreat) -> np.ndarray:

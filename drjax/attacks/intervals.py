@@ -76,6 +76,7 @@ class Calibration(NamedTuple):
         feature_mse: Mean squared errors (d,) of an attack that does not tell features apart; None if it does, or if
             nothing was learned.
         n_releases: Practice releases, 0 for none.
+        n_records: Known records that were predicted from others, in the place of practice releases; 0 for none.
         excess: How many times what is predicted with these factors the mean squared error is, from 1 to `MOST_EXCESS`:
             intervals may hold, and errors beyond them be large.
     """
@@ -83,6 +84,7 @@ class Calibration(NamedTuple):
     factor: tuple[float, float, float] = (1.0, 1.0, 1.0)
     feature_mse: np.ndarray | None = None
     n_releases: int = 0
+    n_records: int = 0
     excess: float = 1.0
 
 

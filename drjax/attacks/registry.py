@@ -26,6 +26,7 @@ from drjax.attacks.reconstruction.moving_geodesics import MovingGeodesics
 from drjax.attacks.reconstruction.near_forces_attack import NearForces
 from drjax.attacks.reconstruction.near_forces_behind_steps import NearForcesBehindSteps
 from drjax.attacks.reconstruction.neural import DenseNetwork, SplitNetwork
+from drjax.attacks.reconstruction.place_regression import PlaceRegression
 from drjax.attacks.reconstruction.stationarity.attacks import Stationarity, StationarityMixture
 from drjax.attacks.reconstruction.through_steps import ThroughSteps
 from drjax.attacks.reconstruction.tsne_affinities import AffinitiesAtRest
@@ -46,6 +47,7 @@ ATTACKS = _by_kind(
         baselines.MeanRecord(),
         baselines.NearestRecord(),
         NeighboursInMap(),
+        PlaceRegression(),
         baselines.Ridge(),
         InvariantKernel(),
         ResidualNetwork(),

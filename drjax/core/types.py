@@ -124,6 +124,15 @@ class Reconstruction(NamedTuple):
     interval: Any = None
 
 
+def single(found: Reconstruction) -> Reconstruction:
+    """The reconstruction of one release without its leading axis of 1, which `y` and `facts` do not have."""
+    fields: dict[str, Any] = {
+        name: None if getattr(found, name) is None else getattr(found, name)[0]
+        for name in ("x", "candidates", "residual_norm", "status", "expected_mse", "feature_mse", "interval")
+    }
+    return found._replace(**fields)
+
+
 class Cost(NamedTuple):
     """What a method takes of a CPU, within a factor of about two; see `DRMethod.cost`.
 

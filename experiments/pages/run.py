@@ -36,6 +36,7 @@ from experiments.pages import (
     release_cells,
     scale_cells,
     synthesis_cells,
+    unrecognised_cells,
 )
 from experiments.sweep import Asked, Sweep, cell_name
 from experiments.tsne_property import generated
@@ -66,6 +67,7 @@ TABLES: Mapping[str, Mapping[str, Callable[[bool], Mapping[str, Any]]]] = {
     **property_cells.TABLES,
     **behind_steps_cells.TABLES,
     **bounds_cells.TABLES,
+    **unrecognised_cells.TABLES,
 }
 """What computes the facts of a cell, by table and cell; told whether to take as few targets as do."""
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from drjax.attacks.case import Case
 from drjax.attacks.recognition import Belief, checked, recognise
-from drjax.attacks.recognition.agreement import Stated, agreeing, is_by_seed
+from drjax.attacks.recognition.agreement import Stated, agreeing, is_by_seed, unstated
 from drjax.core.types import Array, DRMethod
 
 
@@ -81,7 +81,11 @@ def _compared(key: Array, case: Case, stated: Stated | None, row: int, *, shuffl
     if agreed is not None:
         untold = stated.angle is not None and agreed.angles is None
         notes = ("The map does not tell the angle of the Barnes-Hut algorithm.",) if untold else ()
-        method = agreed.method if stated.leaves_open(agreed) else stated.method
+        moved = unstated(agreed.method, stated.method)
+        if moved:
+            said = ", ".join(step.title for step in moved)
+            notes = (*notes, f"The map was {said}, beside what was stated: it is taken as it was before.")
+        method = agreed.method if moved or stated.leaves_open(agreed) else stated.method
         return Making(method, belief, notes=notes, order=order)
     if belief.method is None:
         said = f"The map does not bear out {stated.method.title}: {' '.join(belief.why)}"

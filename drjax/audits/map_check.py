@@ -14,7 +14,7 @@ from sklearn.neighbors import NearestNeighbors
 from drjax.attacks.shadow import shadow_embeddings
 from drjax.audits import needs
 from drjax.core.types import DRMethod
-from drjax.dr import Pipeline, Rescale, Rotate, Shift, Unnamed
+from drjax.dr import Linear, Pipeline, Rescale, Rotate, Shift, Unnamed
 from drjax.dr.pipeline.after import AfterStep
 
 SHARE = 1e-3
@@ -78,7 +78,8 @@ class Comparison:
 
 def is_compared(method: DRMethod) -> bool:
     """Whether every program makes the same map by it, up to signs: nothing is drawn, and no descent is chaotic."""
-    return method.deterministic and method.repeatable
+    own = method.method if isinstance(method, Pipeline) else method
+    return own.deterministic and own.repeatable
 
 
 def compare(
@@ -130,6 +131,11 @@ def _compared(method: DRMethod, values: np.ndarray, coords: np.ndarray, decimals
         factor = float((made * given).sum() / (made**2).sum())
         made = made * factor
         method = dataclasses.replace(method, after=tuple(_times(step, factor) for step in method.after))
+    if isinstance(method, Pipeline) and any(isinstance(step, Linear) for step in method.after):
+        # So was the linear map.
+        mixed = np.linalg.lstsq(made, given, rcond=None)[0]
+        made = made @ mixed
+        method = dataclasses.replace(method, after=tuple(_mixed(step, mixed) for step in method.after))
     # Turned back, a column holds the rounding of all.
     rounding = 0.0 if decimals is None else 0.5 * 10.0**-decimals * np.sqrt(given.shape[1])
     digits = np.finfo(coords.dtype).eps if coords.dtype.kind == "f" else 0.0
@@ -181,3 +187,10 @@ def _turned_back(method: DRMethod, coords: np.ndarray) -> np.ndarray:
 
 def _times(step: AfterStep, factor: float) -> AfterStep:
     return dataclasses.replace(step, factor=float(step.factor) * factor) if isinstance(step, Rescale) else step
+
+
+def _mixed(step: AfterStep, mixed: np.ndarray) -> AfterStep:
+    """The step, a linear map followed by another one."""
+    if not isinstance(step, Linear):
+        return step
+    return dataclasses.replace(step, matrix=tuple(map(tuple, (np.asarray(step.matrix) @ mixed).tolist())))

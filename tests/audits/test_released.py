@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer
 from sklearn.decomposition import PCA as SklearnPCA
-from sklearn.decomposition import KernelPCA
+from sklearn.decomposition import FastICA, KernelPCA
 from sklearn.manifold import TSNE as SklearnTSNE
 from sklearn.manifold import Isomap as SklearnIsomap
-from sklearn.preprocessing import StandardScaler
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 import drjax
 from drjax.attacks.recognition import recognise
@@ -185,6 +186,25 @@ def test_a_map_of_none_of_the_methods_is_attacked_by_what_needs_to_know_none(sav
         assert words in page
     for words in ("believed:", "knows the method", "randomised; the attacks"):
         assert words not in page
+
+
+@pytest.mark.parametrize(
+    "peer", [FastICA(3, random_state=0, max_iter=3000), make_pipeline(SklearnPCA(3), MinMaxScaler())]
+)
+def test_components_behind_a_linear_map_are_compared_with_those_made_anew(saved, x, standardised, tmp_path, peer):
+    pair = saved("mixed", peer.fit_transform(standardised))
+    result = run(AuditConfig(n_components=3, options=False, **pair), tmp_path / "o")
+    assert "mixed by a linear map" in result.belief.title
+    assert result.verdict.level == "high"
+    best = next(row for row in result.rows if row.label == "Closed form behind steps")
+    assert best.scores.mse.estimate < 0.05 * next(row for row in result.rows if row.is_baseline).scores.mse.estimate
+    assert "differs by" in result.report.read_text("utf-8")
+    changed = peer.fit_transform(standardised)
+    assert map_check.compare((result.belief.method,), x, changed, None)[0].fits
+    changed[7] += 0.1 * changed.std(axis=0)
+    compared = map_check.compare((result.belief.method,), x, changed, None)[0]
+    assert not compared.fits
+    assert compared.row == 7
 
 
 def test_what_is_not_found_in_such_a_map_is_no_all_clear(saved, standardised, tmp_path):

@@ -239,3 +239,20 @@ def test_a_pipeline_says_of_itself_what_its_steps_change():
 def test_bad_steps_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_a_linear_map_after_a_method_is_undone_and_must_be_invertible():
+    x = np.random.default_rng(0).normal(size=(30, 5))
+    matrix = ((1.0, 0.5), (0.2, 2.0))
+    mixed = dr.Pipeline(method=dr.PCA(), after=(dr.Linear(matrix=matrix),))
+    plain = np.asarray(dr.PCA().fit_transform(KEY, x).coords)
+    coords = np.asarray(mixed.fit_transform(KEY, x).coords)
+    np.testing.assert_allclose(coords, plain @ np.array(matrix), atol=1e-5)
+    np.testing.assert_allclose(mixed.undone(coords), plain, atol=1e-5)
+    assert not mixed.repeatable
+    assert mixed.minimises is None
+    for bad in (((1.0, 2.0), (2.0, 4.0)), ((1.0, 2.0),)):
+        with pytest.raises(ValueError, match="matrix must"):
+            dr.Linear(matrix=bad)
+    with pytest.raises(ValueError, match="one a column"):
+        dr.Pipeline(method=dr.PCA(n_components=3), after=(dr.Linear(matrix=matrix),)).fit_transform(KEY, x)

@@ -16,7 +16,19 @@ from drjax.attacks.recognition.tsne import ANGLES
 from drjax.attacks.shadow_sets import shadows_of
 from drjax.core import validate
 from drjax.core.types import DRMethod
-from drjax.dr import PCA, TSNE, Pipeline, UnitVariance, publishes_scores
+from drjax.dr import (
+    PCA,
+    TSNE,
+    Linear,
+    Pipeline,
+    Rescale,
+    RescaleColumns,
+    Rotate,
+    Shift,
+    UnitVariance,
+    publishes_scores,
+)
+from drjax.dr.pipeline.after import AfterStep
 from drjax.dr.pipeline.steps import Step
 
 NEAR = 0.2
@@ -31,6 +43,9 @@ SAME = 1e-6
 REPEATED, MOVED = 1e-5, 0.05
 """How far known rows may lie from those of a seed, over their size: where they hang on the seed alone, and where steps
 move them with the target; another seed makes others altogether."""
+
+MOVING = Rescale, RescaleColumns, Rotate, Shift, Linear
+"""Steps that people take with a finished map, and may not think worth stating."""
 
 SEARCHED = ("perplexity", "n_neighbors", "metric")
 """Hyperparameters that a map tells, by their names in methods."""
@@ -151,19 +166,31 @@ def _is_same(one: Candidate, before: tuple[Step, ...], metric: str, stated: Stat
             return False
     if not stated.has_steps:
         return True
-    if is_whitened(one.method) != is_whitened(stated.method):
+    # What a linear map does to the scores' lengths is not told from whitening.
+    is_mixed = any(isinstance(step, Linear) for step in _after(one.method))
+    if not is_mixed and is_whitened(one.method) != is_whitened(stated.method):
         return False
     their_metric = getattr(theirs, "metric", "euclidean") if "metric" in stated.fields else metric
     their_before = stated.method.before if isinstance(stated.method, Pipeline) else ()
     between = _between(x, before, metric), _between(x, their_before, their_metric)
-    is_free = own.unit is None or is_whitened(stated.method)
+    is_free = own.unit is None or is_mixed or is_whitened(stated.method)
     ours, wanted = (each / each.mean() if is_free else each for each in between)
     return bool(np.abs(ours - wanted).max() <= SAME * wanted.mean())
 
 
 def is_whitened(method: DRMethod) -> bool:
     """Whether coordinates are scaled to unit variance."""
-    return isinstance(method, Pipeline) and any(isinstance(step, UnitVariance) for step in method.after)
+    return any(isinstance(step, UnitVariance) for step in _after(method))
+
+
+def unstated(found: DRMethod, stated: DRMethod) -> tuple[AfterStep, ...]:
+    """Steps by which a map that was found was moved, and of which the statement has none."""
+    told = {type(step) for step in _after(stated)}
+    return tuple(step for step in _after(found) if isinstance(step, MOVING) and type(step) not in told)
+
+
+def _after(method: DRMethod) -> tuple[AfterStep, ...]:
+    return method.after if isinstance(method, Pipeline) else ()
 
 
 def _own(method: DRMethod) -> Any:

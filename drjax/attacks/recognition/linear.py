@@ -14,6 +14,7 @@ from drjax.core.linalg import eigh
 from drjax.core.types import DRMethod
 from drjax.dr import (
     PCA,
+    Linear,
     Log,
     MinMax,
     Pipeline,
@@ -85,6 +86,7 @@ class _Fit(NamedTuple):
     factor: float
     is_whitened: bool
     rows: np.ndarray
+    mixed: np.ndarray | None = None
 
 
 class LinearFamily:
@@ -100,12 +102,14 @@ class LinearFamily:
         self.method, self.name = method, method.name
 
     def candidates(self, release: Release) -> list[Candidate]:
-        """See `Family`. Where nothing fits the map as it is, it may have been turned or shifted."""
+        """See `Family`. Where nothing fits the map as it is, it may have been turned or shifted, or mixed."""
         found = self._candidates(release, ())
         if not any(one.fits for one in found):
-            moved = _moved(release.coords, is_centred=self.method is PCA, rounding=release.rounding)
+            moved = _moved(release, is_centred=self.method is PCA)
             if moved:
                 found += self._candidates(_before(release, moved), moved)
+        if not any(one.fits for one in found) and self.method is PCA and release.coords.shape[1] > 1:
+            found += self._mixed(release)
         return sorted(found, key=lambda one: one.misfit)[:KEPT]
 
     def _candidates(self, release: Release, moved: tuple[AfterStep, ...]) -> list[Candidate]:
@@ -134,6 +138,34 @@ class LinearFamily:
             found.append(Candidate(self.name, method, fit.misfit, limit, undetermined=settings, is_sharp=True))
         return found
 
+    def _mixed(self, release: Release) -> list[Candidate]:
+        """Candidates of which no more is left than the space of the scores, as of independent components."""
+        found, k = [], release.coords.shape[1]
+        for before in CHAINS:
+            records = prepare(release.records, before)
+            scaler = next((type(step) for step in reversed(before) if not step.per_record), None)
+            # Of all linear maps too many come under the limit of quartiles.
+            if records is None or scaler is Robust:
+                continue
+            fit = _fit_of_span(release, self._given(records))
+            if fit is None:
+                continue
+            exact = OF_CHOSEN * LIMIT * max(1.0, LEAST_N / len(records))
+            if _is_linear(release, before):
+                limit = exact if scaler is None else exact * LIMITS[scaler] / LIMIT
+            elif scaler is None and len(records) <= records.shape[1] + 2:
+                # All maps are linear in so few records; a right one leaves what a solver does.
+                limit = TURNED
+            else:
+                continue
+            limit += release.rounding / release.spread
+            assert fit.mixed is not None
+            after = UnitVariance(), Linear(matrix=tuple(map(tuple, fit.mixed.tolist()))), *_shifted(release)
+            method = Pipeline(before=before, method=self.method(n_components=k), after=after)
+            open_too = ("the linear map of the components",)
+            found.append(Candidate(self.name, method, fit.misfit, limit, undetermined=open_too, is_sharp=True))
+        return found
+
     def misfit(self, release: Release, candidate: Candidate) -> float:
         """See `Family`."""
         fit = self._fit_of(release, candidate)
@@ -147,9 +179,12 @@ class LinearFamily:
 
     def _fit_of(self, release: Release, candidate: Candidate) -> _Fit | None:
         after = candidate.method.after if isinstance(candidate.method, Pipeline) else ()
+        is_mixed = any(isinstance(step, Linear) for step in after)
         release = _before(release, tuple(step for step in after if isinstance(step, Rotate | Shift)))
         records = prepare(release.records, candidate.before)
-        return None if records is None else _fit(release, self._given(records))
+        if records is None:
+            return None
+        return (_fit_of_span if is_mixed else _fit)(release, self._given(records))
 
     def _given(self, records: np.ndarray) -> _Given:
         """Records behind steps as the method decomposes them."""
@@ -168,11 +203,22 @@ def _behind(before: tuple[Step, ...], method: DRMethod, fit: _Fit, moved: tuple[
     return Pipeline(before=before, method=method, after=after) if before or after else method
 
 
-def _moved(coords: np.ndarray, *, is_centred: bool, rounding: float) -> tuple[AfterStep, ...]:
-    """What turns and shifts scores, whose columns are orthogonal and, if centred, sum to 0, into coordinates (n, k)."""
-    noise = rounding + FLOAT32 * float(np.abs(coords).max())
+def _noise(release: Release) -> float:
+    """What digits leave of a coordinate."""
+    return release.rounding + FLOAT32 * float(np.abs(release.coords).max())
+
+
+def _shifted(release: Release) -> tuple[AfterStep, ...]:
+    """What shifts scores, which sum to 0, into the coordinates."""
+    mean = release.coords.mean(axis=0)
+    return (Shift(offset=tuple(mean.tolist())),) if np.abs(mean).max() > _noise(release) else ()
+
+
+def _moved(release: Release, *, is_centred: bool) -> tuple[AfterStep, ...]:
+    """What turns and shifts scores, whose columns are orthogonal and, if centred, sum to 0, into the coordinates."""
+    coords, noise = release.coords, _noise(release)
     mean = coords.mean(axis=0) if is_centred else np.zeros(coords.shape[1])
-    shift = (Shift(offset=tuple(mean.tolist())),) if np.abs(mean).max() > noise else ()
+    shift = _shifted(release) if is_centred else ()
     centred = coords - mean
     _, axes = eigh(centred.T @ centred)
     axes = axes[:, ::-1].T
@@ -248,3 +294,41 @@ def _fit(release: Release, given: _Given) -> _Fit:
     left = np.median(rows[release.away - 1])
     misfit = float(left / size) if size > NOTHING * left else np.inf
     return _Fit(misfit * np.sqrt(k / max(k - 1, 1)) + shift + skew + uneven, factor, is_whitened, rows)
+
+
+def _fit_of_span(release: Release, given: _Given) -> _Fit | None:
+    """How well W W^T maps the space of the scores to itself, and what mixed them; None where k dimensions are all.
+
+    Behind any linear map W W^T theta = theta M. The target's part and the mean's are taken out as in `_fit`; of M that
+    leaves all but what it makes of the target's own scores, and in a basis in which scores are orthonormal M is
+    symmetric, which gives that too, but for one number that the known records have about. The eigenvectors of M are the
+    axes of the components.
+    """
+    rows, _ = given
+    k = release.coords.shape[1]
+    centred = release.coords - release.coords.mean(axis=0)
+    values, axes = eigh(centred.T @ centred / (len(centred) - 1))
+    if not values[0] > NOTHING or np.linalg.matrix_rank(rows) <= k + 1:
+        return None
+    lift = axes * np.sqrt(values) @ axes.T
+    scores = centred @ (axes / np.sqrt(values) @ axes.T)
+    own = scores[0]
+    along = own / np.linalg.norm(own) if own.any() else np.zeros(k)
+    across = np.eye(k) - np.outer(along, along)
+    known = scores[1:] - scores[1:].mean(axis=0)
+    image = (rows @ (rows.T @ scores))[1:]
+    image = image - image.mean(axis=0)
+    fitted = np.linalg.lstsq(known, image, rcond=None)[0]
+    seen = fitted @ across
+    middle = across @ seen
+    skew = float(np.linalg.norm(middle - middle.T) / np.linalg.norm(middle))
+    turned = np.outer(across @ (seen.T @ along) + (along @ fitted @ along) * along, along)
+    whole = (middle + middle.T) / 2 + np.outer(along, along @ seen) + turned
+    whole = (whole + whole.T) / 2
+    _, components = eigh(whole)
+    left = np.linalg.norm((image - known @ whole) @ across, axis=1)
+    at = release.away - 1
+    size = float(np.median(np.linalg.norm((known @ whole)[at], axis=1)))
+    median = float(np.median(left[at]))
+    misfit = median / size * np.sqrt(k / (k - 1)) if size > NOTHING * median else np.inf
+    return _Fit(float(misfit) + skew, 1.0, True, left, components[:, ::-1].T @ lift)

@@ -18,7 +18,7 @@ from drjax.attacks.reconstruction.gauss_newton import WIDE
 from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.attacks.shadow import DENSE_FLOPS
 from drjax.core.types import Array, DRMethod, Reconstruction, Status
-from drjax.dr import Centre, FirstPCA, Pipeline, TruncatedSVD, UnitVariance, metrics, publishes_scores
+from drjax.dr import Centre, FirstPCA, Linear, Pipeline, Rescale, TruncatedSVD, UnitVariance, metrics, publishes_scores
 from drjax.dr.pipeline.after import AfterStep
 from drjax.dr.pipeline.steps import CentredRows, Standardise, Step, UnitRows
 
@@ -62,7 +62,11 @@ def scores_of(method: DRMethod) -> Scores | None:
         return None
     # A feature less its mean has none left.
     is_centred |= bool(steps) and isinstance(steps[-1], Standardise)
-    return Scores(steps, "directions" if _has(method.after, UnitVariance) else "scores", is_centred)
+    # A factor that was recognised behind a scaler is off by the target's part in the scaling.
+    is_off = _has(method.after, Rescale) and any(not step.per_record for step in steps)
+    form: Form = "directions" if is_off or _has(method.after, UnitVariance) else "scores"
+    # Of a linear map that was recognised no more is used than that there is one.
+    return Scores(steps, "span" if _has(method.after, Linear) else form, is_centred)
 
 
 def _has(steps: tuple[AfterStep, ...], kind: type[AfterStep]) -> bool:

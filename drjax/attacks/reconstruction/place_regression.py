@@ -35,7 +35,7 @@ WIDTHS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 LINEAR_PENALTIES = tuple(float(10.0**e) for e in np.arange(-10, 0.5, 0.5))
 """Grid of the penalty of a linear regression, in units of the number of records."""
 
-MOST_SEARCHED, MOST_RECORDS = 500, 4000
+MOST_SEARCHED, MOST_RECORDS = 300, 4000
 """Records that kernels are compared on, and records of a regression; of more, some from the whole map."""
 
 N_FOLDS = 10

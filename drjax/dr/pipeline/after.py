@@ -24,12 +24,14 @@ class AfterStep:
         title: What it makes of coordinates, as it stands in a sentence: "centred".
         keeps_shape: Whether distances in the map are in proportion once the step is undone, but for rounding.
         keeps_unit: Whether distances in the map stay as they are, but for a constant and rounding.
+        is_told: Whether known records tell the step to its last digit where nobody states it.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
     keeps_shape: ClassVar[bool] = True
     keeps_unit: ClassVar[bool] = True
+    is_told: ClassVar[bool] = True
 
     def apply(self, coords: Array) -> Array:
         """Coordinates (n, k) as published, (n, k); pure."""
@@ -191,6 +193,53 @@ class Rotate(AfterStep):
 
 
 @hyperparams
+class Linear(AfterStep):
+    """Multiplies the map by an invertible matrix: independent components are whitened scores times one.
+
+    Attributes:
+        matrix: Invertible (k, k), rows as tuples, that coordinates are multiplied by from the right; traced.
+
+    Raises:
+        ValueError: a matrix that is not square or not invertible; at trace time, one of another size than the map.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from drjax.dr import Linear
+        >>> sheared = Linear(matrix=((1.0, 0.5), (0.0, 2.0))).apply(jnp.array([[2.0, 1.0]]))
+        >>> sheared.tolist(), Linear(matrix=((1.0, 0.5), (0.0, 2.0))).undo(sheared).tolist()
+        ([[2.0, 3.0]], [[2.0, 1.0]])
+    """
+
+    name: ClassVar[str] = "linear"
+    title: ClassVar[str] = "mixed by a linear map"
+    keeps_shape: ClassVar[bool] = False
+    keeps_unit: ClassVar[bool] = False
+    is_told: ClassVar[bool] = False
+    matrix: Any = traced(default=())
+
+    def __post_init__(self) -> None:
+        """Checks the matrix."""
+        if any(validate.is_abstract(value) for value in jax.tree.leaves(self.matrix)) or not len(self.matrix):
+            return
+        matrix = validate.matrix(self.matrix, "matrix", columns=len(self.matrix))
+        if np.linalg.matrix_rank(matrix) < len(matrix):
+            raise ValueError(f"matrix must be invertible, got {self.matrix}")
+
+    def _matrix(self, coords: Array) -> jax.Array:
+        if len(self.matrix) != coords.shape[1]:
+            raise ValueError(f"matrix must have {coords.shape[1]} rows, one a column, got {len(self.matrix)}")
+        return jnp.asarray(self.matrix, coords.dtype)
+
+    def apply(self, coords: Array) -> Array:
+        """See `AfterStep`."""
+        return jnp.matmul(coords, self._matrix(coords), precision=HIGHEST)
+
+    def undo(self, coords: Array) -> Array:
+        """See `AfterStep`."""
+        return jnp.linalg.solve(self._matrix(coords).T, coords.T).T
+
+
+@hyperparams
 class Shift(AfterStep):
     """Adds a constant to every coordinate.
 
@@ -332,6 +381,7 @@ class Cast(AfterStep):
 
 
 AFTER: dict[str, type[AfterStep]] = {
-    step.name: step for step in (Rescale, RescaleColumns, UnitVariance, Rotate, Mirror, Centre, Shift, Round, Cast)
+    step.name: step
+    for step in (Rescale, RescaleColumns, UnitVariance, Rotate, Linear, Mirror, Centre, Shift, Round, Cast)
 }
 """Every step after a method by its name."""

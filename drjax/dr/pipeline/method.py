@@ -109,8 +109,8 @@ class Pipeline:
 
     @property
     def repeatable(self) -> bool:
-        """The method's: derivatives of steps are of use, and rounding is noise to an attack."""
-        return self.method.repeatable
+        """The method's, where steps are known to their digits: their derivatives are of use, and rounding is noise."""
+        return self.method.repeatable and all(step.is_told for step in self.after)
 
     @property
     def stationary(self) -> bool:

@@ -9,6 +9,7 @@ from sklearn.manifold import TSNE
 from sklearn.preprocessing import StandardScaler
 
 from drjax import dr
+from drjax.attacks.embedding import attack_embedding
 from drjax.attacks.recognition import recognise
 from drjax.attacks.recognition.agreement import Stated, agreeing
 
@@ -103,3 +104,22 @@ def test_an_angle_is_of_t_sne():
 def test_without_a_belief_nothing_agrees(records, standardised):
     nothing = dataclasses.replace(standardised, method=None)
     assert agreeing(nothing, Stated(dr.PCA()), records) is None
+
+
+@pytest.mark.parametrize("moved", ["shifted", "multiplied", "turned", "scaled to [0, 1]"])
+def test_what_was_done_to_a_finished_map_need_not_be_stated(records, moved):
+    scores = PCA(3).fit_transform(StandardScaler().fit_transform(records))
+    turn = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))[0]
+    low, high = scores.min(axis=0), scores.max(axis=0)
+    coords = {
+        "shifted": scores + 5,
+        "multiplied": 3 * scores,
+        "turned": scores @ turn,
+        "scaled to [0, 1]": (scores - low) / (high - low),
+    }[moved]
+    stated = dr.Pipeline(before=(STANDARD,), method=dr.PCA(n_components=3))
+    answer = attack_embedding(jax.random.key(0), stated, records[1:], coords)
+    assert not answer.contradiction
+    assert answer.verdict == "reliable"
+    np.testing.assert_allclose(answer.found.x, records[0], rtol=1e-3)
+    assert "beside what was stated" in " ".join(answer.notes)

@@ -105,7 +105,9 @@ def test_sheared_scores_are_no_scores_of_quartiles():
     scores = make_pipeline(preprocessing.StandardScaler(), decomposition.PCA(2)).fit_transform(x)
     for shear in (0.2, 0.5):
         sheared = moved(scores @ np.array([[1, shear], [0, 1.3]]))
-        assert recognise(KEY, x[1:], sheared, methods=("pca", "svd")).method is None
+        belief = recognise(KEY, x[1:], sheared, methods=("pca", "svd"))
+        assert "mixed by a linear map" in belief.title
+        assert [one.name for one in belief.best.before] == ["standard"]
 
 
 @pytest.mark.parametrize("peer", [manifold.MDS(11, n_init=1, init="random", random_state=0), manifold.Isomap()])
@@ -119,7 +121,7 @@ def test_no_rotation_makes_scores_of_other_maps(peer):
     "peer",
     [
         decomposition.KernelPCA(2, kernel="rbf", gamma=0.1),
-        decomposition.FastICA(2, whiten="unit-variance", random_state=0),
+        decomposition.FactorAnalysis(2),
         decomposition.NMF(2, max_iter=500),
     ],
     ids=lambda peer: type(peer).__name__,
@@ -132,22 +134,91 @@ def test_what_is_no_pca_is_not_taken_for_one(peer):
 
 
 @pytest.mark.parametrize("name", ["wine", "breast_cancer"])
-def test_whitened_scores_that_were_turned_by_fifteen_degrees_are_none(name):
+def test_whitened_scores_that_were_turned_by_fifteen_degrees_are_mixed_ones(name):
     x = records(name, 150)
     scores = decomposition.PCA(2, whiten=True).fit_transform(preprocessing.StandardScaler().fit_transform(x))
     assert recognise(KEY, x[1:], scores, methods=("pca",)).title.endswith("scaled to unit variance")
     cos, sin = np.cos(np.radians(15)), np.sin(np.radians(15))
-    turned = scores @ np.array([[cos, -sin], [sin, cos]])
-    assert recognise(KEY, x[1:], turned, methods=("pca",)).method is None
+    turn = np.array([[cos, -sin], [sin, cos]])
+    belief = recognise(KEY, x[1:], scores @ turn, methods=("pca",))
+    assert belief.title == "PCA of standardised records, scaled to unit variance, mixed by a linear map"
+    mixed = np.asarray(belief.method.after[1].matrix)
+    # Up to signs, and to what one record changes.
+    np.testing.assert_allclose(np.abs(mixed), np.abs(turn), atol=0.02)
+
+
+MIXTURES = {
+    "independent components": lambda k: decomposition.FastICA(k, random_state=0, max_iter=3000),
+    "scaled to [0, 1]": lambda k: make_pipeline(decomposition.PCA(k), preprocessing.MinMaxScaler()),
+    "whitened and turned": lambda k: make_pipeline(
+        decomposition.PCA(k, whiten=True),
+        preprocessing.FunctionTransformer(lambda z: z @ np.linalg.qr(np.random.default_rng(0).normal(size=(k, k)))[0]),
+    ),
+}
+
+
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("step", [None, "standard", "min-max"])
+@pytest.mark.parametrize("mixture", MIXTURES)
+@pytest.mark.parametrize("data", ["breast_cancer", "wine", "diabetes"])
+def test_components_behind_a_linear_map_are_named(data, mixture, step, k):
+    x = records(data)
+    peers = [peer for peer in (SCALERS[step], MIXTURES[mixture](k)) if peer is not None]
+    coords = make_pipeline(*peers).fit_transform(x)
+    for given in (coords, np.round(coords, 4)):
+        belief = recognise(KEY, x[1:], given, methods=("pca", "svd"))
+        assert belief.method is not None, belief.in_words()
+        assert [one.name for one in belief.best.before] == ([step] if step else [])
+        names = {one.name for one in belief.method.after}
+        # Independent components that are the principal ones, but for their order, are whitened scores.
+        assert names & {"linear", "unit-variance"}
+    centred, whole = coords - coords.mean(axis=0), np.asarray(belief.method.undone(coords))
+    left = whole - centred @ np.linalg.lstsq(centred, whole, rcond=None)[0]
+    assert np.abs(left - left.mean(axis=0)).max() < 1e-5 * np.abs(whole).max()
+
+
+@pytest.mark.parametrize("mixture", MIXTURES)
+@pytest.mark.parametrize("step", [None, "standard"])
+def test_the_attack_takes_components_behind_a_linear_map(mixture, step):
+    x = records("wine", 100)
+    peers = [peer for peer in (SCALERS[step], MIXTURES[mixture](3)) if peer is not None]
+    answer = attack_embedding(KEY, None, x[1:], make_pipeline(*peers).fit_transform(x))
+    assert answer.verdict == "reliable"
+    assert answer.attack.name == "behind-steps"
+    np.testing.assert_allclose(answer.found.x, x[0], rtol=1e-4)
+
+
+def test_independent_components_of_fewer_records_than_features_are_named_where_nothing_scales_them():
+    x = records("digits", 50)
+    components = decomposition.FastICA(3, random_state=1, max_iter=3000)
+    coords = components.fit_transform(x)
+    assert "mixed by a linear map" in recognise(KEY, x[1:], coords, methods=("pca",)).title
+    scaled = decomposition.FastICA(3, random_state=1, max_iter=3000).fit_transform(preprocessing.scale(x))
+    assert recognise(KEY, x[1:], scaled, methods=("pca",)).method is None
+
+
+@pytest.mark.parametrize("k", [2, 5])
+@pytest.mark.parametrize("data", ["breast_cancer", "wine", "diabetes", "digits"])
+def test_scores_of_other_linear_methods_are_no_mixed_components(data, k):
+    x = records(data)
+    scaled = preprocessing.StandardScaler().fit_transform(x)
+    others = {
+        "factors": decomposition.FactorAnalysis(k).fit_transform(scaled),
+        "random projection": scaled @ np.random.default_rng(0).normal(size=(x.shape[1], k)),
+        "some features": scaled[:, 2 : 2 + k],
+        "nearly components": decomposition.PCA(k).fit_transform(scaled * np.linspace(1, 1.5, x.shape[1])),
+    }
+    for name, coords in others.items():
+        assert recognise(KEY, x[1:], coords, methods=("pca",)).method is None, name
 
 
 @pytest.mark.parametrize(
     "steps",
     [
-        (preprocessing.StandardScaler(), decomposition.FastICA(2, whiten="unit-variance", random_state=0)),
+        (preprocessing.StandardScaler(), decomposition.FactorAnalysis(2)),
         (preprocessing.QuantileTransformer(n_quantiles=50, random_state=0), decomposition.PCA(2)),
     ],
-    ids=["independent components", "quantile transform"],
+    ids=["factors", "quantile transform"],
 )
 def test_few_records_are_no_reason_to_take_a_map_for_a_pca_of_quartiles(steps):
     x = coords = records("wine", 100)

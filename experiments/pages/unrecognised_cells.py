@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 from sklearn import datasets
-from sklearn.decomposition import NMF, FactorAnalysis, FastICA, KernelPCA
+from sklearn.decomposition import NMF, FactorAnalysis, KernelPCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.manifold import LocallyLinearEmbedding, SpectralEmbedding
 from sklearn.neural_network import MLPRegressor
@@ -39,7 +39,6 @@ def _bottleneck(x: np.ndarray, _: np.ndarray) -> np.ndarray:
 
 MAPS: dict[str, Map] = {
     "factor-analysis": lambda x, _: FactorAnalysis(5).fit_transform(scale(x)),
-    "ica": lambda x, _: FastICA(5, random_state=0).fit_transform(scale(x)),
     "discriminant": lambda x, y: LinearDiscriminantAnalysis().fit_transform(x, y),
     "nmf": lambda x, _: NMF(5, max_iter=2000).fit_transform(minmax_scale(x)),
     "kernel-pca": lambda x, _: KernelPCA(5, kernel="rbf").fit_transform(scale(x)),

@@ -16,7 +16,6 @@ block = made.block
 
 TITLES = {
     "factor-analysis": "factor analysis, 5",
-    "ica": "independent components, 5",
     "discriminant": "linear discriminants",
     "nmf": "NMF, 5",
     "kernel-pca": "kernel PCA (rbf), 5",

@@ -1,9 +1,10 @@
 """What the known records show of how maps were made: of maps of drjax's kinds, and of maps that are none of these.
 
-    python -m experiments.pipelines.recognition foreign       # 24 kinds that are none of these, ten minutes
+    python -m experiments.pipelines.recognition foreign       # 23 kinds that are none of these, ten minutes
     python -m experiments.pipelines.recognition published     # the twenty kinds of `releases`, ten minutes
     python -m experiments.pipelines.recognition pca --draws 4 --n-known 99
     python -m experiments.pipelines.recognition multiplied --data wine
+    python -m experiments.pipelines.recognition mixed                    # components behind a linear map
 
 Each says how many maps are named right, and what is believed of the others.
 """
@@ -91,7 +92,6 @@ KINDS: dict[str, Fit] = {
     "kernel PCA, rbf": lambda x, _, seed: KernelPCA(2, kernel="rbf", random_state=seed).fit_transform(scale(x)),
     "kernel PCA, polynomial": lambda x, _, seed: KernelPCA(2, kernel="poly", random_state=seed).fit_transform(scale(x)),
     "kernel PCA, sigmoid": lambda x, _, seed: KernelPCA(2, kernel="sigmoid", random_state=seed).fit_transform(scale(x)),
-    "FastICA": lambda x, _, seed: FastICA(2, random_state=seed).fit_transform(scale(x)),
     "NMF": lambda x, _, seed: NMF(2, random_state=seed).fit_transform(minmax_scale(x)),
     "factor analysis": lambda x, _, seed: FactorAnalysis(2, random_state=seed).fit_transform(scale(x)),
     "discriminants": lambda x, *_: LinearDiscriminantAnalysis(n_components=2).fit_transform(scale(x), _thirds(x)),
@@ -130,6 +130,16 @@ SCALERS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "RobustScaler, ": (RobustScaler, (dr.Robust(),)),
 }
 """Scalers by what they add to a kind's name: scikit-learn's, and drjax's step."""
+
+MIXTURES: dict[str, Callable[[np.ndarray, int], np.ndarray]] = {
+    "FastICA": lambda rows, seed: FastICA(3, random_state=seed, max_iter=2000).fit_transform(rows),
+    "PCA scaled to [0, 1]": lambda rows, _: minmax_scale(PCA(3).fit_transform(rows)),
+    "PCA sheared": lambda rows, _: PCA(2).fit_transform(rows) @ SHEAR,
+}
+"""Linear maps of components, by name."""
+
+MOVED = {dr.Linear, dr.UnitVariance}
+"""Steps that say so; components may be independent as they are, and are whitened ones then."""
 
 FACTORS = (0.013, 7.7)
 """What maps are multiplied by."""
@@ -192,6 +202,23 @@ def pca(name: str, *, n_known: int, seed: int) -> Iterator[Verdict]:
             )
 
 
+def mixed(name: str, *, n_known: int, seed: int) -> Iterator[Verdict]:
+    """Verdicts on linear maps of components behind the scalers but quartiles: whether the steps are named, and a linear
+    map or, where it is one, whitening."""
+    known, x, _ = _draw(name, n_known, seed)
+    for kind, (scaler, before) in list(SCALERS.items())[:3]:
+        rows = x if scaler is None else scaler().fit_transform(x)
+        for title, mixture in MIXTURES.items():
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                coords = mixture(rows, seed)
+            belief = _believed(known, coords, seed)
+            method = belief.method
+            is_named = isinstance(method, dr.Pipeline) and isinstance(method.method, dr.PCA)
+            is_named = is_named and method.before == before and MOVED & {type(step) for step in method.after} != set()
+            yield f"{kind}{title}", belief.title, is_named
+
+
 def multiplied(name: str, *, n_known: int, seed: int) -> Iterator[Verdict]:
     """Verdicts on maps of records as they are and standardised, by SMACOF times each of `FACTORS`, and by t-SNE times
     these and scaled to [0, 1]."""
@@ -233,11 +260,11 @@ def _of_factors(
     return kind, title, bool(off) and off[0] < near and is_named
 
 
-SETS = {"foreign": foreign, "published": published, "pca": pca, "multiplied": multiplied}
+SETS = {"foreign": foreign, "published": published, "pca": pca, "multiplied": multiplied, "mixed": mixed}
 
 
 def main(
-    maps: Annotated[Literal["foreign", "published", "pca", "multiplied"], tyro.conf.Positional],
+    maps: Annotated[Literal["foreign", "published", "pca", "multiplied", "mixed"], tyro.conf.Positional],
     data: tuple[str, ...] = ("breast cancer", "wine", "census", "digits"),
     n_known: int = 149,
     draws: int = 1,

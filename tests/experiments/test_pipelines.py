@@ -78,6 +78,8 @@ def test_recognition_says_what_is_named_right_and_what_of_what_is_not(capsys, mo
 def test_maps_of_known_kinds_are_named_right_and_with_their_factor(capsys, monkeypatch):
     recognition.main("pca", data=("wine",), n_known=90)
     assert capsys.readouterr().out == "8 of 8 maps named right\n"
+    recognition.main("mixed", data=("wine",), n_known=90)
+    assert capsys.readouterr().out == "9 of 9 maps named right\n"
     # Scaled to [0, 1], a map shrinks.
     monkeypatch.setattr(recognition, "FACTORS", (7.7,))
     verdicts = list(recognition.multiplied("wine", n_known=60, seed=0))

@@ -69,6 +69,9 @@ fifths of it, independent components up to it."""
 TURNED = 1e-4
 """Cosine of two columns of scores, beyond which they were turned; solvers that stop early leave less."""
 
+NESTED = 4.0
+"""Factor by which a turned map fits worse than a mixed one, which it is too, if it is not turned alone."""
+
 NOTHING = 1e-200
 """Share that is none, and that may be divided by."""
 
@@ -106,10 +109,9 @@ class LinearFamily:
         found = self._candidates(release, ())
         if not any(one.fits for one in found):
             moved = _moved(release, is_centred=self.method is PCA)
-            if moved:
-                found += self._candidates(_before(release, moved), moved)
-        if not any(one.fits for one in found) and self.method is PCA and release.coords.shape[1] > 1:
-            found += self._mixed(release)
+            turned = self._candidates(_before(release, moved), moved) if moved else []
+            mixed = self._mixed(release) if self.method is PCA and release.coords.shape[1] > 1 else []
+            found += _told_apart(turned, mixed)
         return sorted(found, key=lambda one: one.misfit)[:KEPT]
 
     def _candidates(self, release: Release, moved: tuple[AfterStep, ...]) -> list[Candidate]:
@@ -201,6 +203,16 @@ def _behind(before: tuple[Step, ...], method: DRMethod, fit: _Fit, moved: tuple[
         after = (Rescale(factor=fit.factor),)
     after = (*after, *moved)
     return Pipeline(before=before, method=method, after=after) if before or after else method
+
+
+def _told_apart(turned: list[Candidate], mixed: list[Candidate]) -> list[Candidate]:
+    """The candidates without mixed ones that fit hardly better than turned ones do, and turned ones that fit worse."""
+    best = {one.before: one for one in turned if one.fits}
+    closer = [
+        one for one in mixed if one.before not in best or best[one.before].misfit > NESTED * one.misfit + LIMIT / NESTED
+    ]
+    worse = {one.before for one in closer}
+    return [one for one in turned if one.before not in worse or not one.fits] + closer
 
 
 def _noise(release: Release) -> float:

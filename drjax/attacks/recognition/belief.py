@@ -56,6 +56,12 @@ class Release:
         return dataclasses.replace(self, coords=self.coords + errors)
 
     @functools.cached_property
+    def shuffled(self) -> Release:
+        """The release with the rows of the known records in another order, of which no hypothesis is right."""
+        order = 1 + np.random.default_rng(0).permutation(len(self.coords) - 1)
+        return dataclasses.replace(self, coords=np.concatenate([self.coords[:1], self.coords[order]]))
+
+    @functools.cached_property
     def spread(self) -> float:
         """Median distance of those to the map's centre."""
         centred = self.coords - self.coords.mean(axis=0)

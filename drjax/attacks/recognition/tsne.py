@@ -25,6 +25,11 @@ other methods at least 0.08."""
 MOST_LIMIT = 0.1
 """The same where coordinates are rounded, at most: with larger errors a map of t-SNE is not told from others."""
 
+TELLING = 4.0
+"""Factor by which a map of t-SNE in another order of its rows is farther from rest: at least 11 was seen. Where
+affinities are all alike, as by a perplexity next to the number of records, every order is as near to it, and tells
+nothing."""
+
 GRID = (2.0, 3.0, 4.5, 7.0, 10.0, 15.0, 22.0, 33.0, 50.0, 75.0, 110.0, 165.0, 250.0)
 """Perplexities that are tried on every input."""
 
@@ -70,7 +75,8 @@ class _Algorithm(NamedTuple):
 class TSNEFamily:
     """t-SNE, exact or by the Barnes-Hut algorithm."""
 
-    name, doubtful, seconds = TSNE.name, 4.0, 0.7
+    # Beyond `MOST_LIMIT` no release tells t-SNE from others, not even one that is made to compare with.
+    name, doubtful, seconds = TSNE.name, MOST_LIMIT / LIMIT, 0.7
 
     def candidates(self, release: Release) -> list[Candidate]:
         """See `Family`."""
@@ -153,6 +159,10 @@ class TSNEFamily:
         begin: dict[str, Any] = {} if k <= release.known.shape[1] else {"init": "random"}
         method = made(TSNE, of, k, perplexity=perplexity, **begin)
         limit = limit_of(release, of, perplexity, value, is_cut=is_cut)
+        if value <= self.doubtful * limit:
+            shuffled = release.shuffled
+            at_chance = _misfit(shuffled, of, perplexity, is_cut=is_cut, repulsions=_repulsions(shuffled.coords))
+            limit = min(limit, at_chance / TELLING)
         return Candidate(self.name, method, value, limit, of.metric, engine, of.same, tuple(settings), TIE)
 
 

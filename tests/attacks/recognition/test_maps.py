@@ -4,10 +4,10 @@ import jax
 import numpy as np
 import pytest
 import umap
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
-from sklearn.decomposition import PCA, KernelPCA
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_wine
+from sklearn.decomposition import NMF, PCA, FactorAnalysis, KernelPCA
 from sklearn.manifold import MDS, TSNE, Isomap, LocallyLinearEmbedding
-from sklearn.preprocessing import RobustScaler, StandardScaler
+from sklearn.preprocessing import RobustScaler, StandardScaler, minmax_scale
 
 from drjax import dr
 from drjax.attacks.recognition import FAMILIES, checked, recognise, rescaled
@@ -151,6 +151,15 @@ def test_maps_of_other_kinds_are_none_of_these(records):
     for name, coords in foreign_maps(StandardScaler().fit_transform(few)):
         belief = believed(few, coords)
         assert belief.title == "none of these", f"{name}: {belief.in_words()}"
+
+
+@pytest.mark.parametrize("peer", [KernelPCA(5, kernel="rbf"), NMF(5, max_iter=2000), FactorAnalysis(5)])
+def test_maps_of_several_components_are_no_tsne_of_a_perplexity_next_to_their_number(peer):
+    # So large a perplexity makes affinities all but alike, and releases that are made to compare with are not at rest.
+    digits = np.random.default_rng(0).permutation(load_digits().data)[:200]
+    coords = peer.fit_transform(minmax_scale(digits))
+    belief = recognise(jax.random.key(0), digits[1:], coords, methods=("tsne",))
+    assert belief.method is None, belief.in_words()
 
 
 @pytest.mark.parametrize("to", ["a constant", "from 0 to 1"])

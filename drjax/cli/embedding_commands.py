@@ -20,6 +20,7 @@ from drjax.attacks.registry import ATTACKS
 from drjax.cli.commands import check_new
 from drjax.cli.options import MethodOptions, Options, StepOptions, Steps, hinted, typed
 from drjax.core import validate
+from drjax.data.given_map import read_map
 from drjax.dr import METHODS, make_method
 from drjax.reports import answer_page, page, records
 
@@ -95,16 +96,10 @@ def embedding(
             f"method must be stated with options of it, steps around it or its seed, got {RECOGNISED!r}: pass --method"
         )
     validate.integer(minimum=0, seed=seed)
-    published = datasets.load_values(coords)
-    (records_known, *more), plan = datasets.records_of(known, *([] if public is None else [public]), schema=schema)
-    others = more[0] if more else None
-    if plan is not None and not quiet:
-        print(plan.in_words(known))
-    if others is not None and others.names != records_known.names:
-        raise ValueError(
-            f"public must have the columns of known in their order, got {_columns(others.names)} in {public} and "
-            f"{_columns(records_known.names)} in {known}"
-        )
+    published, notes = read_map(coords, argument="coords")
+    if not quiet:
+        print(*notes, sep="\n", end="\n" if notes else "")
+    records_known, others = _records(known, public, schema, quiet=quiet)
     rest = {
         "public": None if others is None else others.x,
         "attack": None if attack == STRONGEST else attack,
@@ -143,6 +138,22 @@ def embedding(
             print(f"Row {answer.row}")
         print("\n".join(answer.in_words()))
     print(f"Written: {', '.join(str(file) for file in files)}")
+
+
+def _records(
+    known: Path, public: Path | None, schema: Path | None, *, quiet: bool
+) -> tuple[datasets.Values, datasets.Values | None]:
+    """The known and the public records, read by one plan, which is printed."""
+    (records_known, *more), plan = datasets.records_of(known, *([] if public is None else [public]), schema=schema)
+    others = more[0] if more else None
+    if plan is not None and not quiet:
+        print(plan.in_words(known))
+    if others is not None and others.names != records_known.names:
+        raise ValueError(
+            f"public must have the columns of known in their order, got {_columns(others.names)} in {public} and "
+            f"{_columns(records_known.names)} in {known}"
+        )
+    return records_known, others
 
 
 def _columns(names: tuple[str, ...]) -> str:

@@ -34,12 +34,13 @@ class GivenMap(NamedTuple):
     notes: tuple[str, ...]
 
 
-def read_map(source: Any, rows: Rows | None = None) -> GivenMap:
+def read_map(source: Any, rows: Rows | None = None, *, argument: str = "released") -> GivenMap:
     """The coordinates of a map.
 
     Args:
         source: Path of a table (CSV, TSV, TXT, Parquet, workbook) or of an array (NPY, NPZ), array or DataFrame.
         rows: What the records are called: a column of text in the map must have the same names in the same order.
+        argument: Name of the argument or option that gave the source, for errors.
 
     Raises:
         ValueError: not there, not readable, not finite numbers, or other names.
@@ -52,7 +53,9 @@ def read_map(source: Any, rows: Rows | None = None) -> GivenMap:
         sheet = read_sheet(source) if isinstance(source, str | Path) else sheet_of(source)
         return _of_sheet(sheet, rows)
     except (ValueError, OSError) as error:
-        raise ValueError(f"released must hold a map, one row of finite numbers per record: {error}") from error
+        name = Path(source).name if isinstance(source, str | Path) else ""
+        where = f" in {name}" if name and name not in str(error) else ""
+        raise ValueError(f"{argument} must hold a map, one row of finite numbers per record{where}: {error}") from error
 
 
 def _of_sheet(sheet: Sheet, rows: Rows | None) -> GivenMap:

@@ -15,8 +15,9 @@ from drjax.attacks.recognition.agreement import Stated
 from drjax.attacks.shadow import shadow_embeddings
 from drjax.core import validate
 from drjax.core.types import DRMethod, Embedding
-from drjax.data import Values, read_values, records_of
+from drjax.data import Values, records_of
 from drjax.data.frames import values_from_memory
+from drjax.data.given_map import read_map
 from drjax.dr import PCA, make_method
 
 
@@ -81,7 +82,8 @@ def attack(
         >>> bool(np.abs(answer.found.x - x[0]).max() < 1e-3)
         True
     """
-    released = _numbers(coords)
+    is_file = isinstance(coords, str | Path)
+    released = read_map(coords, argument="coords").coords if is_file else values_from_memory(coords).x
     (given, *more), _ = records_of(known, *([] if public is None else [public]), schema=schema)
     steps = {"scale": scale, "first_pca": first_pca, "whiten": whiten}
     is_told = bool(hyperparameters) or any(steps.values()) or angle is not None or release_seed is not None
@@ -161,10 +163,6 @@ def _method(method: str | DRMethod, n_components: int, hyperparameters: Mapping[
     if given:
         raise ValueError(f"hyperparameters must be left out with a method that has its own, got {given}")
     return method
-
-
-def _numbers(records: Any) -> np.ndarray:
-    return (read_values(records) if isinstance(records, str | Path) else values_from_memory(records)).x
 
 
 def _features(known_features: Mapping[Any, float], known: Values) -> np.ndarray:

@@ -6,6 +6,7 @@ import re
 
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import load_wine
 from sklearn.decomposition import PCA
@@ -124,6 +125,22 @@ def test_what_is_stated_is_compared_with_the_map_and_the_rest_is_recognised(
         assert "they do not hold if that is wrong" in page
         assert "a feature that the release tells" not in page
         assert "it is right if the release was made just as stated" not in said + page
+
+
+def test_a_map_is_read_as_an_audit_reads_it(folder, tmp_path, capsys):
+    with_names = pd.read_csv(folder / "tsne.csv")
+    plain, numbered = tmp_path / "plain.csv", tmp_path / "numbered.csv"
+    with_names.to_csv(plain, index=False, header=False)
+    with_names.assign(name=[f"wine {i}" for i in range(len(with_names))]).to_csv(numbered)
+    found = []
+    for file in (folder / "tsne.csv", plain, numbered):
+        out = tmp_path / f"{file.stem}.npz"
+        words = "--known", folder / "known.csv", "--coords", file, "--out", out, "--method", "tsne", "--attack", "map"
+        main(["attack", "embedding", *map(str, words)])
+        found.append(np.load(out)["x"])
+    assert "Column 'name' of the map holds no numbers and was left out." in capsys.readouterr().out
+    for other in found[1:]:
+        np.testing.assert_allclose(other, found[0])
 
 
 def test_a_method_of_another_map_is_contradicted(folder, tmp_path, capsys):

@@ -77,7 +77,6 @@ def commands_on(file, tmp_path):
     """Commands that need numbers in a file, or labels, with the least of arguments."""
     return {
         "audit-model": ["audit-model", "--data", file, "--label", "c", "--n-known", "20", "--out", tmp_path / "o"],
-        "attack": ["attack", "embedding", "--known", file, "--coords", file, "--out", tmp_path / "a.npz"],
     }
 
 

@@ -41,7 +41,7 @@ MAPS: dict[str, Map] = {
     "factor-analysis": lambda x, _: FactorAnalysis(5).fit_transform(scale(x)),
     "discriminant": lambda x, y: LinearDiscriminantAnalysis().fit_transform(x, y),
     "nmf": lambda x, _: NMF(5, max_iter=2000).fit_transform(minmax_scale(x)),
-    "kernel-pca": lambda x, _: KernelPCA(5, kernel="rbf").fit_transform(scale(x)),
+    "kernel-pca": lambda x, _: np.asarray(KernelPCA(5, kernel="rbf").fit_transform(scale(x))),
     "spectral": lambda x, _: SpectralEmbedding(2, random_state=0).fit_transform(scale(x)),
     "lle": lambda x, _: LocallyLinearEmbedding(n_neighbors=10, random_state=0).fit_transform(scale(x)),
     "autoencoder": _bottleneck,

@@ -143,8 +143,14 @@ def test_a_map_is_read_as_an_audit_reads_it(folder, tmp_path, capsys):
         np.testing.assert_allclose(other, found[0])
 
 
-def test_a_method_of_another_map_is_contradicted(folder, tmp_path, capsys):
+def test_a_method_of_another_map_is_contradicted_and_places_alone_are_believed(folder, tmp_path, capsys):
     run(folder, tmp_path / "found.npz", "--method", "isomap", coords="tsne.csv")
+    said = capsys.readouterr().out
+    assert "Attack: Regression on places." in said
+    assert "Verdict: reliable" not in said
+    assert "The map does not bear out Isomap" in said
+    assert "Leave out the method to have the release recognised." in said
+    run(folder, tmp_path / "asked.npz", "--method", "isomap", "--attack", "map", coords="tsne.csv")
     said = capsys.readouterr().out
     assert "Verdict: not reconstructed" in said
     assert "The map does not bear out Isomap" in said
@@ -313,7 +319,7 @@ def test_a_seed_is_that_of_drjax_embed(tmp_path, capsys):
         run(tmp_path, tmp_path / f"found{seed}.npz", *(words if seed == 3 else words[:-2]), coords="map.csv")
         out = capsys.readouterr().out
         assert said in out
-        assert ("Verdict: not reconstructed" in out) == (seed == 4)
+        assert ("Attack: Regression on places." in out) == (seed == 4)
 
 
 @pytest.mark.parametrize(

@@ -320,7 +320,7 @@ def _fit_of_span(release: Release, given: _Given) -> _Fit | None:
     k = release.coords.shape[1]
     centred = release.coords - release.coords.mean(axis=0)
     values, axes = eigh(centred.T @ centred / (len(centred) - 1))
-    if not values[0] > NOTHING or np.linalg.matrix_rank(rows) <= k + 1:
+    if not values[0] > NOTHING or _rank(rows) <= k + 1:
         return None
     lift = axes * np.sqrt(values) @ axes.T
     scores = centred @ (axes / np.sqrt(values) @ axes.T)
@@ -344,3 +344,10 @@ def _fit_of_span(release: Release, given: _Given) -> _Fit | None:
     median = float(np.median(left[at]))
     misfit = median / size * np.sqrt(k / (k - 1)) if size > NOTHING * median else np.inf
     return _Fit(float(misfit) + skew, 1.0, True, left, components[:, ::-1].T @ lift)
+
+
+def _rank(rows: np.ndarray) -> int:
+    """Directions in which records (n, d) vary by more than rounding."""
+    n, d = rows.shape
+    values = np.linalg.eigvalsh(rows.T @ rows if d <= n else rows @ rows.T)
+    return int((values > max(n, d) * np.finfo(np.float64).eps * values[-1]).sum())

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from sklearn.neighbors import NearestNeighbors
 
 from drjax.attacks.attack import Cost, EmbeddingAttack, EmbeddingThreat, EveryRecord
 from drjax.attacks.shadow import DENSE_FLOPS
@@ -53,17 +54,34 @@ class Predicted(NamedTuple):
 
     Attributes:
         x: (m, d), the targets.
-        feature_mse: (m, d), squared errors to expect: means over the known records whose places are most alike.
         known: (p, d) known records, each predicted by others.
-        known_mse: (p, d), squared errors expected of those, each without its own.
         gain: By how many standard errors known records are predicted better than by the mean of the others.
+        places: (p, k) of the known records, in units of each coordinate's spread.
+        of: (m, k), places of the targets in these units.
+        squares: (p, d), squared errors of `known`.
     """
 
     x: np.ndarray
-    feature_mse: np.ndarray
     known: np.ndarray
-    known_mse: np.ndarray
     gain: float
+    places: np.ndarray
+    of: np.ndarray
+    squares: np.ndarray
+
+    @property
+    def feature_mse(self) -> np.ndarray:
+        """(m, d), squared errors to expect of the targets: means over the known records whose places are nearest."""
+        return self._near(self.of)
+
+    @property
+    def known_mse(self) -> np.ndarray:
+        """(p, d), squared errors to expect of the known records, each without its own."""
+        return self._near(None)
+
+    def _near(self, of: np.ndarray | None) -> np.ndarray:
+        count = min(ALIKE, len(self.places) - 1)
+        rows = NearestNeighbors(n_neighbors=count).fit(self.places).kneighbors(of, return_distance=False)
+        return np.array([self.squares[one].mean(axis=0) for one in rows])
 
 
 def linear(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -118,7 +136,7 @@ def predict(places: np.ndarray, known: np.ndarray, of: np.ndarray, *, has_unit: 
     better = (((mean - known) / unit) ** 2 - squares / unit**2).mean(axis=1)
     gain = float(better.mean() / max(better.std() / np.sqrt(p), np.finfo(np.float64).tiny))
     x = regression(places, known, has_unit=has_unit).predict(of)
-    return Predicted(x, _near(of, places, squares), found, _near(places, places, squares, skipped=1), gain)
+    return Predicted(x, found, gain, places, of, squares)
 
 
 def inputs_of(threat: EmbeddingThreat, release: np.ndarray) -> np.ndarray:
@@ -173,17 +191,6 @@ def _unit(x: np.ndarray, *, has_unit: bool) -> np.ndarray:
     if has_unit:
         return np.full(len(deviation), max(float(np.sqrt(np.mean(deviation**2))), np.finfo(np.float64).tiny))
     return np.where(deviation > 0, deviation, 1.0)
-
-
-def _near(of: np.ndarray, places: np.ndarray, squares: np.ndarray, *, skipped: int = 0) -> np.ndarray:
-    """Means (m, d) of squares (p, d) over the places nearest to each of (m, k), the `skipped` nearest left out."""
-    count = min(ALIKE + skipped, len(places))
-    found = np.empty((len(of), squares.shape[1]))
-    for start in range(0, len(of), MOST_RECORDS):
-        part = slice(start, start + MOST_RECORDS)
-        order = np.argsort(squared_distances(of[part], places), axis=1, kind="stable")[:, skipped:count]
-        found[part] = np.array([squares[rows].mean(axis=0) for rows in order])
-    return found
 
 
 def some(n: int, most: int) -> np.ndarray:

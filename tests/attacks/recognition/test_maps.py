@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import umap
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_wine
-from sklearn.decomposition import NMF, PCA, FactorAnalysis, KernelPCA
+from sklearn.decomposition import NMF, PCA, KernelPCA
 from sklearn.manifold import MDS, TSNE, Isomap, LocallyLinearEmbedding
 from sklearn.preprocessing import RobustScaler, StandardScaler, minmax_scale
 
@@ -13,6 +13,7 @@ from drjax import dr
 from drjax.attacks.recognition import FAMILIES, checked, recognise, rescaled
 from drjax.attacks.recognition.belief import Belief, Candidate
 from drjax.attacks.recognition.stand_ins import confirmed, is_usual
+from drjax.attacks.recognition.tsne import TSNEFamily
 
 N, TARGET = 90, 17
 
@@ -153,13 +154,22 @@ def test_maps_of_other_kinds_are_none_of_these(records):
         assert belief.title == "none of these", f"{name}: {belief.in_words()}"
 
 
-@pytest.mark.parametrize("peer", [KernelPCA(5, kernel="rbf"), NMF(5, max_iter=2000), FactorAnalysis(5)])
+@pytest.mark.parametrize("peer", [KernelPCA(5, kernel="rbf"), NMF(5, max_iter=2000)])
 def test_maps_of_several_components_are_no_tsne_of_a_perplexity_next_to_their_number(peer):
     # So large a perplexity makes affinities all but alike, and releases that are made to compare with are not at rest.
     digits = np.random.default_rng(0).permutation(load_digits().data)[:200]
-    coords = peer.fit_transform(minmax_scale(digits))
-    belief = recognise(jax.random.key(0), digits[1:], coords, methods=("tsne",))
-    assert belief.method is None, belief.in_words()
+    release = checked(digits[1:], peer.fit_transform(minmax_scale(digits)))
+    found = TSNEFamily().on_inputs(release, release.scale_free_inputs[:4])
+    assert min(one.excess for one in found) > TSNEFamily.doubtful
+
+
+def test_a_map_of_a_perplexity_next_to_the_number_of_records_is_named(standard, records):
+    coords = TSNE(perplexity=75, random_state=0).fit_transform(standard)
+    release = checked(records[1:], coords)
+    best = min(TSNEFamily().on_inputs(release, release.scale_free_inputs), key=lambda one: one.misfit)
+    assert best.fits
+    assert best.own.perplexity == pytest.approx(75, rel=0.02)
+    assert [step.name for step in best.before] == ["standard"]
 
 
 @pytest.mark.parametrize("to", ["a constant", "from 0 to 1"])

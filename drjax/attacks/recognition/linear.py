@@ -72,6 +72,9 @@ TURNED = 1e-4
 NESTED = 4.0
 """Factor by which a turned map fits worse than a mixed one, which it is too, if it is not turned alone."""
 
+DEPENDENT = 1e-12
+"""Least variance along an axis of a map, as a share of the largest: below it a column is a function of the others."""
+
 NOTHING = 1e-200
 """Share that is none, and that may be divided by."""
 
@@ -320,7 +323,7 @@ def _fit_of_span(release: Release, given: _Given) -> _Fit | None:
     k = release.coords.shape[1]
     centred = release.coords - release.coords.mean(axis=0)
     values, axes = eigh(centred.T @ centred / (len(centred) - 1))
-    if not values[0] > NOTHING or _rank(rows) <= k + 1:
+    if not values[0] > DEPENDENT * values[-1] or _rank(rows) <= k + 1:
         return None
     lift = axes * np.sqrt(values) @ axes.T
     scores = centred @ (axes / np.sqrt(values) @ axes.T)

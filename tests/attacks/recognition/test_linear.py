@@ -197,6 +197,14 @@ def test_independent_components_of_fewer_records_than_features_are_named_where_n
     assert recognise(KEY, x[1:], scaled, methods=("pca",)).method is None
 
 
+@pytest.mark.parametrize("off", [0.0, 1e-16, 1e-12])
+def test_columns_that_are_functions_of_others_are_no_mixed_components(off):
+    x = records("wine")
+    coords = decomposition.FastICA(3, random_state=0, max_iter=3000).fit_transform(x)
+    coords = np.column_stack([coords, coords[:, 0] + off * np.random.default_rng(0).normal(size=len(x))])
+    assert recognise(KEY, x[1:], coords, methods=("pca", "svd")).method is None
+
+
 @pytest.mark.parametrize("k", [2, 5])
 @pytest.mark.parametrize("data", ["breast_cancer", "wine", "diabetes", "digits"])
 def test_scores_of_other_linear_methods_are_no_mixed_components(data, k):

@@ -111,8 +111,7 @@ def recognise(
         8.0 * ARRAYS * n**2, "recognising this release", f"distances of all pairs of {n:,} records", "name the method"
     )
     tried = [family for family in FAMILIES if methods is None or family.name in methods]
-    seconds = (n / 200) ** 2 * sum(family.seconds for family in tried)
-    announce("comparisons of this release with known methods", seconds, enabled=progress)
+    announce("comparisons of this release with known methods", _seconds(n, tried), enabled=progress)
     if shuffled:
         if target_row:
             raise ValueError(f"target_row must be left out where rows are shuffled, got {target_row}")
@@ -155,8 +154,15 @@ def _of_ordered(key: Array, release: Release, tried: Sequence[Family], progress:
     again = [family for family in RETRIED if family.name in (one.name for one in tried)]
     if belief.method is not None or not again:
         return belief
+    seconds = _seconds(len(release.coords), again)
+    announce("comparisons with maps whose columns were multiplied", seconds, enabled=progress)
     other = _by_families(key, release, again, progress)
     return belief if other.method is None else other
+
+
+def _seconds(n: int, tried: Sequence[Family]) -> float:
+    """What families take at n records, to a factor of about two."""
+    return (n / 200) ** 2 * sum(family.seconds for family in tried)
 
 
 def _by_families(key: Array, release: Release, tried: Sequence[Family], progress: bool) -> Belief:

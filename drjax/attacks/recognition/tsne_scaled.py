@@ -100,6 +100,8 @@ class _Forces(NamedTuple):
 class MultipliedTSNEFamily(TSNEFamily):
     """t-SNE, of maps whose columns were multiplied afterwards; tried where nothing fits a map as it is."""
 
+    seconds = 9.0
+
     def candidates(self, release: Release) -> list[Candidate]:
         """See `Family`."""
         coarse = [one for of in release.scale_free_inputs if (one := _coarse(release, of)) is not None]

@@ -145,12 +145,17 @@ def _answered(key: Array, case: Case, stated: Stated | None, row: int, *, shuffl
     made = believed(key, case, stated, row, shuffled=shuffled)
     if made.method is None:
         assert made.belief is not None
-        return unrecognised.answered(key, made.belief, case, row, shuffled=shuffled)
+        by_place = unrecognised.answered(key, made.belief, case, row, shuffled=shuffled)
+        if attack in (None, by_place.attack.name):
+            return by_place
+        validate.one_of(ATTACKS["embedding"], attack=attack)
+        said = f"“{ATTACKS['embedding'][attack].label}” was asked for; where nothing fits it is not run."
+        return dataclasses.replace(by_place, notes=(*by_place.notes, said))
     if made.contradiction and made.belief is not None and made.belief.method is None and attack is None:
         # What no method has to be known for is right whatever made the map.
-        answer_by_place = unrecognised.answered(key, made.belief, case, row, shuffled=shuffled)
-        if answer_by_place.status & Status.MISFIT == Status.OK:
-            return dataclasses.replace(answer_by_place, notes=(made.contradiction,))
+        by_place = unrecognised.answered(key, made.belief, case, row, shuffled=shuffled)
+        if by_place.status & Status.MISFIT == Status.OK:
+            return dataclasses.replace(by_place, notes=(made.contradiction,))
     if made.order is not None:
         # `order` is of the rows of the release.
         unordered = np.insert(case.coords[1:], row, case.coords[0], axis=0)

@@ -10,8 +10,9 @@ from drjax.attacks import intervals
 from drjax.attacks.answer import Answer
 from drjax.attacks.case import Case
 from drjax.attacks.recognition import Belief
-from drjax.attacks.reconstruction.place_regression import PlaceRegression, reconstruct_by_place, some
+from drjax.attacks.reconstruction.place_regression import PlaceRegression, reconstruct_by_place
 from drjax.attacks.registry import ATTACKS
+from drjax.core.statistics import spread_rows
 from drjax.core.types import Array, Reconstruction, Status, single
 from drjax.dr import Unnamed
 
@@ -41,7 +42,7 @@ def answered(key: Array, belief: Belief, case: Case, row: int, *, shuffled: bool
     found, known = reconstruct_by_place(threat, threat.coords[0])
     if found.status[0] != Status.OK:
         return _mean(belief, case, row)
-    seen = some(len(known.x), max(LEAST_CHECKED, MOST_CHECKED // known.x.shape[1]))
+    seen = spread_rows(len(known.x), max(LEAST_CHECKED, MOST_CHECKED // known.x.shape[1]))
     checked = known._replace(x=known.x[seen], status=known.status[seen], feature_mse=known.feature_mse[seen])
     learned = intervals.calibrated(checked, dataclasses.replace(threat, truth=threat.known[seen]))
     calibration = learned._replace(n_releases=0, n_records=learned.n_releases)

@@ -13,6 +13,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from drjax.attacks.shadow import shadow_embeddings
 from drjax.audits import needs
+from drjax.core.statistics import spread_rows
 from drjax.core.types import DRMethod
 from drjax.dr import Linear, Pipeline, Rescale, Rotate, Shift, Unnamed
 from drjax.dr.pipeline.after import AfterStep
@@ -147,7 +148,7 @@ def _compared(method: DRMethod, values: np.ndarray, coords: np.ndarray, decimals
 
 def _by_neighbors(method: DRMethod, values: np.ndarray, coords: np.ndarray) -> Comparison:
     """Whether neighbours are kept, of the records as the method gets them or each feature in its own spread."""
-    seen = np.linspace(0, len(values) - 1, min(len(values), MOST_SEEN)).astype(np.int64)
+    seen = spread_rows(len(values), MOST_SEEN)
     if len(seen) < LEAST_SEEN:
         return Comparison(method, None, 0, True)
     records = values[seen]

@@ -69,6 +69,11 @@ class Moments(NamedTuple):
         return Moments(count, self.mean + share * step, self.squares + other.squares + self.count * share * step**2)
 
 
+def spread_rows(n: int, most: int) -> np.ndarray:
+    """Numbers (m,) of at most so many of n rows, evenly over the whole file: all of them, or the first and the last."""
+    return np.linspace(0, n - 1, min(n, most)).astype(np.int64)
+
+
 def standard_error(values: Any) -> Any:
     """Standard error of the mean over the rows of values (n, ...) with n >= 2; a float for n numbers."""
     table = np.asarray(values, np.float64)

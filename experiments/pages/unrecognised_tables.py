@@ -37,6 +37,8 @@ def maps() -> str:
             named = "" if line["believed"] == "none of these" else f"; taken for {line['believed']}"
             cells.append(f"{line['error']:.2f} ({line['expected']:.2f}), {line['held']:.0%}{named}")
         rows.append((TITLES[kind], *cells))
+    usual = [line_of("unrecognised", f"{data}-{next(iter(MAPS))}")["mean"] for data in DATA]
+    rows.append(("*mean of the known records*", *(f"{mean:.2f}" for mean in usual)))
     return markdown_table(("map", "wine", "breast cancer", "digits"), rows)
 
 

@@ -145,3 +145,14 @@ def test_a_map_by_another_library_is_answered_from_its_places():
     assert "69 known records, each predicted from others" in words
     assert "whoever knows may take back far more" in words
     assert answer.facts()["intervals"]["practice_records"] == 69
+    assert "was asked for" not in words
+
+
+def test_another_attack_that_was_asked_for_is_not_run_and_the_answer_says_so():
+    x = records("wine", 40)
+    noise = RNG.normal(size=(40, 2))
+    answer = attack_embedding(KEY, None, x[1:], noise, attack="closed-form")
+    assert answer.status & Status.MISFIT
+    assert "“Closed form with prior” was asked for; where nothing fits it is not run." in answer.in_words()
+    with pytest.raises(ValueError, match="attack must be one of"):
+        attack_embedding(KEY, None, x[1:], noise, attack="none such")

@@ -69,6 +69,9 @@ fifths of it, independent components up to it."""
 TURNED = 1e-4
 """Cosine of two columns of scores, beyond which they were turned; solvers that stop early leave less."""
 
+OF_SOLVER = 1e-4
+"""Misfit up to which a solver that stops early may have left it; decompositions leave 1e-12."""
+
 NESTED = 4.0
 """Factor by which a turned map fits worse than a mixed one, which it is too, if it is not turned alone."""
 
@@ -160,7 +163,7 @@ class LinearFamily:
                 limit = exact if scaler is None else exact * LIMITS[scaler] / LIMIT
             elif scaler is None and len(records) <= records.shape[1] + 2:
                 # All maps are linear in so few records; a right one leaves what a solver does.
-                limit = TURNED
+                limit = OF_SOLVER
             else:
                 continue
             limit += release.rounding / release.spread

@@ -29,6 +29,7 @@ from drjax.attacks.reconstruction.priors import GaussianPrior
 from drjax.attacks.shadow import DENSE_FLOPS
 from drjax.core import streamed, validate
 from drjax.core.linalg import eigh
+from drjax.core.statistics import spread_rows
 from drjax.core.types import Array, DRMethod, Reconstruction, Status
 from drjax.dr import LandmarkMDS, landmarks, metrics
 
@@ -302,7 +303,7 @@ def _likeliest(
 def _expected(x: np.ndarray, without: np.ndarray) -> GaussianPrior:
     """What records other than some say of one, by `MOST_EXPECTED` of them from the whole file."""
     others = np.setdiff1d(np.arange(len(x)), without)
-    some = others[np.linspace(0, len(others) - 1, min(len(others), MOST_EXPECTED)).astype(np.int64)]
+    some = others[spread_rows(len(others), MOST_EXPECTED)]
     return GaussianPrior.fit(x[some])
 
 

@@ -27,6 +27,7 @@ from drjax.core.kernel_regression import (
     squared_distances,
     tune,
 )
+from drjax.core.statistics import spread_rows
 from drjax.core.types import Array, Reconstruction, Status
 from drjax.dr import Unnamed
 
@@ -99,15 +100,15 @@ def regression(places: np.ndarray, x: np.ndarray, *, has_unit: bool) -> KernelRe
         x: (p, d) float64.
         has_unit: Whether features have a unit in common; if not, each counts in what it varies by.
     """
-    searched = some(len(x), MOST_SEARCHED)
+    searched = spread_rows(len(x), MOST_SEARCHED)
     y = x[searched] / _unit(x, has_unit=has_unit)
     y -= y.mean(axis=0)
     squared = squared_distances(places[searched])
-    choices = [tune(squared, y, widths=WIDTHS, profile=profile, penalties=PENALTIES) for profile in (gaussian, matern)]
+    choices = [tune(squared, y, widths=WIDTHS, profile=profile) for profile in (gaussian, matern)]
     features = np.column_stack([places[searched], np.ones(len(searched))])
     losses = Spectrum.of_features(features).leave_one_out(y, [len(searched) * one for one in LINEAR_PENALTIES])
     loss, penalty = least(losses)
-    used = some(len(x), MOST_RECORDS)
+    used = spread_rows(len(x), MOST_RECORDS)
     choices.append(Choice(loss, penalty * len(used) / len(searched), linear))
     return fit(places[used], x[used], min(choices, key=lambda one: one.loo_mse))
 
@@ -160,7 +161,11 @@ def reconstruct_by_place(threat: EmbeddingThreat, release: np.ndarray) -> ByPlac
     """Reconstructs the target of one release (p + 1, k), and the known records to see how far that is right.
 
     The status is MISFIT, and the answer the record to be expected, where known records are not predicted better by
-    `CLEAR` standard errors than by the mean of others.
+    `CLEAR` standard errors than by the mean of others; NON_FINITE, and no known record's, where the release is not.
+
+    Args:
+        threat: Known records (p, d), p >= `LEAST_RECORDS`, bounds, and features of the target.
+        release: (p + 1, k), the target in row 0.
     """
     known = threat.known.astype(np.float64)
     nothing = np.full((1, known.shape[1]), np.nan)
@@ -191,11 +196,6 @@ def _unit(x: np.ndarray, *, has_unit: bool) -> np.ndarray:
     if has_unit:
         return np.full(len(deviation), max(float(np.sqrt(np.mean(deviation**2))), np.finfo(np.float64).tiny))
     return np.where(deviation > 0, deviation, 1.0)
-
-
-def some(n: int, most: int) -> np.ndarray:
-    """At most so many of n rows, from the whole file."""
-    return np.linspace(0, n - 1, min(n, most)).astype(np.int64)
 
 
 def _flops(p: int, k: int, d: int) -> float:

@@ -17,6 +17,7 @@ from drjax.attacks.reconstruction.invariant import N_SEARCHED
 from drjax.attacks.shadow import DENSE_FLOPS
 from drjax.core import validate
 from drjax.core.kernel_regression import Kernel, leave_one_out_weights, median_or_one, squared_distances, tune
+from drjax.core.statistics import spread_rows
 from drjax.core.types import Array, Reconstruction, Status
 
 WIDTHS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
@@ -64,7 +65,8 @@ def reconstruct_within_map(x: Array, coords: Array, *, rows: Sequence[int] | Arr
     found = np.empty((len(chosen), x.shape[1]))
     weights: dict[tuple[Kernel, float], np.ndarray] = {}
     for number in np.unique(group[chosen]):
-        known = _some(np.flatnonzero(group != number))
+        known = np.flatnonzero(group != number)
+        known = known[spread_rows(len(known), N_SEARCHED)]
         away = x[known] - x[known].mean(axis=0)
         _, penalty, kernel = tune(squared[np.ix_(known, known)], away, widths=WIDTHS, unit=median)
         if (kernel, penalty) not in weights:
@@ -98,11 +100,6 @@ def _groups(n: int, rows: np.ndarray) -> np.ndarray:
     if n - is_attacked.sum() >= N_SEARCHED:
         return np.where(is_attacked, 0, 1)
     return order % min(N_GROUPS, n)
-
-
-def _some(numbers: np.ndarray) -> np.ndarray:
-    """At most `N_SEARCHED` of some rows, from the whole file."""
-    return numbers[np.linspace(0, len(numbers) - 1, min(len(numbers), N_SEARCHED)).astype(np.int64)]
 
 
 def _seen(n: int, rows: np.ndarray) -> np.ndarray:

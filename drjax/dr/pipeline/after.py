@@ -15,6 +15,11 @@ from drjax.core.types import Array, hyperparams, traced
 DTYPES = ("float16", "float32", "float64")
 
 
+def _dtype(coords: Array) -> Any:
+    """The dtype of coordinates, as JAX has it: NumPy's float64 are float32 unless x64 is on."""
+    return jax.dtypes.canonicalize_dtype(coords.dtype)
+
+
 @hyperparams
 class AfterStep:
     """What every step after a method says of itself.
@@ -67,11 +72,11 @@ class Rescale(AfterStep):
 
     def apply(self, coords: Array) -> Array:
         """See `AfterStep`."""
-        return coords * jnp.asarray(self.factor, jax.dtypes.canonicalize_dtype(coords.dtype))
+        return coords * jnp.asarray(self.factor, _dtype(coords))
 
     def undo(self, coords: Array) -> Array:
         """See `AfterStep`."""
-        return coords / jnp.asarray(self.factor, jax.dtypes.canonicalize_dtype(coords.dtype))
+        return coords / jnp.asarray(self.factor, _dtype(coords))
 
 
 @hyperparams
@@ -105,7 +110,7 @@ class RescaleColumns(AfterStep):
     def _factors(self, coords: Array) -> jax.Array:
         if len(self.factors) != coords.shape[1]:
             raise ValueError(f"factors must have {coords.shape[1]} numbers, one a column, got {len(self.factors)}")
-        return jnp.asarray(self.factors, jax.dtypes.canonicalize_dtype(coords.dtype))
+        return jnp.asarray(self.factors, _dtype(coords))
 
     def apply(self, coords: Array) -> Array:
         """See `AfterStep`."""
@@ -177,7 +182,7 @@ class Rotate(AfterStep):
         if self.matrix is not None:
             if len(self.matrix) != k:
                 raise ValueError(f"matrix must have {k} rows for a map of {k} columns, got {len(self.matrix)}")
-            return jnp.asarray(self.matrix, jax.dtypes.canonicalize_dtype(coords.dtype))
+            return jnp.asarray(self.matrix, _dtype(coords))
         q, r = np.linalg.qr(np.random.default_rng(self.seed).normal(size=(k, k)))
         q = q * np.sign(np.diagonal(r))
         q[:, 0] *= np.sign(np.linalg.det(q))
@@ -228,7 +233,7 @@ class Linear(AfterStep):
     def _matrix(self, coords: Array) -> jax.Array:
         if len(self.matrix) != coords.shape[1]:
             raise ValueError(f"matrix must have {coords.shape[1]} rows, one a column, got {len(self.matrix)}")
-        return jnp.asarray(self.matrix, jax.dtypes.canonicalize_dtype(coords.dtype))
+        return jnp.asarray(self.matrix, _dtype(coords))
 
     def apply(self, coords: Array) -> Array:
         """See `AfterStep`."""
@@ -263,7 +268,7 @@ class Shift(AfterStep):
     def _offset(self, coords: Array) -> jax.Array:
         if len(self.offset) != coords.shape[1]:
             raise ValueError(f"offset must have {coords.shape[1]} numbers, one a column, got {len(self.offset)}")
-        return jnp.asarray(self.offset, jax.dtypes.canonicalize_dtype(coords.dtype))
+        return jnp.asarray(self.offset, _dtype(coords))
 
     def apply(self, coords: Array) -> Array:
         """See `AfterStep`."""

@@ -31,6 +31,7 @@ from drjax.attacks.reconstruction.closed_form.erm_inputs import parameters, scal
 from drjax.attacks.reconstruction.closed_form.glm import MARGIN, REDUCTIONS
 from drjax.attacks.reconstruction.closed_form.glm_equations import SILENT
 from drjax.core import validate
+from drjax.core.statistics import spread_rows
 from drjax.core.types import Array, PyTree, Reconstruction, Status
 
 Loss = Callable[[Any, Any, Any], Any]
@@ -284,7 +285,7 @@ def _like_the_target(loss: Loss, params: PyTree, x: np.ndarray, y: np.ndarray, g
     Ranks grow as squares from the nearest to the farthest: most are near, and the far ones are there for solutions of
     another sign.
     """
-    sample = np.unique(np.linspace(0, len(x) - 1, min(len(x), SAMPLED)).astype(int))
+    sample = spread_rows(len(x), SAMPLED)
     gaps = [np.linalg.norm(gradients - g, axis=1) for gradients, _ in _chunks(loss, params, x[sample], y[sample])]
     order = sample[np.argsort(np.concatenate(gaps), kind="stable")]
     chosen = order[np.unique(np.round((len(order) - 1) * np.linspace(0, 1, n) ** 2).astype(int))]

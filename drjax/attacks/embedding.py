@@ -146,7 +146,7 @@ def _answered(key: Array, case: Case, stated: Stated | None, row: int, *, shuffl
     if made.method is None:
         assert made.belief is not None
         by_place = unrecognised.answered(key, made.belief, case, row, shuffled=shuffled)
-        if attack in (None, by_place.attack.name):
+        if attack is None or attack == by_place.attack.name:
             return by_place
         validate.one_of(ATTACKS["embedding"], attack=attack)
         said = f"“{ATTACKS['embedding'][attack].label}” was asked for; where nothing fits it is not run."

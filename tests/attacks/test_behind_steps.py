@@ -12,8 +12,10 @@ from sklearn.pipeline import make_pipeline
 import drjax
 from drjax import dr
 from drjax.attacks.attack import EmbeddingThreat
+from drjax.attacks.intervals import with_intervals
 from drjax.attacks.reconstruction import behind_steps
 from drjax.attacks.reconstruction.eigen_equations import Eigen, fold
+from drjax.attacks.reconstruction.eigen_noise import of_scores
 from drjax.attacks.registry import ATTACKS, answer
 from drjax.core.types import Status
 
@@ -226,6 +228,55 @@ def test_folded_equations_are_as_large_and_as_steep_as_all_of_them(table, form, 
             np.testing.assert_allclose(s @ s, r @ r, rtol=1e-10)
         few_records = dataclasses.replace(whole, known=jnp.asarray(known[:25]), new=jnp.zeros(26))
         assert fold(few_records, releases[:, :26])[0] is few_records
+
+
+@pytest.mark.parametrize(
+    ("form", "mixing"),
+    [("scores", np.eye(3)), ("directions", np.diag([3.0, 1.0, 0.2])), ("span", np.eye(3) + np.tri(3, k=-1))],
+)
+def test_errors_of_the_equations_are_those_of_the_scores_through_their_derivative(table, form, mixing):
+    x = preprocessing.scale(table[:40])
+    coords = decomposition.PCA(3).fit_transform(x) @ mixing
+    with jax.enable_x64(True):
+        equations = Eigen(
+            steps=(), known=jnp.asarray(x[1:]), record=jnp.asarray(x[0]), where=jnp.arange(13), new=jnp.zeros(40),
+            form=form,
+        )  # fmt: skip
+        u = jnp.asarray(np.append(x[0], 0.0))
+        covariance = np.diag([1.0, 2.0, 0.5]) + 0.3
+        errors = of_scores(equations, jnp.asarray(coords), u, jnp.asarray(covariance))
+        slope = np.asarray(jax.jacfwd(lambda y: equations.residual(y, u))(jnp.asarray(coords))).reshape(120, 120)
+        whole = slope @ np.kron(np.eye(40), covariance) @ slope.T
+        whitened = np.asarray(errors.whiten(errors.whiten(jnp.asarray(whole)).T))
+        scale = float(errors.log_scale)
+    variances = np.linalg.eigvalsh(whitened)
+    # What is added to each covariance makes them less than 1: of next to no errors by nearly all.
+    assert variances.max() < 1 + 1e-9
+    assert np.median(variances) > 0.98
+    full = np.asarray(errors.factor) @ np.asarray(errors.factor).transpose(0, 2, 1)
+    np.testing.assert_allclose(2 * scale, np.linalg.slogdet(full)[1].sum())
+    # Apart along directions that tell nothing the errors are all there.
+    assert np.sum(variances < 0.5) <= (9 if form == "span" else 3)
+
+
+# Of six components the last errs along the first seven times as much as it is rounded.
+@pytest.mark.parametrize("k", [2, 6])
+def test_intervals_of_rounded_scores_hold_as_many_features_as_they_say(k):
+    x = datasets.load_wine().data
+    x = x[np.random.default_rng(7).permutation(len(x))]
+    peer = make_pipeline(preprocessing.StandardScaler(), decomposition.PCA(k))
+    known, targets = x[:140], x[140:164]
+    coords = np.round(np.stack([peer.fit_transform(np.vstack([target[None], known])) for target in targets]), 4)
+    method = dr.Pipeline(before=(dr.Standardise(),), method=drjax.PCA(n_components=k))
+    threat = EmbeddingThreat(method=method, known=known, coords=coords, shadows=pytest.fail, decimals=4)
+    found = with_intervals(answer(ATTACK, KEY, threat), threat)
+    ok = found.status == Status.OK
+    assert ok.sum() >= 20
+    missed = (found.x - targets) ** 2 / found.feature_mse
+    assert 0.6 < missed[ok].mean() < 1.5
+    held = (found.interval[..., 0] <= targets) & (targets <= found.interval[..., 1])
+    # Some 5 independent features a record: 90% plus or minus twice 2.7%.
+    assert 0.83 < held[ok].mean() < 0.97
 
 
 def test_answers_are_those_of_all_equations_and_cost_does_not_grow_as_they_do(table, monkeypatch):

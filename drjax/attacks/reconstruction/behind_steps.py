@@ -6,16 +6,17 @@ steps from several starts, and checked by what it leaves over.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from drjax.attacks.reconstruction.eigen_equations import Eigen, Form, fold, split_steps, through
+from drjax.attacks.reconstruction.eigen_equations import Eigen, Form, fold
 from drjax.attacks.reconstruction.eigen_features import PRICE, feature_by_feature, is_ambiguous
+from drjax.attacks.reconstruction.eigen_noise import ScoreNoise, of_scores
 from drjax.attacks.reconstruction.eigen_starts import conditioned, most_alike
+from drjax.attacks.reconstruction.eigen_unknowns import Unknowns, alone_in, unknowns_of
 from drjax.attacks.reconstruction.gauss_newton import Belief, Fit, Noise, descend, variances
 from drjax.attacks.reconstruction.inversion import definite
 from drjax.attacks.reconstruction.priors import GaussianPrior
@@ -93,53 +94,11 @@ class _Found(NamedTuple):
 class _Plan:
     equations: Eigen = traced()
     prior: Belief = traced()
+    covariance: Array = traced()
     spacing: Array = traced()
     origin: Array = traced()
     n_equations: int
     has_solved: bool = False
-
-
-class Unknowns(NamedTuple):
-    """What is unknown of a record: features that vary among the known ones, and how many others are new.
-
-    Attributes:
-        record: (d,), the first known record.
-        where: (p,), places of the features that count by their value.
-        fixed: (c,), places of those of which any other value makes the same column.
-        new: (n,), that column, or zeros.
-    """
-
-    record: np.ndarray
-    where: np.ndarray
-    fixed: np.ndarray
-    new: np.ndarray
-
-    def of(self, x: np.ndarray) -> np.ndarray:
-        """(m, p + 1) unknowns of records (m, d)."""
-        n_new = (x[:, self.fixed] != self.record[self.fixed]).sum(axis=1)
-        return np.concatenate([x[:, self.where], n_new[:, None]], axis=1)
-
-
-def unknowns_of(steps: tuple[Any, ...], known: np.ndarray, *, is_centred: bool) -> Unknowns:
-    """What a release of the known records (n-1, d) and one more says of the one more."""
-    n, d = len(known) + 1, known.shape[1]
-    record = known[0]
-    single, rest = split_steps(steps)
-    with jax.enable_x64(True):
-        own = np.asarray(through(single, jnp.asarray(known)))
-        is_fixed = (own == own[0]).all(axis=0)
-
-        def column(value: float) -> np.ndarray:
-            """What a feature that is constant in the known records becomes where the target's is another."""
-            one = np.full((n, own.shape[1]), 1.0)
-            one[0] += value
-            made = np.asarray(through(rest, jnp.asarray(one)))[:, 0]
-            return made - made.mean() if is_centred else made
-
-        once, twice = column(1.0), column(2.0)
-    if not is_fixed.any() or own.shape[1] != d or not np.allclose(once, twice, rtol=1e-9, atol=1e-12):
-        return Unknowns(record, np.arange(d), np.arange(0), np.zeros(n))
-    return Unknowns(record, np.flatnonzero(~is_fixed), np.flatnonzero(is_fixed), once)
 
 
 def reconstruct_scores(
@@ -152,6 +111,7 @@ def reconstruct_scores(
     is_centred: bool,
     expected_of: np.ndarray,
     noise: np.ndarray,
+    covariance: np.ndarray | None = None,
     bounds: tuple[float, float] | None = None,
     progress: bool = False,
 ) -> Reconstruction:
@@ -166,6 +126,7 @@ def reconstruct_scores(
         is_centred: Whether records are centred after the steps.
         expected_of: (s, d) records that tell what the target may be.
         noise: (m,), standard deviation of a coordinate's error.
+        covariance: (k, k) of the errors of a row, over the squared noise; of independent ones if None.
         bounds: Least and greatest value of a feature.
         progress: Show a bar.
 
@@ -181,9 +142,10 @@ def reconstruct_scores(
     given = releases - releases.mean(axis=1, keepdims=True) if is_centred and form != "scores" else releases
     expected = unknowns.of(expected_of)
     if expected_of is known:
-        expected[:, -1] = _new_without(known)
+        expected[:, -1] = alone_in(known)
     prior = GaussianPrior.fit(expected)
-    covariance = definite(prior.covariance)
+    expected_covariance = definite(prior.covariance)
+    k = releases.shape[2]
     level = np.maximum(noise, LEAST_NOISE * np.abs(given).max(axis=(1, 2)))
     with jax.enable_x64(True):
         equations = Eigen(
@@ -196,12 +158,13 @@ def reconstruct_scores(
             is_centred=is_centred,
         )
         folded, few = fold(equations, given)
-        parts = [most_alike(folded, few, expected), conditioned(key, folded, prior.mean, covariance, few)]
+        parts = [most_alike(folded, few, expected), conditioned(key, folded, prior.mean, expected_covariance, few)]
         alone = feature_by_feature(equations, given)
         starts = np.concatenate(parts if alone is None else [alone, *parts], axis=1)
         plan = _Plan(
             equations=folded,
-            prior=Belief(jnp.asarray(prior.mean), jnp.asarray(covariance)),
+            prior=Belief(jnp.asarray(prior.mean), jnp.asarray(expected_covariance)),
+            covariance=jnp.asarray(np.eye(k) if covariance is None else covariance),
             spacing=jnp.append(spacings(known[:, unknowns.where]), 0),
             origin=jnp.append(known[0, unknowns.where], 0),
             n_equations=given[0].size,
@@ -214,9 +177,9 @@ def reconstruct_scores(
         if bounds is not None:
             p = len(unknowns.where)
             box = np.append(np.full(p, bounds[0]), 0.0), np.append(np.full(p, bounds[1]), max(len(unknowns.fixed), 1.0))
-            found = found._replace(x=_within(folded, few, found, prior, box))
+            found = found._replace(x=_within(plan, few, found, prior, box))
         result = _reconstruction(found, unknowns, prior.mean, expected_of)
-        if given.shape[2] == 1:
+        if k == 1:
             is_open = is_ambiguous(equations, given, np.asarray(found.x), np.sqrt(MOST_MISFIT) * level) & (
                 result.status == Status.OK
             )
@@ -225,24 +188,27 @@ def reconstruct_scores(
 
 
 def _within(
-    equations: Eigen, given: np.ndarray, found: _Found, prior: GaussianPrior, box: tuple[np.ndarray, np.ndarray]
+    plan: _Plan, given: np.ndarray, found: _Found, prior: GaussianPrior, box: tuple[np.ndarray, np.ndarray]
 ) -> np.ndarray:
     """(m, p + 1) likeliest records within a box (least, greatest), by quadratic programs from those without it."""
-    linearise, residual = jax.jit(Eigen.linearise), jax.jit(Eigen.residual)
+    equations = plan.equations
+    linearise, residual, errors_of = jax.jit(Eigen.linearise), jax.jit(Eigen.residual), jax.jit(of_scores)
     least_variance = definite(prior.covariance)
     ends = np.clip(found.x, *box)
     for i, (start, release, noise) in enumerate(zip(found.x, given, found.noise, strict=True)):
         if not np.isfinite(start).all() or (start == ends[i]).all():
             continue
+        shape = errors_of(equations, release, start, plan.covariance)
+        errors, unit = shape.times(noise), np.abs(release).max()
 
-        def cost(u: np.ndarray, release: np.ndarray = release, noise: float = float(noise)) -> float:
-            left, away = np.asarray(residual(equations, release, u)) / noise, u - prior.mean
+        def cost(u: np.ndarray, release: np.ndarray = release, errors: ScoreNoise = errors) -> float:
+            left, away = np.asarray(errors.whiten(residual(equations, release, u))), u - prior.mean
             return float(left @ left + away @ np.linalg.solve(least_variance, away))
 
-        unit = np.abs(release).max()
+        errors = shape.times(unit)
         u, least = start, cost(ends[i])
         for _ in range(ROUNDS):
-            left, slope = (np.asarray(part) / unit for part in linearise(equations, release, u))
+            left, slope = (np.asarray(errors.whiten(part)) for part in linearise(equations, release, u))
             u = prior.condition(slope, (slope @ u - left)[None], (noise / unit) ** 2, lower=box[0], upper=box[1])[0]
             now = cost(u)
             ends[i], least = (u, now) if now < least else (ends[i], least)
@@ -278,63 +244,73 @@ def _reconstruction(found: _Found, unknowns: Unknowns, mean: np.ndarray, expecte
     return Reconstruction(x, None, x[:, None], residual, status, left / d, feature_mse=errors)
 
 
-def _new_without(known: np.ndarray) -> np.ndarray:
-    """(n-1,), for each known record the features in which it alone differs from all others."""
-    differs = known != np.median(known, axis=0)
-    alone = differs.sum(axis=0) == 1
-    return differs[:, alone].sum(axis=1)
-
-
 def _solve(plan: _Plan, lanes: Any) -> _Found:
     """All lanes, one after the other: each ends when it is done."""
     return jax.lax.map(lambda lane: _solve_one(plan, *lane), lanes)
 
 
 def _likeliest(
-    plan: _Plan, descent: Callable[..., Fit], level: jax.Array, unit: jax.Array, best: Fit, solved: jax.Array
-) -> tuple[Fit, jax.Array]:
-    """The likeliest fit from the first descents' best on, or from what was solved feature by feature, and its noise."""
-    q = plan.n_equations
-    first = jnp.maximum(level, FIRST_NOISE[-1] * unit)
+    plan: _Plan, release: jax.Array, level: jax.Array, unit: jax.Array, best: Array, solved: jax.Array
+) -> tuple[Fit, jax.Array, jax.Array]:
+    """The likeliest fit from the first descents' best on, or from what was solved feature by feature.
 
-    def evidence(fit: Fit, noise: jax.Array) -> jax.Array:
-        """Minus twice the logarithm of the release's density under this noise, by Laplace's rule."""
+    Returns:
+        The fit, its noise, and the squares (q,) of what it leaves over, in units of the noise's least level.
+    """
+    q = plan.n_equations
+
+    def descent(start: Array, noise: ScoreNoise) -> Fit:
+        return descend(plan.equations, release, noise, plan.prior, start, max_iter=MOST_ITER)
+
+    def evidence(fit: Fit, noise: jax.Array, errors: ScoreNoise) -> jax.Array:
+        """Minus twice the logarithm of the release's density under these errors, by Laplace's rule."""
         gram = fit.model.gram
-        return fit.cost + jnp.linalg.slogdet(jnp.eye(len(gram)) + gram)[1] + 2 * q * jnp.log(noise / unit)
+        # Rows that were folded err as they are.
+        scale = errors.log_scale + (q - release.size) * jnp.log(noise)
+        return fit.cost + jnp.linalg.slogdet(jnp.eye(len(gram)) + gram)[1] + 2 * scale
 
     def off(x: Array) -> jax.Array:
         """The same of values between the steps of their features."""
         return PRICE * jnp.sum(off_steps(x, plan.spacing, plan.origin))
 
+    def from_here(start: Array, noise: jax.Array, shape: ScoreNoise) -> tuple[Fit, jax.Array, jax.Array]:
+        errors = shape.times(noise)
+        found = descent(start, errors)
+        return found, noise, evidence(found, noise, errors)
+
+    def better(new: Any, old: Any, is_better: jax.Array) -> Any:
+        return jax.tree.map(lambda new, old: jnp.where(is_better, new, old), new, old)
+
+    shape = of_scores(plan.equations, release, best, plan.covariance)
+
     def further(carry: tuple[Any, ...], share: jax.Array) -> tuple[tuple[Any, ...], None]:
-        last, kept, noise, least, is_done = carry
+        last, kept, is_done = carry
         own = jnp.maximum(level, share * unit)
 
         def again() -> tuple[Any, ...]:
-            found = descent(last.x, own, MOST_ITER)
-            new = found, own, evidence(found, own)
-            is_better = new[2] < least
-            chosen = jax.tree.map(lambda new, old: jnp.where(is_better, new, old), new, (kept, noise, least))
-            return found, *chosen, new[2] > least + q
+            new = from_here(last.x, own, shape)
+            return new[0], better(new, kept, new[2] < kept[2]), new[2] > kept[2] + q
 
         # Below the level of the digits nothing changes.
-        return jax.lax.cond(is_done | (own >= noise), lambda: carry, again), None
+        return jax.lax.cond(is_done | (own >= kept[1]), lambda: carry, again), None
 
-    def at_once(kept: tuple[Fit, jax.Array, jax.Array], share: jax.Array) -> tuple[Any, None]:
-        own = jnp.maximum(level, share * unit)
-        found = descent(solved, own, MOST_ITER)
-        new = found, own, evidence(found, own) + off(found.x)
-        is_better = new[2] < kept[2]
-        return jax.tree.map(lambda new, old: jnp.where(is_better, new, old), new, kept), None
-
-    start = best, best, first, evidence(best, first), jnp.bool_(False)
-    (_, kept, noise, least, _), _ = jax.lax.scan(further, start, jnp.asarray(FURTHER_NOISE))
-    found = kept, noise, least + off(kept.x)
+    start = from_here(best, jnp.maximum(level, FIRST_NOISE[-1] * unit), shape)
+    (_, kept, _), _ = jax.lax.scan(further, (start[0], start, jnp.bool_(False)), jnp.asarray(FURTHER_NOISE))
     if plan.has_solved:
         # What was solved feature by feature needs no more noise than the release has; with more, its narrow valley
         # would not hold it.
-        found, _ = jax.lax.scan(at_once, found, jnp.asarray(FURTHER_NOISE))
-    return found[0], found[1]
+        own_shape = of_scores(plan.equations, release, solved, plan.covariance)
+
+        def at_once(kept: tuple[Any, ...], share: jax.Array) -> tuple[Any, None]:
+            new = from_here(solved, jnp.maximum(level, share * unit), own_shape)
+            new = *new[:2], new[2] + off(new[0].x)
+            return better(new, kept, new[2] < kept[2]), None
+
+        kept = kept[0], kept[1], kept[2] + off(kept[0].x)
+        kept, _ = jax.lax.scan(at_once, kept, jnp.asarray(FURTHER_NOISE))
+    fit, noise, _ = kept
+    errors = of_scores(plan.equations, release, fit.x, plan.covariance).times(level)
+    return fit, noise, errors.whiten(fit.model.residual) ** 2
 
 
 def _solve_one(plan: _Plan, release: jax.Array, level: jax.Array, unit: jax.Array, starts: jax.Array) -> _Found:
@@ -377,7 +353,7 @@ def _solve_one(plan: _Plan, release: jax.Array, level: jax.Array, unit: jax.Arra
     weights = jnp.where(is_end, jnp.exp(jnp.maximum(-0.5 * (costs - best.cost), -100)), 0)
     spread = weights @ jnp.where(is_end[:, None], ends - best.x, 0) ** 2 / jnp.sum(weights)
 
-    kept, noise = _likeliest(plan, descent, level, unit, best, starts[0])
+    kept, noise, squares = _likeliest(plan, release, level, unit, best.x, starts[0])
     away = kept.x - plan.prior.mean
     # Not the objective: with next to no noise what it sums of the steps is rounding.
     oddity = jnp.dot(away, jax.scipy.linalg.solve(plan.prior.covariance, away, assume_a="pos")) / len(away)
@@ -390,7 +366,7 @@ def _solve_one(plan: _Plan, release: jax.Array, level: jax.Array, unit: jax.Arra
         x=jnp.asarray(kept.x),
         noise=noise,
         digits=level / unit,
-        misfit=jnp.sum((kept.model.residual / level) ** 2) / q,
+        misfit=jnp.sum(squares) / q,
         cost=jnp.asarray(best.cost) / q,
         is_agreed=jnp.sum((gaps(ends, best.x) <= SAME) & jnp.isfinite(costs)) > 1,
         oddity=oddity,

@@ -108,11 +108,13 @@ class BehindSteps(EmbeddingAttack):
         assert found is not None
         assert isinstance(method, Pipeline)
         releases = threat.coords.astype(np.float64)
-        undone = releases
+        undone, moved = releases, np.eye(releases.shape[2])
         if method.after:
             with jax.enable_x64(True):
                 undone = np.asarray(jax.vmap(method.undone)(releases))
-        unit = np.abs(undone).max() / max(np.abs(releases).max(), np.finfo(np.float64).tiny)
+                # Every step is undone by an affine map: what it does to an error of each column.
+                moved = np.asarray(method.undone(moved)) - np.asarray(method.undone(0 * moved))
+        unit = np.sqrt((moved**2).sum() / len(moved))
         noise = unit * noise_floor(threat.coords, (releases**2).sum(axis=1))
         known, expected = threat.known.astype(np.float64), threat.expected_of.astype(np.float64)
         metric = _shows_directions(found.steps)
@@ -130,6 +132,7 @@ class BehindSteps(EmbeddingAttack):
             is_centred=found.is_centred,
             expected_of=known if threat.public is None else expected,
             noise=np.maximum(noise, 0.6 * (threat.precision or 0.0) * unit),
+            covariance=(moved / unit).T @ (moved / unit),
             bounds=threat.bounds if metric is None else directions.bounds_of(metric, threat.bounds),
             progress=threat.progress,
         )

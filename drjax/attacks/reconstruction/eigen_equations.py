@@ -122,6 +122,25 @@ class Eigen(OfRecord):
         new = jnp.asarray(self.new)
         return new[:, None] * (new @ release)
 
+    def gram_matrix(self, x: Array) -> jax.Array:
+        """W W^T (n, n)."""
+        w, _ = self.columns(x)
+        new = jnp.asarray(self.new)
+        return jnp.matmul(w, w.T, precision=HIGHEST) + x[-1] * jnp.outer(new, new)
+
+    def eigenvalues(self, release: Array, gram: Array) -> jax.Array:
+        """The matrix (k, k) by which W W^T multiplies the release from the right; `gram` is W W^T release.
+
+        Diagonal, but for form "span": there the release's columns mix eigenvectors.
+        """
+        squares = jnp.sum(release**2, axis=0)
+        if self.form == "scores":
+            return jnp.diag(squares)
+        within = release.T @ gram
+        if self.form == "directions":
+            return jnp.diag(jnp.diagonal(within) / squares)
+        return jnp.linalg.solve(release.T @ release, within)
+
     def _divided(self, release: Array, gram: Array) -> Array:
         """W W^T release (n, k) over the eigenvalues: the release itself where the equations hold."""
         if self.form == "scores":

@@ -66,6 +66,14 @@ class Equations(Protocol):
         ...
 
 
+class Errors(Protocol):
+    """What is known of the errors of r; a pytree."""
+
+    def whiten(self, r: Array) -> jax.Array:
+        """r (q,) or derivatives (q, p) in units of the noise."""
+        ...
+
+
 class Noise(NamedTuple):
     """Errors of r, independent in some basis: standard deviations (q,) along columns of basis (q, q), or the axes."""
 
@@ -140,7 +148,7 @@ class _State(NamedTuple):
 
 
 @functools.partial(jax.jit, static_argnames="max_iter")
-def descend(equations: Equations, release: PyTree, noise: Noise, prior: Belief, start: Array, *, max_iter: int) -> Fit:
+def descend(equations: Equations, release: PyTree, noise: Errors, prior: Belief, start: Array, *, max_iter: int) -> Fit:
     """The nearest mode of the posterior from a start (d,); pure, in the dtype of the prior.
 
     A step costs one derivative of the equations and O(q p (q + p) + q^3 + d^2); O(q p^2 + p^3 + d^2) where q is more
@@ -222,7 +230,7 @@ def descend(equations: Equations, release: PyTree, noise: Noise, prior: Belief, 
 
 # Jitted within a program, so that each is traced once and not wherever it stands.
 @jax.jit
-def _linearised(equations: Equations, release: PyTree, noise: Noise, loading: Any, x: Array) -> Model:
+def _linearised(equations: Equations, release: PyTree, noise: Errors, loading: Any, x: Array) -> Model:
     residual, derivative = equations.linearise(release, x)
     derivative, basis = noise.whiten(derivative), None
     if len(derivative) >= WIDE * derivative.shape[1]:

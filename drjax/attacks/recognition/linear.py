@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from drjax.attacks.recognition.belief import Candidate, Release
 from drjax.attacks.recognition.inputs import prepare
 from drjax.attacks.recognition.linear_span import EXACT, left_over
+from drjax.attacks.recognition.scaled_target import rescaled
 from drjax.core.linalg import eigh
 from drjax.core.types import DRMethod
 from drjax.dr import (
@@ -134,15 +136,16 @@ class LinearFamily:
             if same and np.isclose(size, plain):
                 continue
             prints.append(shape)
-            fit = _fit(release, given)
-            settings = ("signs of components",) + (("unit of the records",) if fit.is_whitened else ())
-            method = _behind(before, self.method(n_components=release.coords.shape[1]), fit, moved)
             last = next((type(step) for step in reversed(before) if not step.per_record), Step)
             limit = LIMITS.get(last, LIMIT) * max(1.0, LEAST_N / len(records)) + release.rounding / release.spread
+            fit = _fit(release, given)
+            limit *= OF_CHOSEN if moved or fit.is_whitened else 1.0
+            fit, limit = _scaled(_fit, release, given, before, fit, limit)
+            settings = ("signs of components",) + (("unit of the records",) if fit.is_whitened else ())
+            method = _behind(before, self.method(n_components=release.coords.shape[1]), fit, moved)
             # Of all linear maps, turned, too many come under the limit of quartiles.
             if moved and (last is Robust or not _is_linear(release, before)):
                 continue
-            limit *= OF_CHOSEN if moved or fit.is_whitened else 1.0
             found.append(Candidate(self.name, method, fit.misfit, limit, undetermined=settings, is_sharp=True))
         return found
 
@@ -155,7 +158,8 @@ class LinearFamily:
             # Of all linear maps too many come under the limit of quartiles.
             if records is None or scaler is Robust:
                 continue
-            fit = _fit_of_span(release, self._given(records))
+            given = self._given(records)
+            fit = _fit_of_span(release, given)
             if fit is None:
                 continue
             exact = OF_CHOSEN * LIMIT * max(1.0, LEAST_N / len(records))
@@ -167,6 +171,7 @@ class LinearFamily:
             else:
                 continue
             limit += release.rounding / release.spread
+            fit, limit = _scaled(_fit_of_span, release, given, before, fit, limit)
             assert fit.mixed is not None
             after = UnitVariance(), Linear(matrix=tuple(map(tuple, fit.mixed.tolist()))), *_shifted(release)
             method = Pipeline(before=before, method=self.method(n_components=k), after=after)
@@ -192,7 +197,9 @@ class LinearFamily:
         records = prepare(release.records, candidate.before)
         if records is None:
             return None
-        return (_fit_of_span if is_mixed else _fit)(release, self._given(records))
+        given, fitted = self._given(records), _fit_of_span if is_mixed else _fit
+        fit = fitted(release, given)
+        return None if fit is None else _scaled(fitted, release, given, candidate.before, fit, candidate.limit)[0]
 
     def _given(self, records: np.ndarray) -> _Given:
         """Records behind steps as the method decomposes them."""
@@ -209,6 +216,28 @@ def _behind(before: tuple[Step, ...], method: DRMethod, fit: _Fit, moved: tuple[
         after = (Rescale(factor=fit.factor),)
     after = (*after, *moved)
     return Pipeline(before=before, method=method, after=after) if before or after else method
+
+
+def _scaled(
+    fitted: Callable[[Release, _Given], _Fit | None],
+    release: Release,
+    given: _Given,
+    before: tuple[Step, ...],
+    fit: _Fit,
+    limit: float,
+) -> tuple[_Fit, float]:
+    """A fit and its limit, or where it is beyond that what the target's own part in a standardisation makes of it.
+
+    With that part the right hypothesis leaves rounding over.
+    """
+    if fit.misfit <= limit or not before or not isinstance(before[-1], Standardise):
+        return fit, limit
+    exact = OF_SOLVER + release.rounding / release.spread
+    for rows in rescaled(release, given.rows):
+        again = fitted(release, given._replace(rows=rows))
+        if again is not None and again.misfit <= exact:
+            return again, exact
+    return fit, limit
 
 
 def _told_apart(turned: list[Candidate], mixed: list[Candidate]) -> list[Candidate]:

@@ -260,3 +260,36 @@ def test_scores_of_nearly_all_dimensions_are_no_smacof_though_they_keep_its_dist
     assert belief.best.family == "pca"
     assert not belief.tied
     assert belief.margin >= 1
+
+
+OUTLYING = {
+    "whitened": decomposition.PCA(2, whiten=True),
+    "independent": decomposition.FastICA(2, random_state=0),
+    "whitened, four": decomposition.PCA(4, whiten=True),
+}
+
+
+@pytest.mark.parametrize("decimals", [None, 4])
+@pytest.mark.parametrize("peer", OUTLYING)
+def test_a_target_that_moved_the_scaling_far_is_no_reason_to_refuse(peer, decimals):
+    x = records("wine")
+    # In two features half as far again from the mean as any other record.
+    x[0, [1, 4]] = x.mean(axis=0)[[1, 4]] + 1.5 * (x.max(axis=0) - x.mean(axis=0))[[1, 4]]
+    coords = make_pipeline(preprocessing.StandardScaler(), OUTLYING[peer]).fit_transform(x)
+    coords = coords if decimals is None else np.round(coords, decimals)
+    belief = recognise(KEY, x[1:], coords, methods=("pca",), decimals=decimals)
+    assert belief.method is not None, belief.in_words()
+    assert [one.name for one in belief.best.before] == ["standard"]
+    answer = attack_embedding(KEY, None, x[1:], coords)
+    if decimals is None:
+        np.testing.assert_allclose(answer.found.x, x[0], rtol=1e-3)
+
+
+@pytest.mark.parametrize("scaler", [preprocessing.MinMaxScaler(), preprocessing.RobustScaler(), None])
+@pytest.mark.parametrize("data", ["breast_cancer", "wine", "diabetes"])
+def test_no_target_makes_other_scalings_standard(data, scaler):
+    x = records(data)
+    peers = [peer for peer in (scaler, decomposition.PCA(2, whiten=True)) if peer is not None]
+    belief = recognise(KEY, x[1:], make_pipeline(*peers).fit_transform(x), methods=("pca",))
+    standard = [one for one in belief.candidates if [step.name for step in one.before] == ["standard"]]
+    assert not any(one.fits for one in standard)

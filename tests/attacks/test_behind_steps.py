@@ -259,7 +259,7 @@ def test_errors_of_the_equations_are_those_of_the_scores_through_their_derivativ
     assert np.sum(variances < 0.5) <= (9 if form == "span" else 3)
 
 
-# Of six components the last errs along the first seven times as much as it is rounded.
+# Of six components the last errs along the first six times as much as it is rounded.
 @pytest.mark.parametrize("k", [2, 6])
 def test_intervals_of_rounded_scores_hold_as_many_features_as_they_say(k):
     x = datasets.load_wine().data

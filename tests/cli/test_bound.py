@@ -1,6 +1,8 @@
 import functools
 import json
+import re
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,6 +10,8 @@ from PIL import Image
 
 from drjax.bounds import accounting, prior, rero, tradeoff
 from drjax.cli import main
+
+ROOT = Path(__file__).parents[2]
 
 
 def result(capsys, *arguments):
@@ -115,6 +119,21 @@ def test_every_command_draws(capsys, tmp_path, arguments):
     assert capsys.readouterr().out.splitlines()[-1] == f"Written: {plot}"
     with Image.open(plot) as image:
         assert len(image.convert("L").getcolors()) > 10
+
+
+@pytest.mark.figures
+def test_the_figure_of_the_pages_is_what_the_command_draws(tmp_path):
+    main(["bound", "rero", "--mu", "1", "--plot", str(tmp_path / "bound.svg")])
+    drawn, committed = (
+        file.read_text(encoding="utf-8")
+        for file in (tmp_path / "bound.svg", ROOT / "docs" / "images" / "bound-rero.svg")
+    )
+    words, curves = re.compile(r">([^<>]+)</text>"), re.compile(r'<path d="([^"]*)" clip-path')
+    assert words.findall(drawn) == words.findall(committed)
+    for now, then in zip(curves.findall(drawn), curves.findall(committed), strict=True):
+        points = [np.array(re.findall(r"-?[0-9.]+", path), float) for path in (now, then)]
+        # Points; versions of matplotlib lay the axes out a little differently.
+        np.testing.assert_allclose(*points, atol=1.0)
 
 
 def test_the_table(capsys):

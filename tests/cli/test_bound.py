@@ -124,10 +124,8 @@ def test_every_command_draws(capsys, tmp_path, arguments):
 @pytest.mark.figures
 def test_the_figure_of_the_pages_is_what_the_command_draws(tmp_path):
     main(["bound", "rero", "--mu", "1", "--plot", str(tmp_path / "bound.svg")])
-    drawn, committed = (
-        file.read_text(encoding="utf-8")
-        for file in (tmp_path / "bound.svg", ROOT / "docs" / "images" / "bound-rero.svg")
-    )
+    files = tmp_path / "bound.svg", ROOT / "docs" / "images" / "bound-rero.svg"
+    drawn, committed = (file.read_text(encoding="utf-8") for file in files)
     words, curves = re.compile(r">([^<>]+)</text>"), re.compile(r'<path d="([^"]*)" clip-path')
     assert words.findall(drawn) == words.findall(committed)
     for now, then in zip(curves.findall(drawn), curves.findall(committed), strict=True):

@@ -87,13 +87,16 @@ def layout(settings: Settings, edges: Edges, start: Array, key: Array) -> tuple[
         if most:
             step_key = jax.random.fold_in(jax.random.fold_in(of_samples, epoch), 2 * place + reverse)
             others = jax.random.randint(step_key, (n, most), 0, n)
-            difference = moved[:, None] - coords[others]
-            square = jnp.sum(difference**2, axis=-1)
-            power = jnp.where(square > 0, jnp.where(square > 0, square, 1) ** b, 0)
             # Where it stood a moment ago does not repel the record itself.
             is_drawn = (jnp.arange(most) < n_negative[:, None]) & (others != first[:, None])
-            push = 2 * settings.repulsion * b / ((OFFSET + square) * (1 + a * power))
-            moved = moved + alpha * jnp.sum(force(jnp.where(is_drawn, push, 0), difference), axis=1)
+            samples = coords[others]
+            # One after the other, as umap-learn: the second of two near ones meets the record where the first drove it.
+            for place_of_sample in range(most):
+                difference = moved - samples[:, place_of_sample]
+                square = jnp.sum(difference**2, axis=-1)
+                power = jnp.where(square > 0, jnp.where(square > 0, square, 1) ** b, 0)
+                push = 2 * settings.repulsion * b / ((OFFSET + square) * (1 + a * power))
+                moved = moved + alpha * force(jnp.where(is_drawn[:, place_of_sample], push, 0), difference)
         coords = coords.at[first].add(moved - here).at[second].add(-move)
         return (coords, n_updates + jnp.sum(is_due, dtype=jnp.int32)), None
 

@@ -206,7 +206,13 @@ def test_records_that_are_read_in_blocks_are_reconstructed_as_by_one_decompositi
     again = reconstruct_pca(np.delete(x, 90, axis=0), coords, target_index=90)
     assert again.status == of_one.status
     np.testing.assert_allclose(again.x, of_one.x, atol=1e-7)
-    np.testing.assert_allclose(again.feature_mse, of_one.feature_mse, rtol=1e-5, atol=1e-12)
+    # Of exact scores what is expected of pixels that are never on is rounding, which depends on the processor's BLAS.
+    is_exact = coords.dtype == np.float64 and not np.array_equal(coords, np.round(coords, 2))
+    atol = 1e-9 if is_exact else 1e-12
+    np.testing.assert_allclose(again.feature_mse, of_one.feature_mse, rtol=1e-5, atol=atol)
+    if is_exact:
+        for one in (of_one, again):
+            assert np.mean((one.x - x[90]) ** 2) < 10 * one.feature_mse.mean() < 1e-9
 
 
 @pytest.mark.parametrize("decimals", [6, 4, None])
@@ -218,7 +224,8 @@ def test_truncated_svd_is_reconstructed_from_blocks_too(digits, monkeypatch, dec
     whole = reconstruct_pca(x[1:], coords, is_centred=False)
     monkeypatch.setattr(streamed, "is_large", lambda *_: True)
     blocks = reconstruct_pca(x[1:], coords, is_centred=False)
-    np.testing.assert_allclose(blocks.x, whole.x, atol=1e-8)
+    # Sums over blocks round more: with the BLAS of NumPy 2.5 by 2e-8, of 2.4 by 2e-9.
+    np.testing.assert_allclose(blocks.x, whole.x, atol=1e-7)
     if decimals is not None:
         np.testing.assert_allclose(blocks.feature_mse, whole.feature_mse, rtol=1e-5, atol=1e-12)
         return

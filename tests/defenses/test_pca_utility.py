@@ -122,7 +122,8 @@ def test_downstream_accuracy_is_scikit_learns_on_the_same_projections():
         model = LogisticRegression(max_iter=200).fit(x @ v.T / scale, y)
         assert accuracy == pytest.approx(model.score(x_test @ v.T / scale, y_test), abs=0.011)  # float32 projections
     assert found[0] > found[1] + 0.05
-    assert pca_utility.downstream_accuracy(best, (x, y), (x_test, y_test)) == pytest.approx(found[0])
+    alone = pca_utility.downstream_accuracy(best, (x, y), (x_test, y_test))
+    assert alone == pytest.approx(found[0], abs=0.0051)  # one product or two round otherwise: one record of 200
 
 
 @pytest.mark.parametrize(

@@ -69,14 +69,16 @@ def glm_grid() -> str:
 
 @made
 def forces() -> str:
-    """Norms of the gradient of exact t-SNE maps under three forces, medians over maps."""
+    """Norms of the gradient of t-SNE maps by two algorithms under three forces, medians over maps."""
     titles = {"all": "all affinities", "cut": "affinities cut", "groups": "cut, repulsion by groups"}
     rows = []
-    found = line_of("tsne-forces", "exact")["by_forces"]
-    for name, title in titles.items():
-        values = (median(found[name][what]) for what in ("truth", "mean", "median_known"))
-        rows.append((title, *map(number, values)))
-    heads = ("forces, of exact maps", "with the target", "with the mean record", "median known record")
+    for cell, maps in {"exact": "exact", "barnes-hut": "Barnes-Hut"}.items():
+        found = line_of("tsne-forces", cell)["by_forces"]
+        for name, title in titles.items():
+            values = (median(found[name][what]) for what in ("truth", "mean", "median_known"))
+            rows.append((maps, title, *map(number, values)))
+            maps = ""
+    heads = ("maps", "forces", "with the target", "with the mean record", "median known record")
     return markdown_table(heads, rows)
 
 

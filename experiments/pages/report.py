@@ -258,6 +258,25 @@ def noise_digits() -> str:
     return markdown_table(heads, [[*row, *[""] * (len(heads) - len(row))] for row in rows])
 
 
+@made
+def noise_mnist() -> str:
+    """Noise on records, noise on the release and rounding, on PCA of MNIST, against the same two adversaries."""
+    titles = {"input": "noise on records", "output": "noise on the release", "rounding": "rounding of the release"}
+    rows = []
+    for cell, title in titles.items():
+        for point in line_of("noise-mnist", cell)["curve"]:
+            if point["scale"]:
+                both = (point["adaptive"], point["non_adaptive"])
+                scores = [text for one in both for text in (number(one["mse"]["estimate"]), share(one))]
+                rows.append((title, f"{point['scale']:g}", *_utility(point), *scores))
+                title = ""
+    heads = (
+        "defence", "scale", "trustworthiness", "labels right", "MSE, adaptive", "success", "MSE, non-adaptive",
+        "success",
+    )  # fmt: skip
+    return markdown_table(heads, rows)
+
+
 def _utility(point: Mapping[str, Any]) -> tuple[str, str]:
     return f"{point['trustworthiness']['estimate']:.3f}", percent(point["knn_accuracy"]["estimate"])
 

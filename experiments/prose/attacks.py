@@ -71,6 +71,13 @@ def near_forces_behind() -> Sequence[float]:
 
 
 @figures
+def near_forces_of_patients() -> Sequence[float]:
+    """Records of a map of patients rebuilt, with the interval, and identified."""
+    found = pages.attacks_of("near-forces", "patients")["near-forces"]
+    return *_interval(found["success"]), found["identification"]["estimate"]
+
+
+@figures
 def isomap() -> Sequence[float]:
     """Scores of geodesics on MNIST: error, mean record, nearest record, certified, closer, identified, seconds."""
     row = "Isomap"
@@ -109,6 +116,13 @@ def recognised() -> Sequence[float]:
     """Maps of twenty kinds of four data sets that were recognised, and their number."""
     lines = records.read_records(pipelines.HERE / RESULTS)[1:]
     return [sum(line[name] for line in lines) for name in ("recognised", "n_recognised")]
+
+
+@figures
+def recognised_of_wine() -> Sequence[float]:
+    """Maps of wine of kinds that are not ours and with columns multiplied, of which the right thing was believed."""
+    found = [pages.line_of("recognition", f"{maps}-wine") for maps in ("foreign", "multiplied")]
+    return [one[name] for one in found for name in ("n_right", "n_maps")]
 
 
 @figures

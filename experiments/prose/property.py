@@ -28,10 +28,18 @@ def _interval(found: Score | None) -> Interval:
 @figures
 def coordinates() -> tuple[float, ...]:
     """Answer, ends of the interval, error with its deviation, and p of the example from coordinates."""
-    found = report.line_of("example", "coords")["outcome"]
-    (one,) = found["findings"]
-    said = (one[name] for name in ("proportion", "low", "high", "error", "error_deviation"))
-    return (*said, found["typicality"])
+    return (*_said("coords"), report.line_of("example", "coords")["outcome"]["typicality"])
+
+
+@figures
+def picture() -> tuple[float, ...]:
+    """Answer, ends of the interval and error with its deviation of the example from the picture."""
+    return _said("picture")
+
+
+def _said(seen: str) -> tuple[float, ...]:
+    (one,) = report.line_of("example", seen)["outcome"]["findings"]
+    return tuple(one[name] for name in ("proportion", "low", "high", "error", "error_deviation"))
 
 
 @figures

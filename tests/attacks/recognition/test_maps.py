@@ -7,13 +7,15 @@ import umap
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_wine
 from sklearn.decomposition import NMF, PCA, KernelPCA
 from sklearn.manifold import MDS, TSNE, Isomap, LocallyLinearEmbedding
-from sklearn.preprocessing import RobustScaler, StandardScaler, minmax_scale
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PowerTransformer, RobustScaler, StandardScaler, minmax_scale
 
 from drjax import dr
 from drjax.attacks.recognition import FAMILIES, checked, recognise, rescaled
 from drjax.attacks.recognition.belief import Belief, Candidate
 from drjax.attacks.recognition.stand_ins import confirmed, is_usual
 from drjax.attacks.recognition.tsne import TSNEFamily
+from drjax.attacks.recognition.tsne_scaled import MultipliedTSNEFamily
 
 N, TARGET = 90, 17
 
@@ -161,6 +163,14 @@ def test_maps_of_several_components_are_no_tsne_of_a_perplexity_next_to_their_nu
     release = checked(digits[1:], peer.fit_transform(minmax_scale(digits)))
     found = TSNEFamily().on_inputs(release, release.scale_free_inputs[:4])
     assert min(one.excess for one in found) > TSNEFamily.doubtful
+
+
+@pytest.mark.parametrize(("scaler", "k"), [(RobustScaler(quantile_range=(10, 90)), 2), (PowerTransformer(), 4)])
+def test_components_behind_foreign_scalers_are_no_multiplied_tsne(scaler, k):
+    # Of alike affinities and free factors they are as near to rest as a map that was stopped early.
+    wine = np.roll(np.random.default_rng(3).permutation(load_wine().data)[:170], -3, axis=0)
+    release = checked(wine[1:], make_pipeline(scaler, PCA(k)).fit_transform(wine))
+    assert not any(one.fits for one in MultipliedTSNEFamily().candidates(release))
 
 
 def test_a_map_of_a_perplexity_next_to_the_number_of_records_is_named(standard, records):

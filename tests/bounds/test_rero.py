@@ -55,7 +55,7 @@ def test_the_tight_bound_of_gaussian_noise_agrees_with_arbitrary_precision(mu):
             assert float(exact) <= gamma <= float(exact) * (1 + 1e-6)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     kappa=st.floats(1e-12, 1.0),
     mu=st.floats(1e-3, 8.0),

@@ -289,7 +289,7 @@ PARTS = [
 ]
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(st.permutations(PARTS[:4]))
 def test_composition_does_not_depend_on_the_order(parts):
     level = np.array([1e-4, 1e-2, 0.2])

@@ -61,7 +61,7 @@ def reference_exp(x, choose):
     return True, words
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300, derandomize=True)
 @given(
     top=st.integers(0, 2**130),
     bottom=st.integers(1, 2**130),
@@ -196,7 +196,7 @@ def test_other_bad_arguments_are_refused():
         bernoulli_exp([1], 0)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200, derandomize=True)
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=4), st.integers(-30, 30))
 def test_steps_are_the_nearest_whole_ones(values, exponent):
     grid = 2.0**exponent

@@ -28,7 +28,7 @@ ALPHA = 1e-4
 """Level of the tests of distributions; their keys and bits are fixed."""
 
 ANY = {"neighbouring": "zero_out", "sensitivity": 1.0}
-often = functools.partial(settings, deadline=None, derandomize=True)
+often = functools.partial(settings, derandomize=True)
 
 sizes = st.floats(1e-3, 1e3)
 vectors = st.integers(1, 5).flatmap(

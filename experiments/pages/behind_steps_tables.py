@@ -10,12 +10,12 @@ import sys
 from drjax.reports.ladder import number
 from experiments.cells import Line
 from experiments.markdown import Tables, markdown_table
+from experiments.pages.behind_steps_cells import MAPS, SVD
+from experiments.pages.behind_steps_cells import TABLES_OF_SVD as DATA
 from experiments.pages.report import line_of, lines
 
 made = Tables()
 block = made.block
-
-DATA = ("breast cancer", "wine", "digits")
 
 
 @made
@@ -35,16 +35,8 @@ def closed_form() -> str:
 @made
 def svd() -> str:
     """Error left of the mean record's by truncated SVD, and answers that are OK."""
-    names = (
-        "TruncatedSVD",
-        "the same, randomised solver",
-        "the same, float32",
-        "MinMaxScaler, TruncatedSVD",
-        "RobustScaler, TruncatedSVD",
-        "Normalizer, TruncatedSVD",
-    )
     rows = []
-    for name in names:
+    for name in SVD:
         cells = [lines().get(("svd", f"{name}, {data}")) for data in DATA]
         rows.append((name, *map(_left, cells)))
     return markdown_table(("release", *DATA), rows)
@@ -64,7 +56,7 @@ def certificate() -> str:
         "mean": "mean record",
     }
     rows = []
-    for name in ("MDS", "MDS, manhattan", "StandardScaler, MDS", "StandardScaler, t-SNE", "UMAP, cosine"):
+    for name in MAPS:
         cells = [lines().get(("certificate", f"{name}, {data}")) for data in DATA]
         rows.append(
             (name, *(", ".join("not run" if c is None else str(c["passed"][one]) for c in cells) for one in who))

@@ -199,6 +199,7 @@ class KernelRegression:
         intercept: (d,), or a number: the mean of the training targets.
         choice: Kernel, penalty, and the error by which they were chosen.
         squares: Squares of the leave-one-out errors, as weights; None where only `fit` was called.
+        inverse: (m, m) of the kernel with its penalty; None unless `fit_with_errors` was told to keep it.
     """
 
     inputs: np.ndarray
@@ -206,6 +207,7 @@ class KernelRegression:
     intercept: np.ndarray
     choice: Choice
     squares: np.ndarray | None = None
+    inverse: np.ndarray | None = None
 
     @property
     def unit(self) -> float:
@@ -230,6 +232,25 @@ class KernelRegression:
         rows = np.argpartition(alike, len(self.inputs) - count, axis=1)[:, -count:]
         return np.array([self.squares[row].mean(axis=0) for row in rows]).reshape(len(rows), *self.squares.shape[1:])
 
+    def variances(self, inputs: np.ndarray | None = None) -> np.ndarray:
+        """(b,) what training leaves open at inputs (b, f); at each one of training, by the others, if None.
+
+        In units of a target's variance at an input that none of training is like: the posterior variance of a Gaussian
+        process with the kernel, and with the penalty as the noise of every target. b m (f + m) FLOP.
+
+        Source: Rasmussen & Williams (2006), equations 2.26 and 5.12.
+
+        Raises:
+            ValueError: the inverse was not kept (`fit_with_errors`), or the kernel is not radial.
+        """
+        if self.inverse is None or not isinstance(self.choice.kernel, Radial):
+            raise ValueError("regression must have a radial kernel and its inverse, got one without")
+        if inputs is None:
+            return 1 / np.diagonal(self.inverse)
+        alike = self.choice.kernel(inputs, self.inputs)
+        # Rounding of the inverse may leave less than the noise that every target has.
+        return np.maximum(1 - ((alike @ self.inverse) * alike).sum(axis=1), 0) + self.choice.penalty
+
 
 def fit(inputs: np.ndarray, y: np.ndarray, choice: Choice, *, gram: np.ndarray | None = None) -> KernelRegression:
     """Weights on all records with the kernel and the penalty of `choice`; O(m^2 (f + d) + m^3 / 3).
@@ -246,13 +267,22 @@ def fit(inputs: np.ndarray, y: np.ndarray, choice: Choice, *, gram: np.ndarray |
     return KernelRegression(inputs, weights, intercept, choice)
 
 
-def fit_with_errors(inputs: np.ndarray, y: np.ndarray, choice: Choice) -> tuple[KernelRegression, np.ndarray]:
-    """Fits as `fit` does, and gives the leave-one-out errors, of the shape of y; O(m^2 (f + d) + m^3)."""
+def fit_with_errors(
+    inputs: np.ndarray, y: np.ndarray, choice: Choice, *, keeps_inverse: bool = False
+) -> tuple[KernelRegression, np.ndarray]:
+    """Fits as `fit` does, and gives the leave-one-out errors, of the shape of y; O(m^2 (f + d) + m^3).
+
+    Args:
+        inputs: (m, f).
+        y: (m, d), or (m,).
+        choice: Choice from `tune`.
+        keeps_inverse: Whether the regression has the m^2 numbers that its `variances` take.
+    """
     intercept = y.mean(axis=0)
     inverse = scipy.linalg.inv(_penalised(choice.kernel(inputs, inputs), choice.penalty), overwrite_a=True)
     weights = inverse @ (y - intercept)
     errors = (weights.T / np.diagonal(inverse)).T
-    return KernelRegression(inputs, weights, intercept, choice, errors**2), errors
+    return KernelRegression(inputs, weights, intercept, choice, errors**2, inverse if keeps_inverse else None), errors
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import sklearn.manifold
 from scipy.spatial.distance import squareform
-from sklearn.datasets import load_digits
+from scipy.stats import chi2
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_wine
 from sklearn.manifold._t_sne import _joint_probabilities
 from sklearn.metrics import pairwise_distances
 
@@ -42,8 +43,19 @@ def test_directions_of_records_tell_their_sizes(metric):
     np.testing.assert_allclose(metrics.prepared(metric, found), metrics.prepared(metric, TARGETS), atol=1e-12)
     # The most probable record on a ray under the Gaussian prior is too near the origin: 30% of the mean's error.
     assert errors(found).max() < 0.03
-    expected = np.sqrt(((found - TARGETS) ** 2).sum(axis=1).mean())
-    assert 0.2 < expected / np.sqrt(sizes.feature_mse.sum()) < 5
+
+
+@pytest.mark.parametrize("metric", metrics.OF_DIRECTIONS)
+@pytest.mark.parametrize("load", [load_breast_cancer, load_wine, load_diabetes, load_digits])
+def test_errors_to_expect_of_sizes_hold_answer_by_answer(metric, load):
+    x = np.random.default_rng(0).permutation(load().data)
+    public, own = x[:100], x[100:600]
+    sizes, seen = directions.fit(metric, public), metrics.prepared(metric, own)
+    squared = ((sizes.records(seen) - own) ** 2).sum(axis=1)
+    expected = sizes.feature_mse(seen).sum(axis=1)
+    # One number for all answers is 8 times too little for breast cancer, 1,800 times for its largest record.
+    assert 0.5 < (squared / expected).mean() < 1.5
+    assert 0.85 < (squared < chi2(1).ppf(0.9) * expected).mean() < 0.99
 
 
 def test_what_was_found_of_directions_becomes_records():
@@ -54,13 +66,14 @@ def test_what_was_found_of_directions_becomes_records():
     assert np.isnan(applied.x[1]).all()
     np.testing.assert_allclose(applied.x[[0, 2]], np.clip(sizes.records(own[[0, 2]]), 0, 0.5))
     np.testing.assert_allclose(applied.candidates[:, 1], applied.x, atol=1e-12)
-    least = sizes.feature_mse.sum()
-    assert (applied.residual_norm[[0, 2]] ** 2 > least).all()
+    least = sizes.feature_mse(own[[0, 2]])
+    assert (applied.residual_norm[[0, 2]] ** 2 > least.sum(axis=1)).all()
+    assert np.isnan(applied.residual_norm[1])
     assert applied.feature_mse is None
     # What is open of a direction is open of the record that long; the size adds its own.
     errors = sizes.applied(found._replace(feature_mse=np.full(own.shape, 1e-4)), None).feature_mse
     squared = (sizes.records(own[[0]]) ** 2).sum()
-    np.testing.assert_allclose(errors[0], 1e-4 * squared + sizes.feature_mse)
+    np.testing.assert_allclose(errors[0], 1e-4 * squared + least[0])
 
 
 def test_bounds_of_directions_are_those_of_what_is_not_negative():

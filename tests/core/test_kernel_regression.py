@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from sklearn.gaussian_process.kernels import Matern
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, Matern
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge
 from sklearn.metrics.pairwise import rbf_kernel
@@ -116,6 +117,25 @@ def test_the_errors_beside_a_fit_and_the_weights_without_each_row_are_those_of_r
     assert not weights[np.arange(3), rows].any()
     centred = y - y.mean(axis=0)
     np.testing.assert_allclose(centred[rows] - weights @ centred, expected[rows], rtol=1e-8)
+
+
+def test_what_training_leaves_open_is_the_variance_of_scikit_learns_gaussian_process():
+    inputs, y = records()
+    model, _ = fit_with_errors(inputs, y, Choice(0.0, 0.01, Radial(3.0)), keeps_inverse=True)
+
+    def deviation(rows, fresh):
+        peer = GaussianProcessRegressor(RBF(np.sqrt(1.5)), alpha=0.01, optimizer=None).fit(inputs[rows], y[rows])
+        return peer.predict(fresh, return_std=True)[1][:, 0]
+
+    fresh = np.vstack([records(seed=1)[0], np.full(3, 1e3)])  # the last is like none
+    # Theirs is of the value; the penalty is the noise of every target.
+    expected = deviation(np.arange(14), fresh) ** 2 + 0.01
+    np.testing.assert_allclose(model.variances(fresh), expected, rtol=1e-7)
+    np.testing.assert_allclose(model.variances(fresh)[-1], 1.01)
+    without = [deviation(np.arange(14) != i, inputs[[i]])[0] ** 2 + 0.01 for i in range(14)]
+    np.testing.assert_allclose(model.variances(), without, rtol=1e-7)
+    with pytest.raises(ValueError, match="its inverse, got one without"):
+        fit_with_errors(inputs, y, model.choice)[0].variances(fresh)
 
 
 def test_points_are_at_no_distance_from_themselves_and_the_unit_of_equal_points_is_one():

@@ -56,18 +56,28 @@ class Sizes:
         regression: Regression from a direction (d,) to the logarithm of the size, and the mean of the features over a
             unit of all records.
         unit: That unit.
-        feature_mse: (d,), mean squares of leave-one-out errors, of records whose direction is given.
+        spread: (1,) or (2,), mean squares of what leave-one-out errs by over what the other directions leave open: of
+            the size in units of the one found, of the mean in units of `unit`.
     """
 
     metric: str
     regression: KernelRegression
     unit: float
-    feature_mse: np.ndarray
+    spread: np.ndarray
 
     def records(self, directions: np.ndarray) -> np.ndarray:
         """Records (m, d) that have given directions (m, d); what is not quite one is taken for the nearest."""
         directions = metrics.prepared(self.metric, directions)
         return _records(directions, self.regression.predict(directions), self.unit)
+
+    def feature_mse(self, directions: np.ndarray) -> np.ndarray:
+        """(m, d) squared errors to expect of `records`: more for large sizes, and far from known directions."""
+        directions = metrics.prepared(self.metric, directions)
+        size = np.exp(self.regression.predict(directions)[:, :1])
+        errors = self.spread[0] * (size * directions) ** 2
+        if len(self.spread) > 1:
+            errors = errors + self.spread[1] * self.unit**2
+        return errors * self.regression.variances(directions)[:, None]
 
     def applied(self, found: Reconstruction, bounds: tuple[float, float] | None) -> Reconstruction:
         """The records of reconstructed directions, within bounds; errors to expect grow by what the size adds."""
@@ -81,10 +91,12 @@ class Sizes:
         if bounds is not None:
             x, candidates = np.clip(x, *bounds), np.clip(candidates, *bounds)
         size = np.linalg.norm(x, axis=1) / np.maximum(np.linalg.norm(found.x, axis=1), np.finfo(np.float64).tiny)
-        spread = np.sqrt((size * found.residual_norm) ** 2 + self.feature_mse.sum())
+        added = np.full(found.x.shape, np.nan)
+        added[usable] = self.feature_mse(found.x[usable])
+        left = np.sqrt((size * found.residual_norm) ** 2 + added.sum(axis=1))
         own = found.feature_mse
-        errors = None if own is None else (size**2)[:, None] * own + self.feature_mse
-        return found._replace(x=x, candidates=candidates, residual_norm=spread, feature_mse=errors)
+        errors = None if own is None else (size**2)[:, None] * own + added
+        return found._replace(x=x, candidates=candidates, residual_norm=left, feature_mse=errors)
 
 
 def fit(metric: str, public: Array) -> Sizes:
@@ -106,9 +118,10 @@ def fit(metric: str, public: Array) -> Sizes:
         parts.append(public.mean(axis=1) / unit)
     y = np.column_stack(parts)
     choice = tune(squared_distances(directions), y - y.mean(axis=0), widths=WIDTHS)
-    regression, errors = kernel_regression.fit_with_errors(directions, y, choice)
-    left = public - _records(directions, y - errors, unit)
-    return Sizes(metric, regression, unit, (left**2).mean(axis=0))
+    regression, errors = kernel_regression.fit_with_errors(directions, y, choice, keeps_inverse=True)
+    errors[:, 0] = np.expm1(errors[:, 0])
+    spread = (errors**2 / regression.variances()[:, None]).mean(axis=0)
+    return Sizes(metric, regression, unit, spread)
 
 
 class Seen(NamedTuple):

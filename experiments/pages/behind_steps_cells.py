@@ -22,7 +22,7 @@ from drjax.dr import MinMax, Pipeline, Robust, UnitRows
 from experiments.pipelines.releases import RELEASES, Release, drawn, in_turn, made, threat_of
 from experiments.pipelines.run import attacked
 
-N_KNOWN, N_TARGETS = 199, 10
+N_KNOWN, N_TARGETS, N_MAPS = 199, 100, 10
 
 TABLES_OF_SVD = ("breast cancer", "wine", "digits")
 
@@ -164,7 +164,7 @@ MAPS = ("MDS", "StandardScaler, MDS", "MDS, manhattan", "StandardScaler, t-SNE",
 def certified(name: str, data: str, is_toy: bool) -> dict[str, Any]:
     """How many records pass the certificate of a map: the true one, another target's, the nearest known, the mean."""
     release = RELEASES[name]
-    known, targets, _ = drawn(data, N_KNOWN, 2 if is_toy else N_TARGETS, 0)
+    known, targets, _ = drawn(data, N_KNOWN, 2 if is_toy else N_MAPS, 0)
     unit = known.std(axis=0)
     scaled = known / np.where(unit > 0, unit, 1)
     passed: Counter[str] = Counter()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from drjax.reports.ladder import number
+from drjax.reports.ladder import number, percent
 from experiments.cells import Line
 from experiments.markdown import Tables, markdown_table
 from experiments.pages.behind_steps_cells import MAPS, SVD
@@ -34,7 +34,7 @@ def closed_form() -> str:
 
 @made
 def svd() -> str:
-    """Error left of the mean record's by truncated SVD, and answers that are OK."""
+    """Error left of the mean record's by truncated SVD, answers that are OK, features within the 90% of their error."""
     rows = []
     for name in SVD:
         cells = [lines().get(("svd", f"{name}, {data}")) for data in DATA]
@@ -43,7 +43,9 @@ def svd() -> str:
 
 
 def _left(cell: Line | None) -> str:
-    return "not run" if cell is None else f"{number(cell['error'])}, {round(cell['ok'] * cell['n_targets'])}"
+    if cell is None:
+        return "not run"
+    return f"{number(cell['error'])}, {round(cell['ok'] * cell['n_targets'])}, {percent(cell['coverage'])}"
 
 
 @made
